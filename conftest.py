@@ -1,7 +1,7 @@
-"""Binds cli/ and grammars/ to their installed names when fstgrad is not installed from here.
+"""Import cli/ and grammars/ under their installed names if fstgrad is not installed from here.
 
-With FSTGRAD_WITHOUT=pynini the tests run as where pynini cannot be installed: test modules that
-import it are left out, and what raises the error of a missing pynini is skipped.
+With FSTGRAD_WITHOUT=pynini, the tests run as if pynini were not installed: test modules that import
+it are left out, and tests that raise the error of a missing pynini are skipped.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parent
 
 
 def _bind(folder: str, name: str) -> None:
-    """Load the package in `folder` under `name`, as the installed layout does."""
+    """Load the package in `folder` under `name`, its name when installed."""
     spec = importlib.util.spec_from_file_location(
         name, ROOT / folder / "__init__.py", submodule_search_locations=[str(ROOT / folder)]
     )
@@ -31,7 +31,7 @@ def _bind(folder: str, name: str) -> None:
 
 
 def _is_here(spec: ModuleSpec) -> bool:
-    """Return whether a package is the one beside this file, and not that of another checkout."""
+    """Return whether a package is in the folder of this file, not in another checkout."""
     return spec.origin is not None and pathlib.Path(spec.origin).is_relative_to(ROOT)
 
 
@@ -48,7 +48,7 @@ if HIDDEN == "pynini":
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path) -> bool | None:
-    """Leave out the test modules that need what is hidden."""
+    """Leave out the test modules that need the hidden package."""
     if HIDDEN and collection_path.suffix == ".py":
         needs = rf"^(import|from) {HIDDEN}\b|^from tests.fuzz"
         return bool(re.search(needs, collection_path.read_text(), re.MULTILINE)) or None
@@ -57,7 +57,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """Skip a test that finds pynini missing, where it is hidden."""
+    """Skip a test that fails because the hidden package is missing."""
     from fstgrad.errors import MissingDependencyError
 
     try:

@@ -1,6 +1,6 @@
 """A BiLSTM with connectionist temporal classification (CTC), trained for a budget of CPU seconds.
 
-The network reads x in both directions and gives `LABELS` labels, some of them blanks, for each
+The network reads x in both directions and predicts `LABELS` labels, which may be blanks, for each
 symbol of x.  The learning rate falls linearly to zero over the budget.
 """
 
@@ -17,14 +17,14 @@ import fstgrad as fg
 
 Symbols = tuple[str, ...]
 Pairs = Sequence[tuple[Symbols, Symbols]]
-LABELS = 2  # of each symbol of x
+LABELS = 2  # per symbol of x
 BATCH = 32
 RATE = 5e-3
 Objective = Callable[[torch.Tensor, list[list[int]], torch.Tensor], torch.Tensor]
 
 
 class Network(nn.Module):
-    """Scores of labels (B, LABELS |x|, n) for inputs (B, |x|); label 0 is the blank."""
+    """A BiLSTM that scores n labels: (B, LABELS |x|, n) for inputs (B, |x|); label 0 is blank."""
 
     def __init__(self, symbols: int, labels: int, hidden: int = 128, dropout: float = 0.3) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Network(nn.Module):
         self.labels = labels
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the scores of labels; those beyond LABELS x lengths mean nothing."""
+        """Return the scores of labels; those after position LABELS * length are arbitrary."""
         packed = nn.utils.rnn.pack_padded_sequence(
             self.drop(self.embed(x)), lengths, batch_first=True, enforce_sorted=False
         )
@@ -44,9 +44,9 @@ class Network(nn.Module):
 
 
 class CTCModel:
-    """A network with its alphabets.
+    """A network and its alphabets.
 
-    Pairs with too few labels for y are left out.
+    Pairs whose y needs more than LABELS |x| labels are left out.
     """
 
     def __init__(self, pairs: Pairs, seed: int = 0) -> None:
@@ -63,9 +63,9 @@ class CTCModel:
         return [self.inputs.get(symbol, 1) for symbol in x]
 
     def fit(self, stages: Sequence[tuple[float, Objective]], seconds: float) -> "CTCModel":
-        """Train for CPU seconds of this process, at a rate that falls to zero.
+        """Train for a number of CPU seconds; the learning rate falls to zero.
 
-        Stages are (end, objective), the end as a share of the seconds.
+        Stages are (end, objective), where the end is a share of the seconds.
         """
         optimizer = torch.optim.Adam(self.network.parameters(), lr=RATE)
         self.network.train()
@@ -86,7 +86,7 @@ class CTCModel:
         return self
 
     def _batches(self) -> Iterator[list[tuple[list[int], list[int]]]]:
-        """Yield batches of pairs whose inputs are about equally long, without end."""
+        """Yield batches of pairs with inputs of similar lengths, endlessly."""
         while True:
             noise = self.rng.uniform(0, 1, len(self.pairs))
             sizes = np.array([len(x) for x, _ in self.pairs]) + noise
@@ -97,7 +97,7 @@ class CTCModel:
 
     @torch.no_grad()
     def predict(self, xs: Sequence[Symbols]) -> list[Symbols]:
-        """Return the collapsed best path of every x."""
+        """Return the collapsed best path of each x."""
         self.network.eval()
         found: list[Symbols] = []
         for start in range(0, len(xs), 256):
@@ -110,12 +110,12 @@ class CTCModel:
 
 
 def collapsed(path: Sequence[int]) -> list[int]:
-    """Return the labels of a path: runs become one, blanks are left out."""
+    """Return the labels of a path with runs merged and blanks removed."""
     return [b for a, b in zip([0, *path], path, strict=False) if b not in (0, a)]
 
 
 def _needed(y: Sequence[int]) -> int:
-    """Return the shortest path of y: equal neighbours have a blank between them."""
+    """Return the length of the shortest path of y, which has blanks between equal neighbours."""
     return len(y) + sum(a == b for a, b in itertools.pairwise(y))
 
 
@@ -128,7 +128,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 def negative_log_likelihood(
     scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor
 ) -> torch.Tensor:
-    """Return -log p(y | x) of each item as PyTorch computes it, in nats."""
+    """Return -log p(y | x) of each item in nats, computed by PyTorch."""
     log_p = scores.log_softmax(-1).transpose(0, 1)
     sizes = torch.tensor([len(y) for y in gold])
     targets = torch.tensor([label for y in gold for label in y])
@@ -136,34 +136,34 @@ def negative_log_likelihood(
 
 
 def likelihood(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
-    """Return the mean of -log p(y | x)."""
+    """Return the mean of -log p(y | x), in nats."""
     return negative_log_likelihood(scores, gold, lengths).mean()
 
 
 def margin(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
     """Return the mean of `fstgrad.torch.ctc_softmax_margin` with an edit distance capped at 1.
 
-    The capped loss is 1 for all strings but the gold one, so with p = p(gold | x) the objective is
-    log(e (1 - p) + p) - log p: no automaton is needed.
+    The capped loss is 1 for all strings except gold.  With p = p(gold | x), the objective is
+    therefore log(e (1 - p) + p) - log p, without an automaton.
     """
     nll = negative_log_likelihood(scores, gold, lengths)
     return (nll + torch.log(math.e - (math.e - 1) * torch.exp(-nll))).mean()
 
 
 def risk(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
-    """Return the mean of `fstgrad.torch.ctc_risk` with an edit distance capped at 1, 1 - p."""
+    """Return the mean of `fstgrad.torch.ctc_risk` with an edit distance capped at 1: 1 - p."""
     return (1 - torch.exp(-negative_log_likelihood(scores, gold, lengths))).mean()
 
 
 def smoothed_risk(
     scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor
 ) -> torch.Tensor:
-    """Return the risk, and a fifth of -log p, whose gradient does not vanish where p is small."""
+    """Return the risk plus a fifth of -log p, whose gradient does not vanish for small p."""
     nll = negative_log_likelihood(scores, gold, lengths)
     return (1 - torch.exp(-nll) + 0.2 * nll).mean()
 
 
-# Chosen on the dev sets of Dutch and Bulgarian: the loss comes in after half of the seconds.
+# Chosen on the dev sets of Dutch and Bulgarian: the loss is used after half of the seconds.
 STAGES: dict[str, tuple[tuple[float, Objective], ...]] = {
     "ctc": ((1.0, likelihood),),
     "margin": ((0.5, likelihood), (1.0, margin)),

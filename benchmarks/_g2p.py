@@ -1,7 +1,7 @@
 """Letters to phones on the CMU pronouncing dictionary: one model, three objectives.
 
-A word is aligned by EM so that each letter has one phone or the empty phone.  The loss is the edit
-distance of the phones: empty phones cost nothing.
+EM aligns each letter of a word with one phone or the empty phone.  The loss is the edit distance of
+the phones; empty phones cost nothing.
 """
 
 import os
@@ -28,7 +28,7 @@ Words = list[tuple[str, tuple[str, ...]]]
 
 
 def read_words(count: int) -> Words:
-    """Return shuffled words with their phones without stress, from the data or the sample here."""
+    """Return shuffled words and their phones without stress, from the data or the sample."""
     path = DATA / "g2p_cmudict" / "cmudict20k.tsv"
     path = path if path.exists() else ROOT / "data" / "cmudict2000.tsv"
     words = [
@@ -40,10 +40,10 @@ def read_words(count: int) -> Words:
 
 
 def align(words: Words, iterations: int = 6) -> Words:
-    """Return the words of at most one phone a letter, with EMPTY where a letter has none.
+    """Return the words with at most one phone per letter, with EMPTY for letters without a phone.
 
-    EM with hard counts: p(phone | letter), starting from equal, with the best alignment of each
-    word under the probabilities of the last iteration; one is added to every count.
+    EM with hard counts estimates p(phone | letter), from a uniform start.  An iteration counts the
+    best alignment of each word under the last probabilities, and adds one to every count.
     """
     usable = [(word, phones) for word, phones in words if len(phones) <= len(word)]
     letters = fg.Alphabet.from_sequences(word for word, _ in usable)
@@ -62,7 +62,7 @@ def align(words: Words, iterations: int = 6) -> Words:
 
 
 def best_alignment(x: np.ndarray, y: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return for each letter the id of its phone, the last id where it has none."""
+    """Return the id of the phone of each letter; the last id means no phone."""
     empty = costs.shape[1] - 1
     table = np.full((len(x) + 1, len(y) + 1), np.inf)
     table[0, 0] = 0
@@ -78,7 +78,7 @@ def best_alignment(x: np.ndarray, y: np.ndarray, costs: np.ndarray) -> np.ndarra
 
 
 def phone_loss(alphabet: fg.Alphabet) -> fg.TransducerLoss:
-    """Return the edit distance in which EMPTY is inserted and deleted for nothing."""
+    """Return the edit distance in which inserting or deleting EMPTY costs nothing."""
     fst = pynini.Fst(arc_type="log64")
     state = fst.add_state()
     fst.set_start(state)
@@ -95,7 +95,7 @@ def phone_loss(alphabet: fg.Alphabet) -> fg.TransducerLoss:
 
 
 class Setting(NamedTuple):
-    """A size of the experiment; every run has its own training words, all share the test words."""
+    """Sizes of the experiment; runs have their own training words and the same test words."""
 
     train: int
     test: int
@@ -105,11 +105,11 @@ class Setting(NamedTuple):
 
 QUICK = Setting(train=150, test=200, epochs=4, runs=2)
 FULL = Setting(train=2000, test=2000, epochs=10, runs=5)
-LONGEST = 12  # letters of a training word: the automaton of one of 15 has 100,000 states
+LONGEST = 12  # letters of a training word; with 15, its automaton has 100,000 states
 
-# The objectives of equal shares of the epochs, each with its l2: of 1e-3, 1e-4 and 1e-5 (risk after
-# cross-entropy: of the last two) that with the least phone error on 1,000 words after training on
-# 1,000 others, none of them used below.
+# Each recipe has objectives, with their l2, that share the epochs equally.  l2 is the one of 1e-3,
+# 1e-4 and 1e-5 (for risk after cross-entropy: of the last two) with the least phone error on 1,000
+# words after training on 1,000 others; none of these words is used below.
 RECIPES: dict[str, tuple[tuple[Kind, float], ...]] = {
     "cross-entropy": (("crf", 1e-4),),
     "softmax margin": (("softmax-margin", 1e-4),),
@@ -119,7 +119,7 @@ RECIPES: dict[str, tuple[tuple[Kind, float], ...]] = {
 
 
 def trained(words: Words, recipe: tuple[tuple[Kind, float], ...], epochs: int) -> SequenceModel:
-    """Return a model of aligned words after all objectives of the recipe in turn."""
+    """Return a model trained on aligned words with the objectives of the recipe, one by one."""
     model = SequenceModel(phone_loss, features="aligned", min_count=2, batch_size=16)
     for objective, l2 in recipe:
         model.set_params(objective=objective, l2=l2, epochs=epochs // len(recipe))
@@ -129,7 +129,7 @@ def trained(words: Words, recipe: tuple[tuple[Kind, float], ...], epochs: int) -
 
 
 def error_rates(model: SequenceModel, test: Words) -> tuple[float, float]:
-    """Return the phone and the word error rate."""
+    """Return the phone error rate and the word error rate."""
     predictions = [
         [phone for phone in y if phone != EMPTY] for y in model.predict([word for word, _ in test])
     ]
@@ -138,7 +138,7 @@ def error_rates(model: SequenceModel, test: Words) -> tuple[float, float]:
 
 
 def rows(quick: bool) -> Iterator[dict[str, Any]]:
-    """Yield mean and standard deviation of the error rates over training sets, by objective."""
+    """Yield a row per objective: mean and standard deviation of error rates over training sets."""
     setting = QUICK if quick else FULL
     words = read_words(setting.runs * setting.train + setting.test)
     test, rest = words[: setting.test], words[setting.test :]
@@ -166,7 +166,7 @@ def rows(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def paired_p(values: FloatArray, others: FloatArray | None) -> float | None:
-    """Return the two-sided p of a paired t-test, None where there is nothing to compare."""
+    """Return the two-sided p-value of a paired t-test; None without other values."""
     from scipy.stats import ttest_rel
 
     if others is None or values is others:

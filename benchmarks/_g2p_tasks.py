@@ -1,7 +1,7 @@
-"""Tasks of strings to strings: letters to phones, misspellings, lines of OCR.
+"""Tasks that map strings to strings: letters to phones, misspellings, lines of OCR.
 
-Each has pairs to train on, pairs to choose settings on (dev) and pairs to test on; no two parts
-share a word.  A task whose data is not installed is not offered.
+Each task has pairs for training, for choosing settings (dev) and for testing; no two parts share a
+word.  Tasks whose data is not installed are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ OCR = {"ocr_nl": "NL1", "ocr_pl": "PL1"}
 
 
 class Task(NamedTuple):
-    """Pairs (x, y) of symbols: to train, to choose settings, to test."""
+    """Pairs (x, y) of symbols, for training, for choosing settings, and for testing."""
 
     train: Pairs
     dev: Pairs
@@ -25,7 +25,7 @@ class Task(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Return the tasks whose data is there; CMUdict always is, at least as a sample."""
+    """Return the tasks whose data is installed; there is always at least a sample of CMUdict."""
     files = {
         **{name: f"g2p_sigmorphon2021/{name}_train.tsv" for name in LANGUAGES},
         "spelling": "spelling/pairs.tsv",
@@ -36,7 +36,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Task:
-    """Return a task by name."""
+    """Return the task of this name."""
     if name == "cmudict":
         words: Pairs = [(tuple(word), phones) for word, phones in _g2p.read_words(7000)]
         cut = min(1000, len(words) // 5)
@@ -51,7 +51,7 @@ def load(name: str) -> Task:
 
 
 def _letters(file: str) -> Iterator[tuple[Symbols, Symbols]]:
-    """Yield the first two columns of a file, letter by letter."""
+    """Yield the first two columns of each row of a file, split into letters."""
     for line in (_g2p.DATA / file).read_text(encoding="utf-8").splitlines():
         x, y, *_ = line.split("\t")
         yield tuple(x), tuple(y)
@@ -64,7 +64,7 @@ def _shuffled(pairs: Sequence[tuple[Symbols, Symbols]], *, dev: int, test: int) 
 
 
 def _split_by_stem(pairs: Pairs) -> Task:
-    """Return a split in which corrections that begin alike, such as inflections, lie together."""
+    """Split pairs so that corrections with the same first five letters are in the same part."""
     stems = sorted({y[:5] for _, y in pairs})
     order = np.random.default_rng(0).permutation(len(stems))
     place = {stems[i]: k / len(stems) for k, i in enumerate(order)}

@@ -1,8 +1,8 @@
 """Artificial genome sequences after Joachims, Galor, Elber (2006), and a linear model of them.
 
-A native of 50 letters has one homolog, made from a part of it by 30 alignment operations, and ten
-random decoys, all of 50 letters.  The generator follows the description; its probabilities are
-parameters, as the paper's exact ones could not be checked.
+A native string of 50 letters has one homolog, made from a part of it by 30 alignment operations,
+and ten random decoys, all of 50 letters.  The generator follows the paper's description.  Its
+probabilities are parameters, because the exact values of the paper could not be checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ import fstgrad as fg
 
 LETTERS = 20
 SYMBOLS = fg.Alphabet("ABCDEFGHIJKLMNOPQRST")
-FREQUENCIES = np.arange(1, LETTERS + 1) / 210  # letter c of 1 .. 20 has the probability c / 210
+FREQUENCIES = np.arange(1, LETTERS + 1) / 210  # letter c = 1 .. 20 has probability c / 210
 
 
 class Task(NamedTuple):
-    """One native with its candidates; index 0 is the homolog.
+    """One native and its candidates; candidate 0 is the homolog.
 
-    candidates : (11, 50); features : (11, d); scores : (11,) Smith-Waterman scores against the
-    native; loss : minus these scores, of any string; related : see `_genome_strings.relations`.
+    candidates : (11, 50) letters; features : (11, d); scores : (11,) Smith-Waterman scores against
+    the native; loss : minus this score, of any string; related : see `_genome_strings.relations`.
     """
 
     candidates: np.ndarray
@@ -33,24 +33,24 @@ class Task(NamedTuple):
 
     @property
     def gold(self) -> int:
-        """The candidate that is closest to the native."""
+        """Return the index of the candidate with the largest score."""
         return int(np.argmax(self.scores))
 
 
-Split = tuple[list[Task], list[Task]]  # to train, to test
+Split = tuple[list[Task], list[Task]]  # for training, for testing
 RATES = (0.2, 0.4, 0.6, 0.8)  # probabilities of a match
-PENALTIES = (0.1, 1e-2, 1e-3, 1e-4)  # values of l2 over candidates
-USUAL = 1e-2  # l2 over all strings
+PENALTIES = (0.1, 1e-2, 1e-3, 1e-4)  # values of l2 for candidates
+USUAL = 1e-2  # l2 for all strings
 OBJECTIVES = {"cross-entropy": 0.0, "margin": 1.0, "margin, loss / 10": 0.1}
 
 
 def homolog(
     native: np.ndarray, rng: np.random.Generator, match: float, operations: int = 30
 ) -> np.ndarray:
-    """Apply random operations to a random part of the native, and fill up with random letters.
+    """Apply random operations to a random part of the native, and pad with random letters.
 
-    match : probability of copying a letter.  Half of the rest puts the next letter for it, a
-    quarter inserts a letter, and a quarter deletes one.
+    match : the probability of copying a letter.  Half of the rest is the probability of replacing a
+    letter by its successor, a quarter that of inserting, and a quarter that of deleting a letter.
     """
     rest = 1 - match
     kinds = rng.choice(4, size=operations, p=[match, rest / 2, rest / 4, rest / 4])
@@ -89,7 +89,7 @@ def make_tasks(
 
 
 def shared_and_own_bigrams(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the bigram counts of y, and for each bigram the occurrences that x shares, (800,)."""
+    """Return (800,): the bigram counts of y, then the smaller of the counts of x and y."""
     counts = np.zeros((2, LETTERS, LETTERS))
     for row, string in zip(counts, (x, y), strict=True):
         np.add.at(row, (string[:-1], string[1:]), 1)
@@ -97,17 +97,17 @@ def shared_and_own_bigrams(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def train(tasks: list[Task], scale: float, l2: float) -> np.ndarray:
-    """Return w by L-BFGS: softmax margin with `scale` times the loss, cross-entropy for scale 0."""
+    """Return w trained on the softmax margin of `scale` times the loss (0: cross-entropy)."""
     from scipy.optimize import minimize
 
     features = np.concatenate([task.features for task in tasks])
     scores = np.array([task.scores for task in tasks])
     rows, gold = np.arange(len(tasks)), scores.argmax(axis=1)
-    # The loss is minus the alignment score, measured from that of the gold candidate.
+    # The loss is the alignment score of the gold candidate minus that of the candidate.
     losses = scale * (scores.max(axis=1, keepdims=True) - scores)
 
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-        """The mean softmax margin over the lists of candidates, and the penalty."""
+        """Return the penalized mean softmax margin over lists of candidates, and its gradient."""
         given = (features @ w).reshape(scores.shape)
         logits = given + losses
         largest = logits.max(axis=1, keepdims=True)
@@ -126,7 +126,7 @@ def train(tasks: list[Task], scale: float, l2: float) -> np.ndarray:
 def picks_of_list(
     train_on: list[Task], test: list[Task], scale: float, l2: float
 ) -> tuple[list[int], list[float]]:
-    """Return the candidates picked after training over the candidates; no sampling."""
+    """Return the candidates picked by a model trained on lists of candidates; no sample sizes."""
     w = train(train_on, scale, l2)
     return [int(np.argmax(task.features @ w)) for task in test], []
 
@@ -134,10 +134,10 @@ def picks_of_list(
 def picks_of_strings(
     train_on: list[Task], test: list[Task], scale: float, l2: float
 ) -> tuple[list[int], list[float]]:
-    """Return the candidates picked after training over all strings, and effective samples.
+    """Return the candidates picked by a model trained on all strings, and effective sample sizes.
 
-    Eight epochs of cross-entropy, and three of the objective: it is convex, so that the start only
-    saves samples.
+    Training is eight epochs of cross-entropy and three of the objective.  The objective is convex,
+    so that this start only saves samples.
     """
     related = [task.related for task in train_on]
     golds = [task.candidates[task.gold] for task in train_on]
@@ -149,14 +149,14 @@ def picks_of_strings(
 
 
 def measures(tasks: list[Task], picks: list[int]) -> tuple[float, float]:
-    """Return the mean alignment score of the picked candidates, and how many are the best."""
+    """Return the mean alignment score of the picks, and the share of picks that are gold."""
     scores = [task.scores[pick] for task, pick in zip(tasks, picks, strict=True)]
     right = [pick == task.gold for task, pick in zip(tasks, picks, strict=True)]
     return float(np.mean(scores)), float(np.mean(right))
 
 
 def rows(quick: bool) -> Iterator[dict[str, Any]]:
-    """Yield the results at each probability of a match."""
+    """Yield the results for each probability of a match."""
     sets, size, unseen = (3, 60, 200) if quick else (10, 160, 500)
     for match in (0.2, 0.8) if quick else RATES:
         test = make_tasks(unseen, 1, match)
@@ -176,9 +176,9 @@ def compare(
     penalties: dict[str, float],
     picks: Callable[[list[Task], list[Task], float, float], tuple[list[int], list[float]]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield mean and standard deviation over the training sets of each objective with its l2.
+    """Yield a row per objective, with its l2: mean and standard deviation over the training sets.
 
-    The gain over cross-entropy has a 95 percent interval of the paired differences (Student's t).
+    The gain over cross-entropy has a 95 percent interval (Student's t, paired differences).
     """
     from scipy.stats import ttest_rel
 
@@ -213,7 +213,7 @@ def compare(
 
 
 def known(tasks: list[Task], match: float) -> Iterator[dict[str, Any]]:
-    """Yield what picks without a model reach."""
+    """Yield the scores and accuracies of picks without a model."""
     nothing = dict.fromkeys(("gain", "lower", "upper", "p", "samples", "fewest"))
     best = float(np.mean([task.scores.max() for task in tasks]))
     blind = float(np.mean([task.scores.mean() for task in tasks]))

@@ -1,9 +1,9 @@
-"""The artificial genomes with all strings of length 50 as hypotheses, as in Cortes et al. (2018).
+"""Artificial genomes with all strings of length 50 as hypotheses, as in Cortes et al. (2018).
 
-p(y | native) is a Markov model whose pairs of letters are scored by what they have in common with
-the native.  Cross-entropy is exact; the Smith-Waterman margin, for which there is no automaton of
-this length, is sampled in every step from the model itself.  The scores do not depend on the
-position; on such scores this has more effective samples than bands, at a hundredth of the cost.
+p(y | native) is a Markov model that scores a pair of letters by its relations to the native.
+Cross-entropy is exact.  The automaton of the Smith-Waterman margin is too large at this length, so
+every step samples the margin, with proposals from the model.  The scores do not depend on the
+position; on such scores, the model has more effective samples than bands, at 1 percent of the cost.
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ import fstgrad as fg
 from fstgrad.estimates import SampledObjective
 
 RELATIONS = 5
-MOST = 12_800  # strings that are drawn for one native
-SIZE = 20 + 2 * RELATIONS  # weights: letters, relations, and relations weighted by their surprise
+MOST = 12_800  # largest number of strings drawn for one native
+SIZE = 20 + 2 * RELATIONS  # weights of letters, relations, and relations times surprise
 
 
 def relations(native: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Return which pairs (a, b) follow each other in what operations make of the native.
+    """Return (10, 20, 20): which pairs of letters (a, b) can result from neighbours in the native.
 
-    (10, 20, 20): copies of both letters, of one with the other substituted by its next letter (two
-    ways), of both substituted, and copies with the letter between them deleted, as 0 or 1; then the
-    same times -log p(a) p(b) / 10, as pairs of frequent letters tell little.
+    The first five tables hold 0 or 1: both letters copied; the first copied and the second replaced
+    by its successor; the reverse; both replaced; both copied, with the letter between them deleted.
+    The other five are these times -log(p(a) p(b)) / 10: pairs of frequent letters tell less.
     """
     letters = len(frequencies)
     after = (native + 1) % letters
@@ -37,7 +37,7 @@ def relations(native: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
 
 
 def score_table(w: np.ndarray, related: np.ndarray, length: int) -> np.ndarray:
-    """Return scores (l, 21, 20) of an order-2 model: the letter, and its relation to the last."""
+    """Return scores (l, 21, 20) of an order-2 model: of a letter, and of the pair with the last."""
     letters = related.shape[-1]
     scores = np.zeros((length, letters + 1, letters))
     scores[:, :letters] = np.tensordot(w[letters:], related, 1)
@@ -45,14 +45,14 @@ def score_table(w: np.ndarray, related: np.ndarray, length: int) -> np.ndarray:
 
 
 def adjoint(table: np.ndarray, related: np.ndarray) -> np.ndarray:
-    """Return what a gradient in the scores is in w."""
+    """Return the gradient in w, given a gradient (l, 21, 20) in the scores."""
     letters = related.shape[-1]
     pairs = table[1:, :letters].sum(axis=0)
     return np.concatenate([table.sum(axis=(0, 1)), np.tensordot(related, pairs, 2)])
 
 
 def candidate_scores(w: np.ndarray, related: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """Return w.Psi of candidates (m, l)."""
+    """Return the scores w.Psi (m,) of candidates (m, l)."""
     pairs = np.tensordot(w[related.shape[-1] :], related, 1)
     return w[candidates].sum(axis=1) + pairs[candidates[:, :-1], candidates[:, 1:]].sum(axis=1)
 
@@ -70,9 +70,10 @@ def train(
     samples: int = 400,
     enough: float = 100,
 ) -> tuple[np.ndarray, list[float]]:
-    """Return w by Adam, and effective sample sizes; without losses by cross-entropy.
+    """Return w trained by Adam, and effective sample sizes; without losses, on cross-entropy.
 
-    Natives whose step has fewer than `enough` effective samples have twice as many from then on.
+    If a step of a native has fewer than `enough` effective samples, its samples are doubled, from
+    then on, up to `MOST`.
     """
     rng = np.random.default_rng(0)
     w, first, second = np.zeros((3, SIZE))

@@ -1,4 +1,4 @@
-"""What every benchmark shares: arguments, medians, a table on stdout, JSON, machine and versions.
+"""Shared code of the benchmarks: arguments, timings, tables on stdout, JSON, and versions.
 
 A program is a function that yields rows; `run` does the rest::
 
@@ -8,8 +8,8 @@ A program is a function that yields rows; `run` does the rest::
     if __name__ == "__main__":
         run("title", rows)
 
-Rows are dictionaries, all with the same keys.  A number in a column that begins with "seconds" is
-printed with a unit, one in a column that begins with "ratio" or "times" as a factor.
+Rows are dictionaries; a row with new keys begins a new table.  Numbers in columns whose names begin
+with "seconds" are printed with a unit, and those that begin with "ratio" or "times" as factors.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PACKAGES = (
 
 
 def one_thread() -> None:
-    """Ask every library for one thread; call it before numpy is imported."""
+    """Limit every library to one thread; call this before numpy is imported."""
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -43,10 +43,10 @@ def one_thread() -> None:
 
 
 def openfst_in_process() -> None:
-    """Let every operation of OpenFst run in this process.
+    """Run every operation of OpenFst in this process.
 
-    fstgrad runs long ones in a process of their own, where an interruption can end them; that
-    costs a tenth of a second, which is not OpenFst's.
+    fstgrad runs long operations in a separate process, which an interruption can end.  This costs
+    0.1 seconds that are not due to OpenFst.
     """
     import pynini
 
@@ -59,16 +59,16 @@ def openfst_in_process() -> None:
 
 
 def seconds_of(call: Callable[[], Any]) -> float:
-    """Return the seconds of one call."""
+    """Return the wall seconds of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def median_seconds(call: Callable[[], Any], repeat: int = 5, *, least: float = 0.02) -> float:
-    """Return the median of `repeat` >= 5 timings of one call in seconds, after one to warm up.
+    """Return the median of at least five timings of a call, in seconds, after a warm-up.
 
-    Short calls are repeated within a timing until it lasts `least` seconds.
+    A timing repeats a short call so that it lasts about `least` seconds.
     """
     call()
     once = seconds_of(call)
@@ -83,7 +83,7 @@ def median_seconds(call: Callable[[], Any], repeat: int = 5, *, least: float = 0
 
 
 def interleaved_medians(calls: dict[str, Callable[[], Any]], repeat: int = 5) -> dict[str, float]:
-    """Return the median seconds of several calls, timed in turn so that noise hits all of them."""
+    """Return the median seconds of several calls, timed in turn so that noise affects all."""
     timings: dict[str, list[float]] = {name: [] for name in calls}
     inner = {}
     for name, call in calls.items():
@@ -99,14 +99,14 @@ def interleaved_medians(calls: dict[str, Callable[[], Any]], repeat: int = 5) ->
 
 
 def peak_megabytes() -> float:
-    """Return the peak resident memory of this process so far in MB."""
+    """Return the peak resident memory of this process so far, in MiB (on Linux)."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def environment() -> dict[str, Any]:
-    """Return the machine, the number of threads and the versions of what is installed."""
+    """Return the machine, the number of threads and the versions of installed packages."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -123,7 +123,7 @@ def environment() -> dict[str, Any]:
 
 
 def report(title: str, rows: Iterable[Row], json_path: str | None = None) -> list[Row]:
-    """Print the rows as a table, each as soon as it is there, and write them as JSON."""
+    """Print each row of a table as soon as it is measured; then write all rows as JSON."""
     about = environment()
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     print(f"{title}\n{about['machine']}, {about['cores']} cores, threads: {about['threads']}")
@@ -145,9 +145,9 @@ def report(title: str, rows: Iterable[Row], json_path: str | None = None) -> lis
 
 
 def arguments(title: str, choices: tuple[str, ...] = ()) -> argparse.Namespace:
-    """Return the arguments that every program takes: `--quick` and `--json FILE`.
+    """Return the arguments that every program accepts: `--quick` and `--json FILE`.
 
-    With `choices` also `names`, those that were given.
+    With `choices`, the result also has `names`: the choices on the command line.
     """
     parser = argparse.ArgumentParser(description=title)
     if choices:
@@ -162,7 +162,7 @@ def arguments(title: str, choices: tuple[str, ...] = ()) -> argparse.Namespace:
 
 
 def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
-    """Read the arguments, run the program, print and write what it yields."""
+    """Read the arguments, run the program, and print and write its rows."""
     given = arguments(title)
     report(title, rows(given.quick), given.json)
     sys.stdout.flush()

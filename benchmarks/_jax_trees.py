@@ -1,14 +1,14 @@
-"""Spanning trees with a single root arc in JAX: the published algorithms, written here anew.
+"""Spanning trees with a single root arc in JAX: our implementation of published algorithms.
 
-SynJax is in no package registry, so it cannot be timed.  These are our own renderings, jitted, of
-the methods that it implements:
+SynJax is in no package registry, so it cannot be timed.  These jitted functions implement the
+methods that it uses:
 
-- log Z and marginals by the determinant and inverse of Koo et al. (EMNLP 2007), scores shifted by
-  their columns' and the root's largest;
+- log Z and marginals by the determinant and the inverse of Koo et al. (EMNLP 2007), after
+  subtracting the maximum of each column and of the root's row from the scores;
 - draws without replacement after Stanojevic, "Unbiased and Efficient Sampling of Dependency Trees"
-  (EMNLP 2022): heads are drawn one dependent after the other (Colbourn, Day and Nel, 1996), the
-  inverse Laplacian is updated for each by Sherman and Morrison's formula, O(n^2), and a stochastic
-  beam (Kool, van Hoof and Welling, ICML 2019) keeps the k largest perturbed log-probabilities.
+  (EMNLP 2022): heads are drawn one dependent after the other (Colbourn, Day and Nel, 1996), each
+  head updates the inverse Laplacian by the Sherman-Morrison formula, O(n^2), and a stochastic beam
+  (Kool, van Hoof and Welling, ICML 2019) keeps the k largest perturbed log-probabilities.
 """
 
 import functools
@@ -18,19 +18,19 @@ import jax.numpy as jnp
 
 jax.config.update("jax_enable_x64", True)
 
-# What rounding leaves of a chance of 0.
+# A probability of 0 may come out this large because of rounding.
 ROUNDING = 1e-12
 
 
 def laplacian(weights):
-    """Return L (n, n) of weights (n+1, n+1): the root's weights are in its first row."""
+    """Return the Laplacian L (n, n) of weights (n+1, n+1); its first row has the root's weights."""
     inner = weights[1:, 1:] * (1 - jnp.eye(len(weights) - 1))
     matrix = jnp.diag(inner.sum(axis=0)) - inner
     return matrix.at[0].set(weights[0, 1:])
 
 
 def shifted(scores):
-    """Return scores less their columns' and the root's largest, and what that takes from log Z."""
+    """Return scores minus the maxima of columns and root, and the resulting decrease of log Z."""
     size = len(scores)
     real = ~jnp.eye(size, dtype=bool) & (jnp.arange(size) > 0)
     scores = jnp.where(real, scores, -jnp.inf)
@@ -41,7 +41,7 @@ def shifted(scores):
 
 
 def marginals_into(inverse, weights, j):
-    """Return the marginals (n+1,) of the arcs into dependent j (from 0) by the inverse of L."""
+    """Return the marginals (n+1,) of the arcs into dependent j (from 0), given the inverse of L."""
     own = jnp.where(j > 0, inverse[j, j], 0.0)
     others = jnp.where(jnp.arange(len(inverse)) > 0, inverse[j], 0.0)
     slopes = jnp.concatenate([inverse[j, :1], own - others])
@@ -51,7 +51,7 @@ def marginals_into(inverse, weights, j):
 @jax.jit
 @jax.vmap
 def first_order(scores):
-    """Return log Z and marginals (n+1, n+1) of each table of a batch."""
+    """Return log Z and the marginals (n+1, n+1) of each table of a batch."""
     scores, taken = shifted(scores)
     weights = jnp.exp(scores)
     matrix = laplacian(weights)
@@ -63,7 +63,7 @@ def first_order(scores):
 
 
 def fix_head(inverse, matrix, j, head):
-    """Return the inverse and L after dependent j (from 0) has taken a head: O(n^2)."""
+    """Return the inverse and L after fixing the head of dependent j (from 0), in O(n^2)."""
     n = len(matrix)
     place = jnp.arange(n)
     column = jnp.where(head > 0, (place == j) * 1.0 - (place == head - 1), 0.0)
@@ -74,7 +74,7 @@ def fix_head(inverse, matrix, j, head):
 
 
 def perturbed(key, logs, largest):
-    """Return Gumbel variables at `logs` (k, m) whose maxima are `largest` (k, 1)."""
+    """Return Gumbel variables (k, m) with locations `logs` and maxima `largest` (k, 1)."""
     draws = logs + jax.random.gumbel(key, logs.shape)
     top = draws.max(axis=1, keepdims=True)
     gap = largest - draws + jnp.log1p(-jnp.exp(draws - top))
@@ -83,7 +83,7 @@ def perturbed(key, logs, largest):
 
 @functools.partial(jax.jit, static_argnums=2)
 def sample_without_replacement(key, scores, k):
-    """Return heads (k, n) in the order of their draws and log-probabilities (k,), -inf for none."""
+    """Return heads (k, n) in the order of draws, and log-probabilities (k,); -inf marks no tree."""
     scores, _ = shifted(scores)
     weights = jnp.exp(scores)
     matrix = laplacian(weights)
@@ -96,7 +96,7 @@ def sample_without_replacement(key, scores, k):
         (inverses, matrices, heads), logs, noise = beam
         j, own_key = step
         chances = jax.vmap(marginals_into, (0, None, None))(inverses, weights, j)
-        possible = chances > ROUNDING  # NaN too is none
+        possible = chances > ROUNDING  # False for NaN too
         totals = logs[:, None] + jnp.log(jnp.where(possible, jnp.minimum(chances, 1.0), 0.0))
         drawn = perturbed(own_key, totals, noise[:, None])
         drawn = jnp.where(totals > -jnp.inf, drawn, -jnp.inf)

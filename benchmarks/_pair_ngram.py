@@ -1,9 +1,9 @@
-"""A pair n-gram: the joint sequence model of letters and the strings that they give.
+"""A pair n-gram: a joint sequence model of letters and the strings aligned with them.
 
-EM aligns every x with y, one symbol of x with up to two of y.  The sequence of these pairs is a
-Markov chain of order 5 whose probabilities are those of interpolated, modified Kneser-Ney smoothing
-(Chen and Goodman 1999; Bisani and Ney 2008).  Decoding finds the most probable sequence of pairs
-whose left side is x.
+EM aligns each symbol of x with up to two symbols of y.  The sequence of these pairs is a Markov
+chain of order 5, with probabilities from interpolated, modified Kneser-Ney smoothing (Chen and
+Goodman 1999; Bisani and Ney 2008).  Decoding searches for the most probable sequence of pairs whose
+left sides are x.
 """
 
 import math
@@ -21,12 +21,12 @@ END: Token = ("</s>", ())
 
 
 class KneserNey:
-    """p(token | context) with interpolated, modified Kneser-Ney smoothing of an n-gram.
+    """An n-gram model p(token | context) with interpolated, modified Kneser-Ney smoothing.
 
-    p_k(t | h) = max(c(h t) - D(c(h t)), 0) / c(h) + b(h) p_{k-1}(t | h without its first), with
-    b(h) the mass that the discounts D leave, so that p sums to one.  Orders below the highest count
-    in how many contexts an n-gram occurs.  The lowest order is mixed with equal probabilities over
-    the tokens, the end and one unknown token.
+    p_k(t | h) = max(c(h t) - D(c(h t)), 0) / c(h) + b(h) p_{k-1}(t | h without its first token),
+    where b(h) is the mass that the discounts D remove, so that p sums to one.  Below the highest
+    order, c is the number of different tokens before an n-gram.  The lowest order is interpolated
+    with a uniform distribution over the tokens, the end and one unknown token.
     """
 
     def __init__(self, sequences: Iterable[Sequence[Token]], order: int) -> None:
@@ -40,7 +40,7 @@ class KneserNey:
             self._smooth(grams)
 
     def p(self, token: Token, context: Context) -> float:
-        """Return p(token | context), of which the last order - 1 tokens count."""
+        """Return p(token | context); only the last order - 1 tokens of the context matter."""
         context = context[max(0, len(context) - self.order + 1) :]
         factor = 1.0
         while True:
@@ -53,7 +53,7 @@ class KneserNey:
             context = context[1:]
 
     def state(self, context: Context) -> Context:
-        """Return the longest end of a context on which the next token's probability depends."""
+        """Return the longest suffix of a context on which the next token's probability depends."""
         context = context[max(0, len(context) - self.order + 1) :]
         while context and context not in self._rest:
             context = context[1:]
@@ -62,8 +62,8 @@ class KneserNey:
     def _counts(self, sequences: Iterable[Sequence[Token]]) -> list[Counter[Context]]:
         """Return the counts of n-grams, of orders 1 to `order`.
 
-        An n-gram of a lower order counts the tokens before it; one at the start has none before it
-        and counts its occurrences.
+        The count of an n-gram of a lower order is the number of different tokens before it; at the
+        start of a sequence, where there is none, it is the number of occurrences.
         """
         whole: list[Counter[Context]] = [Counter() for _ in range(self.order)]
         for sequence in sequences:
@@ -78,7 +78,7 @@ class KneserNey:
         return counts
 
     def _smooth(self, grams: Counter[Context]) -> None:
-        """Add the probabilities of one order; those of the order below are there."""
+        """Add the probabilities of one order; those of the order below must exist."""
         discounts = _discounts(grams)
         total: dict[Context, int] = defaultdict(int)
         left: dict[Context, float] = defaultdict(float)
@@ -95,7 +95,7 @@ class KneserNey:
 
 
 def _discounts(grams: Counter[Context]) -> tuple[float, float, float, float]:
-    """Return the discounts of counts 0, 1, 2 and from 3 on (Chen and Goodman 1999, Eq. 26)."""
+    """Return the discounts of counts 0, 1, 2 and >= 3 (Chen and Goodman 1999, Eq. 26)."""
     number = Counter(grams.values())
     one, two, three, four = (number[k] for k in (1, 2, 3, 4))
     if not (one and two and three and four):
@@ -107,7 +107,7 @@ def _discounts(grams: Counter[Context]) -> tuple[float, float, float, float]:
 
 
 class Hypothesis(NamedTuple):
-    """What decoding has read so far: log p, the tokens that matter from here on, and y."""
+    """A partial output of the decoder: log p, the context that still matters, and y so far."""
 
     log_p: float
     state: Context
@@ -119,10 +119,12 @@ class PairNGram:
 
     Parameters
     ----------
-    pairs : (x, y) of symbols; those with |y| > 2 |x| cannot be aligned and are left out
+    pairs : sequence of (x, y), tuples of symbols
+        Pairs with an empty y or |y| > 2 |x| cannot be aligned and are left out.
     order : int
+        The order n of the n-gram.
     beam : int
-        Hypotheses of different states that are kept at each symbol of x.
+        The number of hypotheses, with different states, that are kept at each symbol of x.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class PairNGram:
             self.given[token[0]].append(token[1])
 
     def predict(self, x: Symbols) -> Symbols:
-        """Return the y of the most probable sequence of pairs."""
+        """Return the y of the most probable sequence of pairs in the beam."""
         beam = [Hypothesis(0.0, (START,), ())]
         for symbol in x:
             beam = self._step(beam, symbol)
@@ -151,7 +153,7 @@ class PairNGram:
         return max(last)[1]
 
     def _step(self, beam: list[Hypothesis], symbol: str) -> list[Hypothesis]:
-        """Return the best hypotheses after one more symbol of x, one for each state."""
+        """Return the best hypotheses after one more symbol of x, one per state."""
         copy: Symbols = (symbol,) if symbol in self.known else ()
         best: dict[Context, Hypothesis] = {}
         for log_p, state, y in beam:

@@ -1,8 +1,9 @@
-"""Strings beyond exact determinization: error or interval, effective samples, seconds, bytes.
+"""Strings beyond exact determinization: error or interval, effective samples, seconds, memory.
 
-Edit distance (l = 18 with the exact value beside it, 40, 100, 300), words of 20 to 30 letters over
-32, and Smith-Waterman (l = 50, 100), under uniform scores, a bigram model without positions, and
-scores that are peaked at the target; the budget's choice beside plain samples and a cap.
+The losses are the edit distance over 10 symbols (l = 18, compared with the exact value, 40, 100,
+300) and over 32 symbols (l = 20, 30), and Smith-Waterman (l = 50, 100).  The scores are uniform, a
+bigram model that does not depend on the position, or peaked at the target.  The methods are a
+`Budget`, plain samples, and samples from the capped loss.
 """
 
 import tracemalloc
@@ -22,7 +23,7 @@ WIDTH = 0.05
 
 
 def models(rng, target, n):
-    """Yield (name, scores (l, n + 1, n))."""
+    """Yield (name, scores (l, n+1, n)) of each model."""
     length = len(target)
     yield "uniform", np.zeros((length, n + 1, n))
     bigram = 1.5 * rng.normal(size=(n + 1, n))
@@ -33,7 +34,7 @@ def models(rng, target, n):
 
 
 def tasks(quick):
-    """Yield (name, loss, length, symbols)."""
+    """Yield (name, class of the loss, length of the target, number of symbols)."""
     for length in (18,) if quick else (18, 40, 100, 300):
         yield "edit", fg.EditDistance, length, 10
     if not quick:
@@ -44,7 +45,7 @@ def tasks(quick):
 
 
 def answers(scores, target, loss, budget):
-    """Yield (method, function to the result)."""
+    """Yield (method, function that returns its result)."""
     yield (
         "budget",
         lambda: fg.sampled_softmax_margin(scores, target, loss, samples=budget, rng=1),

@@ -1,9 +1,9 @@
-"""log Z and all marginals of a dense chain, T = 100: no loss, only scores (l, L + 1, L).
+"""log Z and all marginals of a dense chain of T = 100 positions: scores (T, L + 1, L), no loss.
 
 JAX runs value_and_grad of a jitted lax.scan in float64, in logarithms and in scaled probabilities;
-its compilation is not counted.  numpy is this project's twin without kernels.  The floor is what
-any program in float64 has to do: an exponential for each score, the products of both passes by
-BLAS, and the product that makes the marginals.
+its compilation is not timed.  "numpy" is this project's implementation without kernels.  "floor" is
+the work that every float64 program must do: one exponential per score, the products of both passes
+by BLAS, and the product that gives the marginals.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from fstgrad.strings.paths import loss_weights  # noqa: E402
 from fstgrad.strings.solve import no_loss  # noqa: E402
 
 Call = Callable[[], Any]
-MOST_LABELS = 50  # torch-struct holds T L^3 numbers and more: gigabytes at L = 200
+MOST_LABELS = 50  # torch-struct stores at least T L^3 numbers: gigabytes at L = 200
 
 
 def compiled(scores: np.ndarray) -> Call:
@@ -106,7 +106,7 @@ def torch_struct(scores: np.ndarray) -> dict[str, Call]:
     if scores.shape[-1] > MOST_LABELS:
         return {}
     torch.set_num_threads(1)
-    # potentials (batch, T - 1, C, C): edge[t, y_{t+1}, y_t], the first symbol's scores in edge 0
+    # potentials (batch, T - 1, L, L): edge[t, y_{t+1}, y_t]; edge 0 includes the first scores
     edges = scores[1:, :-1].copy()
     edges[0] += scores[0, -1][:, None]
     potentials = torch.tensor(np.swapaxes(edges, 1, 2)[None], dtype=torch.float64)
@@ -126,7 +126,7 @@ def rows(quick: bool) -> Iterator[Row]:
         value, marginals = ours()
         for name, call in others.items():
             their_value, their_marginals = call()
-            if name != "torch-struct":  # whose marginals are laid out otherwise
+            if name != "torch-struct":  # its marginals have a different layout
                 np.testing.assert_allclose(np.asarray(their_marginals), marginals, atol=1e-10)
             np.testing.assert_allclose(float(their_value), value, rtol=1e-10)
         calls = {"fstgrad": ours, "floor": floor(scores), **others}

@@ -1,15 +1,15 @@
-"""What a pass over a corpus of shards costs: CPU, memory and network, and 100 million pairs.
+"""The cost of a pass over a corpus of shards: CPU, memory and network; estimates for 10^8 pairs.
 
-Shards of CMUdict words (phones with stress) are summed by `shard_sums`, each objective in a process
-of its own, which is what a worker does.  Measured are
+`shard_sums` sums shards of CMUdict words (phones with stress), in a separate process for each
+objective, as a worker does.  The program measures
 
-- CPU seconds a pair of a shard whose losses are compiled, and of one whose losses lie in a cache on
-  disk, least of two passes;
-- peak resident memory of the process, and bytes of the cache a pair;
-- bytes of what a worker sends back, by the pairs of a shard: pickled, as joblib does;
-- CPU seconds in which the process that gives out the tasks adds one gradient.
+- CPU seconds per pair, if losses must be compiled, and if they are in a cache on disk: the least of
+  two passes;
+- peak resident memory of the process, and bytes of the cache per pair;
+- bytes that a worker sends back for a shard of a given size, pickled as joblib does;
+- CPU seconds that the process that distributes the tasks needs to add one gradient.
 
-The rows of 100 million pairs are these numbers multiplied, not measured.
+The rows of 10^8 pairs are not measured but computed from these numbers by multiplication.
 
     python benchmarks/clusters.py [--quick] [--json FILE]
 """
@@ -36,9 +36,9 @@ from fstgrad.io import read_pairs  # noqa: E402
 from fstgrad.training import shards as shard_module  # noqa: E402
 from fstgrad.training.shards import Shards, shard_sums  # noqa: E402
 
-CORPUS = 10**8  # pairs of the table that is multiplied
-SHARD = 10**5  # pairs of one of its shards
-COUNT = 150  # pairs that are measured
+CORPUS = 10**8  # pairs of the corpus in the computed table
+SHARD = 10**5  # pairs of one shard of this corpus
+COUNT = 150  # measured pairs
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"kind": "crf"},
     "margin, exact": {},
@@ -51,7 +51,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 def words() -> list[tuple[str, tuple[str, ...]]]:
-    """Return the words with the phones."""
+    """Return words and their phones."""
     path = _g2p.DATA / "g2p_cmudict" / "cmudict20k.tsv"
     path = path if path.exists() else _g2p.ROOT / "data" / "cmudict2000.tsv"
     return [("".join(x), tuple(y)) for x, y in read_pairs(path, tokens_y="words")]
@@ -65,19 +65,19 @@ def objective(pairs: Any, name: str) -> fg.PairObjective:
 
 
 def spread(pairs: Any, count: int) -> Any:
-    """Return some pairs, spread evenly over all of them."""
+    """Return `count` pairs (or all), spread evenly over all pairs."""
     return pairs[:: max(1, len(pairs) // count)][:count]
 
 
 def write(pairs: Any, path: pathlib.Path) -> pathlib.Path:
-    """Write a shard."""
+    """Write pairs to a file, a shard; return its path."""
     lines = (f"{x}\t{' '.join(y)}\n" for x, y in pairs)
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
 def measured(name: str, count: int) -> dict[str, Any]:
-    """Return what one objective costs; called in a new process."""
+    """Return the costs of one objective; call this in a new process."""
     import numpy as np
 
     pairs = words()
@@ -86,7 +86,7 @@ def measured(name: str, count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = write(spread(pairs, count), pathlib.Path(folder) / "shard.tsv")
         warm = write(spread(pairs, 10), pathlib.Path(folder) / "warm.tsv")
-        shard_sums(own, w, [warm], tokens_y="words")  # loads the compiled loops
+        shard_sums(own, w, [warm], tokens_y="words")  # loads the kernels
         kept = Shards([path], tokens_y="words", cache_directory=f"{folder}/cache")
         seconds = [seconds_of(own, w, Shards([path], tokens_y="words")) for _ in range(2)]
         seconds_of(own, w, kept)
@@ -107,14 +107,14 @@ def measured(name: str, count: int) -> dict[str, Any]:
 
 
 def seconds_of(own: fg.PairObjective, w: Any, shards: Shards) -> float:
-    """Return the CPU seconds of one pass."""
+    """Return the CPU seconds of one pass over the shards."""
     started = time.process_time()
     shard_sums(own, w, shards)
     return time.process_time() - started
 
 
 def network(sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the bytes that a shard sends back, and the seconds in which they are added."""
+    """Yield the bytes that are sent for a shard, and the CPU seconds to add them."""
     import numpy as np
 
     pairs = words()
@@ -142,7 +142,7 @@ def network(sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
 
 
 def extrapolated(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what one gradient of the corpus costs, by multiplication."""
+    """Return the costs of one gradient of the corpus, by multiplication."""
     hours = CORPUS / 3600
     return {
         "objective": row["objective"],
@@ -156,7 +156,7 @@ def extrapolated(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, and multiply."""
+    """Measure the costs, and multiply them."""
     given = _harness.arguments(__doc__ or "", choices=())
     count = 20 if given.quick else COUNT
     context = multiprocessing.get_context("spawn")

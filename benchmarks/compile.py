@@ -1,10 +1,11 @@
-"""B of one target: OpenFst's determinization of M against the layered engine, 10 letters, random y.
+"""Compile B for one target: OpenFst's determinization of M against the layered engine.
 
-"ratio" is determinization alone, OpenFst's against ours, each on its own M made small beforehand
-(in the rational case with equal futures merged, without which OpenFst's explodes); "ratio whole" is
-everything from the transducer and the target on: Det(M) by OpenFst against the minimal B.
-Unit edit distance for l = 6..12 and the rational bigram loss for l = 5..30, each in one run; then
-what exact costs at l = 20, or the StateLimitError that comes before the memory is gone.
+The alphabet has 10 letters, and targets are random.  "ratio" compares determinization alone,
+OpenFst against ours, each on its own reduced M (in the rational case with equal futures merged,
+without which OpenFst's result explodes).  "ratio whole" compares everything after the transducer
+and the target: Det(M) by OpenFst against the minimal B.  The losses are the unit edit distance, l =
+6..16 (OpenFst: up to 12), and the rational bigram loss, l = 5..30.  The last case is the unit edit
+distance at l = 20: its cost, or the StateLimitError that is raised before memory runs out.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ OPENFST_LIMIT = {True: 8, False: 12}
 
 
 def row(name: str, loss: fg.TransducerLoss, target: np.ndarray, reference: bool) -> Row:
-    """One target; `reference` says whether OpenFst determinizes it too."""
+    """Return the row of one target; with `reference`, OpenFst determinizes it too."""
     length = len(target)
     machine = loss.machine(target)
     steps = determinize(machine, length, max_states=5_000_000)

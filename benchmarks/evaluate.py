@@ -1,8 +1,8 @@
-"""Losses of pairs beside RapidFuzz, parasail and Biopython: 6,000 spelling pairs, 440 proteins.
+"""Losses of pairs against RapidFuzz, parasail and Biopython: 6,000 spelling pairs, 440 proteins.
 
-`python benchmarks/evaluate.py` prints seconds and the ratio to the competitor, one thread each,
-and checks that the values agree.  A competitor that is not installed is left out
-(`pip install rapidfuzz parasail biopython`).
+`python benchmarks/evaluate.py` prints seconds and the ratio to each competitor, with one thread,
+and checks that the values agree.  Competitors that are not installed are left out
+(`pip install rapidfuzz parasail biopython`); without Biopython, there are no proteins.
 """
 
 from _harness import interleaved_medians, one_thread, run
@@ -20,7 +20,7 @@ RESIDUES = "ARNDCQEGHILKMFPSTWYV"
 
 
 def spelling_pairs(rng, number=6000):
-    """Words of 3 to 15 letters and copies with up to three edits."""
+    """Return pairs (copy with up to three edits, word of 3 to 15 letters)."""
     pairs = []
     for _ in range(number):
         word = "".join(rng.choice(list(string.ascii_lowercase), size=int(rng.integers(3, 16))))
@@ -35,7 +35,7 @@ def spelling_pairs(rng, number=6000):
 
 
 def protein_pairs(rng, number=440, length=300):
-    """Random proteins and copies with 30 percent of the residues drawn anew and three gaps."""
+    """Return pairs of a random protein and a copy: 30 percent of residues redrawn, three gaps."""
     pairs = []
     for _ in range(number):
         one = rng.choice(list(RESIDUES), size=length)
@@ -48,7 +48,7 @@ def protein_pairs(rng, number=440, length=300):
 
 
 def blosum62():
-    """BLOSUM62 as (20, 20), from Biopython; None without it."""
+    """Return BLOSUM62 (20, 20) from Biopython; None if Biopython is not installed."""
     try:
         substitution_matrices = importlib.import_module("Bio.Align").substitution_matrices
     except ImportError:
@@ -58,7 +58,7 @@ def blosum62():
 
 
 def competitors(name, pairs):
-    """Yield (competitor, function to scores) for a task."""
+    """Yield (competitor, function that returns the losses) for a task."""
     if name == "unit edit distance":
         try:
             distance = importlib.import_module("rapidfuzz.distance").Levenshtein.distance
@@ -90,7 +90,7 @@ def competitors(name, pairs):
 
 
 def rows(quick):
-    """Yield a row for each task and competitor."""
+    """Yield a row per task and competitor."""
     rng = np.random.default_rng(0)
     matrix = blosum62()
     words = spelling_pairs(rng, 600 if quick else 6000)

@@ -1,16 +1,16 @@
-"""The experiment of Figure 5 of Cortes et al. 2018: one gradient, from the loss to dF/dw.
+"""The experiment of Figure 5 of Cortes et al. (2018): the time of one gradient dF/dw.
 
-|Delta| = 10, all bigram counts as features (|w| = 100), random weights and targets of length l, and
-three losses: edit distance, Smith-Waterman, the bigram loss.  Compared in the same run:
+|Delta| = 10; all bigram counts are features (|w| = 100); weights and targets of length l are
+random; the losses are the edit distance, Smith-Waterman and the bigram loss.  One run compares
 
-- naive: all 10^l strings in compiled code, their losses by the same kernel as in sampling;
+- naive: enumerate all 10^l strings in compiled code, with losses by the same kernel as in sampling;
 - reference: the paper's operations in OpenFst (the engine "openfst"), up to a time limit;
-- fstgrad: compilation and gradient.  Exact up to the limit of states; beyond it the loss is capped
-  (edit distance) or the objective is sampled (the others), as the column `method` says.
+- fstgrad: compilation and gradient.  They are exact up to the limit of states.  Beyond it, the loss
+  is capped (edit distance) or the objective is sampled (other losses); see the column `method`.
 
     python benchmarks/figure5.py [--quick] [--json FILE] [--plot FILE.svg]
 
-Calls of a second and more are timed once, shorter ones by the median of five.
+Calls of at least one second are timed once; of shorter calls, the median of five is reported.
 """
 
 import argparse
@@ -41,11 +41,11 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What is left out because it takes too long."""
+    """Limits beyond which a method is left out because it takes too long."""
 
     lengths: tuple[int, ...]
-    naive: int  # longest strings that are enumerated
-    reference_seconds: float  # the reference engine stops after a gradient as slow as this
+    naive: int  # largest length with enumeration
+    reference_seconds: float  # the reference engine stops after a slower gradient
     max_states: int
 
 
@@ -55,7 +55,7 @@ FULL = Limits((2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 
 @dataclass
 class Experiment:
-    """The gradients of one loss, as functions without arguments for one length after the other."""
+    """The timings of one loss, for increasing lengths; methods that become too slow stop."""
 
     loss: fg.TransducerLoss
     limits: Limits
@@ -63,7 +63,7 @@ class Experiment:
     exact_is_large: bool = field(default=False, init=False)
 
     def row(self, length: int) -> Row:
-        """Return the seconds of every way that is feasible at this length."""
+        """Return the seconds of every method that is feasible at this length."""
         rng = np.random.default_rng(length)
         features = fg.QGramCounts(ABC, 2)
         target = rng.integers(len(ABC), size=length)
@@ -125,7 +125,7 @@ class Experiment:
 
 
 def naive_gradient(loss, scores, target, features):
-    """F and its gradient in w from all strings, a million at a time."""
+    """Return F and its gradient in w by enumeration, a million strings at a time."""
     length, n = len(scores), scores.shape[-1]
     chain = Chain(np.zeros_like(scores))
     against = loss.against(target)
@@ -159,7 +159,7 @@ def rows(limits: Limits) -> Iterator[Row]:
 
 
 def check() -> None:
-    """The three ways agree where all are feasible: otherwise their times mean nothing."""
+    """Check that the three methods agree at a length where all are feasible."""
     for loss in LOSSES.values():
         experiment = Experiment(loss, QUICK)
         rng = np.random.default_rng(0)

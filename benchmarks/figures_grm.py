@@ -1,17 +1,18 @@
-"""Pictures after Figures 1 and 2 of Inouye, Ravikumar and Dhillon (2016).
+"""Pictures on the subjects of Figures 1 and 2 of Inouye, Ravikumar and Dhillon (2016).
 
-The text of the paper is not at hand, so that its figures are not copied: these are the two subjects
-that the rest of the paper turns on, with parameters of our own.
+These are not copies of the paper's figures: they show the two central subjects of the paper with
+our own parameters.
 
-1. Joint laws of counts, p(x_1, x_2): independent; the square-root model (k = 2) with a negative and
-   a positive theta; and with k = 3, p(x_1, x_2 | x_3) of a positive triple for two values of x_3.
-2. The bounds of the log-partition of one node, k = 3: how far the piecewise-linear bounds lie from
-   the direct value as they get more domains.
+1. Joint distributions of counts, p(x_1, x_2): independent; the square-root model (k = 2) with a
+   negative and a positive theta; and, with k = 3, p(x_1, x_2 | x_3) of a positive triple for two
+   values of x_3.
+2. Bounds of the log-partition function of one node, k = 3: the distance of the piecewise-linear
+   bounds from the direct value, by the number of domains.
 
     python benchmarks/figures_grm.py [--quick] [--json FILE] [--plot FOLDER]
 
-The pictures are FOLDER/figure1.svg, where each law is divided by its largest probability, and
-FOLDER/figure2.svg.
+The pictures are FOLDER/figure1.svg, which divides each distribution by its largest probability,
+and FOLDER/figure2.svg.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from fstgrad.grm.parameters import Interactions, Parameters  # noqa: E402
 from fstgrad.grm.partition import log_partition  # noqa: E402
 
 SIDE = 20  # counts 0, ..., SIDE - 1 on each axis of a picture
-INTERCEPT = np.log(4.0)  # of every variable: alone, its mean is 4
+INTERCEPT = np.log(4.0)  # of every variable; without interactions, its mean is 4
 GRID = np.stack(np.meshgrid(*[np.arange(float(SIDE))] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
 ETA = {
     "poisson": [0.5, -1.0, 2.0], "exponential": [-1.0, 0.5, 1.0], "gaussian": [-0.5, 0.5, 0.5],
@@ -39,7 +40,7 @@ ETA = {
 
 
 def law(features, values, size):
-    """Return the Poisson model of `features` variables with one set of `size` of them."""
+    """Return the Poisson model of some variables, with coefficient `values` for one set of them."""
     intercepts = np.zeros((features, size))
     intercepts[:, 0] = INTERCEPT
     sets = np.arange(size)[None, :]
@@ -48,7 +49,7 @@ def law(features, values, size):
 
 
 def panels():
-    """Return the title and p(x_1, x_2) (SIDE, SIDE) of each law, and what is left out of it."""
+    """Yield the title and the probabilities p(x_1, x_2), (SIDE, SIDE), of each distribution."""
     pairs = {
         "independent": law(2, 0.0, 1),
         "k = 2, theta = -1": law(2, -1.0, 2),
@@ -61,14 +62,14 @@ def panels():
     for third in (0.0, 9.0):
         x = np.column_stack([GRID, np.full(len(GRID), third)])
         wide = np.column_stack([np.arange(200.0), np.zeros(200), np.full(200, third)])
-        rest = triple.conditional_log_partition(1, wide)  # of x_2, given x_1 and x_3
+        rest = triple.conditional_log_partition(1, wide)  # log sum over x_2, given x_1 and x_3
         total = np.logaddexp.reduce(triple.log_potential(wide) + rest)
         height = triple.log_potential(x) - total
         yield f"k = 3, x_3 = {third:.0f}", np.exp(height).reshape(SIDE, SIDE)
 
 
 def law_rows(laws):
-    """Yield what each picture of the first figure shows in numbers."""
+    """Yield the numbers behind each picture of the first figure."""
     for title, mass in laws.items():
         x = np.arange(SIDE)
         total = mass.sum()
@@ -82,7 +83,7 @@ def law_rows(laws):
 
 
 def bound_rows(quick):
-    """Yield the distances of the bounds from the direct value."""
+    """Yield the distances (nats) of the bounds from the direct value."""
     for name, eta in ETA.items():
         base = BASES[name]
         value = float(base.log_partition(eta).value)
@@ -110,7 +111,7 @@ def draw(folder, laws, rows):
 
 
 def main(arguments):
-    """Print both tables and draw them."""
+    """Print both tables and draw both pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", metavar="FILE")

@@ -1,11 +1,11 @@
-"""Strings to strings: which model would people choose?  One budget of CPU seconds for all.
+"""Models that map strings to strings, with the same budget of CPU seconds.
 
     python benchmarks/g2p.py [--tasks cmudict,dut] [--models pairs,fstgrad] [--seconds 20]
                              [--keep FOLDER] [--quick] [--json FILE]
 
-Word and symbol error in percent, with 95 percent bootstrap intervals, on test sets that no choice
-was made on; differences of word error by paired bootstrap.  Networks use the whole budget, the
-others what they need.  What the rows mean: docs/performance/learning.md.
+The table has word and symbol errors in percent, with 95 percent bootstrap intervals, on test sets
+that were not used for any choice, and differences of word errors by paired bootstrap.  Networks use
+the whole budget; other models use what they need.  docs/performance/learning.md explains the rows.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def inputs(task: Task) -> list[Symbols]:
 
 
 def fstgrad_train(**options: int) -> Predictor:
-    """Return how to predict with a model of the settings of `fstgrad train`, and of options."""
+    """Return a predictor: a model with the defaults of `fstgrad train`, except for the options."""
 
     def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
         model = SequenceModel("edit", objective="crf", alignment="auto", held_out=0.1, **options)
@@ -48,7 +48,7 @@ def fstgrad_train(**options: int) -> Predictor:
 
 
 def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
-    """Return those of the same model, with the alignment of one phone or none for each letter."""
+    """Return predictions of this model with an alignment of at most one phone per letter."""
     aligned = _g2p.align([("".join(x), y) for x, y in task.train])
     model = SequenceModel(
         "edit", objective="crf", alignment="given", features="aligned", held_out=0.1
@@ -64,7 +64,7 @@ def pair_ngram(task: Task, seconds: float) -> Sequence[Sequence[str]]:
 
 
 def network(name: str) -> Predictor:
-    """Return how to predict with a network of one objective."""
+    """Return a predictor: a network trained with one objective."""
 
     def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
         import _ctc_network
@@ -86,7 +86,7 @@ MODELS: dict[str, Predictor] = {
     "margin": network("margin"),
     "risk": network("risk"),
 }
-ONLY = {"letters": ("cmudict",)}  # tasks of models that apply to few: one phone at most a letter
+ONLY = {"letters": ("cmudict",)}  # model -> its tasks: at most one phone per letter
 REFERENCES = {
     "fstgrad": "pairs",
     "wide": "pairs",
@@ -99,7 +99,7 @@ REFERENCES = {
 def predictions(
     name: str, model: str, task: Task, seconds: float, keep: pathlib.Path | None
 ) -> tuple[Sequence[Sequence[str]], float]:
-    """Return the predictions of a model, and its CPU seconds, kept ones where they are there."""
+    """Return the predictions and the CPU seconds of a model, from the folder `keep` if present."""
     path = None if keep is None else keep / f"{name}-{model}.json"
     if path is not None and path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -114,7 +114,7 @@ def predictions(
 
 
 def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the errors of each model on each task, and the difference to its reference."""
+    """Yield the errors of each model on each task, and the difference from its reference."""
     for name in given.tasks:
         task, done = _g2p_tasks.load(name), {}
         if given.quick:
@@ -129,7 +129,7 @@ def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def row(name: str, model: str, found: Any, seconds: float) -> dict[str, Any]:
-    """Return a row of the table; a model without its reference is compared with itself."""
+    """Return a row of the table; a model without a reference is compared with itself."""
     word, symbol, difference = found.word_error[1], found.symbol_error[1], found.word_difference
     against = REFERENCES.get(model)
     return {
@@ -152,7 +152,7 @@ def percent(share: float) -> float:
 
 
 def arguments() -> argparse.Namespace:
-    """Return what was asked for; --quick is one task with 200 words and two seconds."""
+    """Return the command-line arguments; --quick is one task with 200 words and two seconds."""
     parser = argparse.ArgumentParser(description=__doc__)
     known = _g2p_tasks.names()
     parser.add_argument("--tasks", help=f"of {','.join(known)}; all if left out")
@@ -174,7 +174,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the models that are named on the tasks that are named."""
+    """Run the chosen models on the chosen tasks."""
     given = arguments()
     title = f"Strings to strings, {given.seconds:g} CPU seconds for each network"
     _harness.report(title, rows(given), given.json)

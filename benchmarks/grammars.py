@@ -1,12 +1,12 @@
-"""Learned costs against unit and hand-written ones: how often the right word comes first.
+"""Learned costs against unit and hand-written costs: how often is the right word ranked first?
 
-For each misspelt or misread word the right one is to be found among 50 words of a dictionary, those
-that share most bigrams with it.  Costs are learned from other sources: of the misspellings, from
-words whose correction begins with other letters (so that no stem is in both parts); of the Dutch
-and Polish prints, from other pages.  Reported are the mean reciprocal rank and the shares of right
-words that come first and among the first five, with 95 % intervals over the words, and the paired
-gain over unit costs.  The last rows search a pronouncing dictionary for words that sound alike: the
-pronunciations of two spellings of one word or name.
+For each misspelt or misread word, the costs rank the right word among the 50 words of a dictionary
+that share most bigrams with it.  Costs are learned from different data than they are tested on: for
+misspellings, from words whose correction begins with other letters, so that no stem is in both
+parts; for Dutch and Polish prints, from other pages.  The table has the mean reciprocal rank, the
+shares of right words that are first and among the first five, with 95 percent intervals over the
+words, and the paired gains over unit and hand-written costs.  The last case searches a pronouncing
+dictionary for the pronunciations of two spellings of a word or name.
 """
 
 import os
@@ -47,7 +47,7 @@ def read(path: pathlib.Path) -> list[list[str]]:
 
 
 def misspellings() -> tuple[list[Pair], list[Pair]]:
-    """Misspellings with their corrections; the first three letters decide the part."""
+    """Return misspellings for training and for testing; the first three letters decide the part."""
     parts: tuple[list[Pair], list[Pair]] = ([], [])
     for x, y in read(DATA / "spelling" / "pairs.tsv"):
         if (x + y).isalpha() and (x + y).isascii() and x.islower() and y.islower():
@@ -56,7 +56,7 @@ def misspellings() -> tuple[list[Pair], list[Pair]]:
 
 
 def misreadings(name: str) -> tuple[list[Pair], list[Pair]]:
-    """Words of a collection and how they were read; the last quarter of the pages is for tests."""
+    """Return (misread, right) words; the last quarter of the lines of the file is for testing."""
     rows = read(DATA / "ocr_icdar2019" / f"{name}.tsv")
     parts: tuple[list[Pair], list[Pair]] = ([], [])
     for n, (_, _, ocr, gold) in enumerate(rows):
@@ -79,7 +79,7 @@ def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count:
 
 
 def measured(case: str, costs: str, loss, asked: Questions, seconds: float, bases=()):
-    """Return a row of the table, and the reciprocal ranks."""
+    """Return a row of the table, and 0 or 1 per word: is the right word first?"""
     transducer = pair_transducer(loss)
     semiring = "tropical" if loss.semiring == "tropical" else "probability"
     found = ranking(ranks(asked, losses_of(transducer, asked.pairs, transducer.cost, semiring)))
@@ -112,7 +112,7 @@ def compared(
     hand: str,
     quick: bool,
 ) -> Iterator[Row]:
-    """Yield the rows of one collection: unit, hand-written, likelihood, ranking."""
+    """Yield the rows of one collection: unit and hand-written costs, likelihood, ranking."""
     abc = fg.Alphabet(sorted({s for words in (*train, *test) for w in words for s in w}
                              | {s for word in dictionary for s in word}))  # fmt: skip
     asked = Questions.encode(abc, questions(test, dictionary, 50))
@@ -142,7 +142,7 @@ def compared(
 
 
 def spoken(quick: bool) -> Iterator[Row]:
-    """Nearest words by sound; the learned table comes from other words than the tested ones."""
+    """Yield the rows of words by sound; costs are learned from other words than are tested."""
     by_word = {
         word: tuple(phone.rstrip("012") for phone in text.split())
         for word, text in read(DATA / "g2p_cmudict" / "cmudict20k.tsv")
@@ -155,7 +155,7 @@ def spoken(quick: bool) -> Iterator[Row]:
 
 
 def variant_spellings(by_word: dict[str, tuple[str, ...]]) -> list[Pair]:
-    """Names and words in two spellings, which are spoken nearly alike."""
+    """Return the pronunciations of words and names with two spellings, which are similar."""
     changes = (("y", "ie"), ("ck", "k"), ("tt", "t"), ("ll", "l"), ("ey", "y"), ("c", "k"),
                ("nn", "n"), ("er", "or"), ("en", "an"), ("i", "y"), ("ss", "s"), ("au", "o"),
                ("in", "en"), ("el", "al"), ("on", "en"), ("s", "z"), ("ei", "ie"))  # fmt: skip
@@ -169,7 +169,7 @@ def variant_spellings(by_word: dict[str, tuple[str, ...]]) -> list[Pair]:
 
 
 def speed(quick: bool) -> Row:
-    """The seconds of 20,000 pairs of ten letters until the likelihood no longer rises."""
+    """Return the CPU seconds of a fit to 20,000 pairs of ten letters, until it has converged."""
     rng = np.random.default_rng(0)
     abc, pairs = fg.Alphabet("abcdefghijklmnopqrstuvwxyz"), []
     for _ in range(2_000 if quick else 20_000):
@@ -177,7 +177,7 @@ def speed(quick: bool) -> Row:
         y = np.where(rng.random(10) < 0.1, rng.integers(0, 26, size=10), x)
         pairs.append((x, np.delete(y, rng.integers(0, 10)) if rng.random() < 0.3 else y))
     loss = fg.EditDistance(abc)
-    fg.fit_costs(loss, pairs[:10], schedule=Schedule(max_iterations=1))  # compiled
+    fg.fit_costs(loss, pairs[:10], schedule=Schedule(max_iterations=1))  # compiles the kernels
     start = time.process_time()
     fit = fg.fit_costs(loss, pairs, smoothing=0.1)
     return {

@@ -1,8 +1,9 @@
 """Markov random fields on pixel grids: belief propagation, sampling, pseudolikelihood.
 
-All with two threads, fstgrad as well as its competitors: PGMax (where installed, float32, JAX), and
-the same flooding written in plain torch (log domain) and plain numpy (products of exponentials
-without any protection against zeros or underflow: a floor for what array code can do).
+Unless a case says otherwise, fstgrad and its competitors run with two threads.  The competitors of
+belief propagation are PGMax (if installed; float32, JAX), and the same flooding schedule in plain
+torch (log domain) and in plain numpy (products of exponentials without protection against zeros or
+underflow: the least work that array code can do).
 """
 
 import numpy as np
@@ -31,7 +32,7 @@ def fstgrad_bp(grid, iterations=ITERATIONS):
 
 
 def numpy_bp(grid, side, iterations=ITERATIONS):
-    """Return node beliefs; messages (side, side, C) from the left, right, up and down."""
+    """Return node beliefs (side, side, C) by flooding with messages from four directions."""
     node = np.exp(grid.scores.node).reshape(side, side, -1)
     table = np.exp(grid.scores.edge)
     left, right, up, down = (np.ones_like(node) for _ in range(4))
@@ -50,7 +51,7 @@ def numpy_bp(grid, side, iterations=ITERATIONS):
 
 
 def torch_bp(grid, side, threads=1, iterations=ITERATIONS):
-    """Do the same with messages in logs: sums are products of matrices, the maximum taken out."""
+    """Do the same with log messages: matrix products after subtracting the maximum."""
     import torch
 
     torch.set_num_threads(threads)
@@ -76,13 +77,13 @@ def torch_bp(grid, side, threads=1, iterations=ITERATIONS):
 
 
 def pgmax_bp(grid, side):
-    """Return a call that runs PGMax, wired beforehand, or None where it is not installed."""
+    """Return a call that runs PGMax on a graph built before; None if it is not installed."""
     try:
         import jax
         from pgmax import fgraph, fgroup, infer, vgroup
     except ImportError:
         return None
-    if not hasattr(jax.lib, "xla_bridge"):  # PGMax 0.6.1 asks for it where older JAX had it
+    if not hasattr(jax.lib, "xla_bridge"):  # PGMax 0.6.1 needs the module of older JAX
         from jax.extend import backend
 
         jax.lib.xla_bridge = backend
@@ -121,13 +122,13 @@ def belief_propagation(quick):
         if (pgmax := pgmax_bp(grid, side)) is not None:
             calls["pgmax"] = pgmax
         reference = fstgrad_bp(grid).node
-        # the slow ones once; PGMax compiles in the call that is compared
+        # time slow ones once; PGMax compiles in the call that checks its values
         for name in [n for n in calls if n != "fstgrad"]:
             found = np.asarray(calls[name]()).reshape(reference.shape)
             np.testing.assert_allclose(found, reference, atol=1e-3 if name == "pgmax" else 1e-9)
         slow = {n: seconds_of(calls[n]) for n in ("torch", "pgmax") if n in calls}
         two = seconds_of(lambda g=grid, s=side: torch_bp(g, s, THREADS))
-        slow["torch"] = min(slow["torch"], two)  # its threads do not pay on every machine
+        slow["torch"] = min(slow["torch"], two)  # on some machines, two threads are slower than one
         fast = interleaved_medians({n: calls[n] for n in ("fstgrad", "numpy")})
         mine = fast["fstgrad"]
         yield {
@@ -143,9 +144,9 @@ def belief_propagation(quick):
 
 
 def other_graphs(quick):
-    """Time a message on other graphs beside that of the 4-connected grid.
+    """Time a message on other graphs, and compare with the 4-connected grid.
 
-    Of tree-reweighted messages the sweeps alone are timed, without the bound at their end.
+    For tree-reweighted messages, only the sweeps are timed, not the final bound.
     """
     side = 64 if quick else 128
     rng = np.random.default_rng(1)
@@ -196,7 +197,7 @@ def other_graphs(quick):
 
 
 def cuts(quick):
-    """Time minimum cuts beside PyMaxflow: one coupling, a table for each edge, an edge list."""
+    """Time minimum cuts against PyMaxflow: one coupling, a table per edge, an edge list."""
     try:
         import maxflow
     except ImportError:
@@ -242,7 +243,7 @@ def cuts(quick):
 
 
 def edge_list_gibbs(quick):
-    """Time chromatic Gibbs sweeps of a random graph beside thrml, both on the CPU."""
+    """Time chromatic Gibbs sweeps of a random graph against thrml, both on the CPU."""
     try:
         import jax
         import thrml
@@ -297,7 +298,7 @@ def scaling(quick):
 
 
 def numpy_gibbs(grid, side, labels, rng):
-    """One checkerboard sweep in numpy."""
+    """Do one checkerboard sweep in numpy, in place."""
     node = grid.scores.node.reshape(side, side, -1)
     table = grid.scores.edge
     rows, columns = np.indices((side, side))
@@ -337,7 +338,7 @@ def sampling(quick):
 
 
 def numpy_pseudolikelihood(grid, side, gold):
-    """Value and gradient for shared edge scores."""
+    """Return the value and the gradients in node scores and shared edge scores."""
     node, table = grid.scores.node.reshape(side, side, -1), grid.scores.edge
     y = gold.reshape(side, side)
     scores = node.copy()

@@ -1,7 +1,7 @@
-"""Generalized root models: fits of Classic3, paths, routes of log-partitions, nodes against scipy.
+"""Generalized root models: fits, paths, log-partition functions, and nodes against scipy and skglm.
 
-Classic3 (word counts of 3,893 documents) is read from the folder FSTGRAD_DATA or the one beside the
-project; without it the fits run on sampled counts of the same sparsity.
+Classic3 (word counts of 3,893 documents) is read from the folder FSTGRAD_DATA or that beside the
+project.  Without it, the fits run on sampled counts of the same sparsity.
 """
 
 import os
@@ -23,12 +23,12 @@ from fstgrad.grm.problem import solve_nodes  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
-PUBLISHED = 2653.0  # seconds of the authors' cluster for p = 500, k = 3, alpha = 0.01
+PUBLISHED = 2653.0  # seconds on the authors' cluster for p = 500, k = 3, alpha = 0.01
 ALPHA, TOL, THREADS = 0.01, 1e-4, 2
 
 
 def word_counts():
-    """Return Classic3 or, without it, counts with a few words a row; columns by falling total."""
+    """Return a name and counts: Classic3, with columns by decreasing total, or sampled counts."""
     path = DATA / "classic3" / "classic3.mat"
     if path.exists():
         from fstgrad.grm.files import read_table
@@ -42,7 +42,7 @@ def word_counts():
 
 
 def fit_row(name, x, threads, repeat, symmetrize="average"):
-    """Fit `repeat` times; return the median time and what the fit is."""
+    """Fit `repeat` times; return the row of the median time and the properties of the fit."""
     seconds = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -83,7 +83,7 @@ def fit_rows(quick):
 
 
 def route_rows(quick):
-    """Time A(eta) by the direct route and by the bounds, with the width that each certifies."""
+    """Time A(eta) by the direct method and by bounds, with the width of each interval (nats)."""
     rng = np.random.default_rng(0)
     count = 200 if quick else 2000
     for name in ("poisson", "exponential", "gaussian"):
@@ -113,7 +113,7 @@ def route_rows(quick):
 
 
 def dense_node(x, node, alpha):
-    """One pairwise node regression by L-BFGS-B on b = u - v, dense: (seconds, objective)."""
+    """Solve a dense pairwise node regression by L-BFGS-B on b = u - v: (seconds, objective)."""
     z = np.sqrt(np.delete(x, node, axis=1))
     y, m = x[:, node], z.shape[1]
     counts = np.arange(60.0)
@@ -141,7 +141,7 @@ def dense_node(x, node, alpha):
 
 
 def node_rows(quick):
-    """Compare k = 2 fits of all nodes with scipy's L-BFGS-B, to the same optimality."""
+    """Compare k = 2 fits of all nodes with scipy's L-BFGS-B at the same optimality."""
     name, x = word_counts()
     for p in (10,) if quick else (10, 30):
         part = x[: 500 if quick else None, :p]
@@ -166,11 +166,11 @@ def node_rows(quick):
 
 
 def poisson_nodes(x):
-    """Return the largest violation of one l1-penalised Poisson regression a column, by skglm.
+    """Fit one l1-penalised Poisson regression per column by skglm; return the largest violation.
 
-    Each column on the square roots of the others: the sparse design, the penalty and the tolerance
-    of the pairwise root model.  skglm has no family with the term x^(1/2), so that its logarithms
-    of partitions are one exponential.
+    Each column is regressed on the square roots of the others, with the sparse design, the penalty
+    and the tolerance of the pairwise root model.  skglm has no family with the term x^(1/2);
+    its log-partition function is therefore a single exponential, which is less work.
     """
     from skglm.datafits import Poisson
     from skglm.penalties import L1
@@ -195,20 +195,20 @@ def poisson_nodes(x):
 
 
 def nodes_alone(model, x):
-    """Solve the regressions of a model without making them one, as skglm does."""
+    """Solve the node regressions without merging them into one model, as skglm does."""
     problem = model._prepared(x, None, None, None)
     return solve_nodes(problem, problem.design({}), model._solving(), None)
 
 
 def cpu_seconds(call):
-    """Return the CPU time of a call and its result."""
+    """Return the CPU seconds and the result of a call."""
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
 
 
 def poisson_rows(quick):
-    """Compare k = 2 fits of all nodes with skglm's Poisson regressions, in CPU time."""
+    """Compare the CPU seconds of k = 2 fits of all nodes with those of skglm."""
     try:
         import skglm  # noqa: F401
     except ImportError:
@@ -241,7 +241,7 @@ def poisson_rows(quick):
 
 
 def path_rows(quick):
-    """Time a path of ten alphas, down to a hundredth of the largest, and single fits of them."""
+    """Time a path of ten alphas, down to 1 percent of the largest, and ten single fits."""
     name, x = word_counts()
     for k, n, p in ((2, 300, 10),) if quick else ((2, 1500, 30), (2, 1500, 60), (3, 800, 40)):
         part = x[:n, :p]

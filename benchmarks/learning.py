@@ -1,8 +1,8 @@
-"""Does training for the loss help?  Artificial genomes, and letters to phones.
+"""Does training on the loss reduce errors?  Artificial genomes, and letters to phones.
 
     python benchmarks/learning.py [genomes] [phones] [--quick] [--json FILE]
 
-What the tables mean, and every choice behind them: docs/performance/learning.md.
+docs/performance/learning.md explains the tables and the choices behind them.
 """
 
 import json
@@ -22,7 +22,7 @@ EXPERIMENTS = {
 
 
 def main() -> None:
-    """Run the experiments that are named, or both."""
+    """Run the experiments named on the command line, by default both."""
     given = _harness.arguments(__doc__ or "", choices=tuple(EXPERIMENTS))
     done = {}
     for name in given.names or EXPERIMENTS:

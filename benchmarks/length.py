@@ -1,9 +1,9 @@
-"""Cost of compiling and of a gradient step against the length, at a fixed cap: linear in l.
+"""Time of compiling and of a gradient step by length, at a fixed cap: it is linear in l.
 
-Unit edit distance over 10 letters, random y; the cost of a length is also shown for each position,
-which stays the same where the cost is linear.  Short strings have fewer states for each position,
-as the first and the last positions have few: `times state` is the cost for each state.  Steps of
-all lengths are timed in turn.
+The loss is the unit edit distance over 10 letters, with random targets.  The table also has the
+time per position, which is constant if the time is linear.  Short strings have fewer states per
+position, because the first and last positions have few states; "times state" is therefore the time
+per state, relative to the first length.  Steps of all lengths are timed in turn.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
-"""Peak memory and time of the command line over long files: `python benchmarks/load.py 200000`.
+"""Peak memory and time of commands on long files: `python benchmarks/load.py 200000`.
 
-Runs `fstgrad loss` and `fstgrad grad` on as many rows as asked, of 2 to 4 of 20 letters, the
-latter also with a small --cache-memory, each once more in an address space of 4,000,000 KiB.
+The program runs `fstgrad loss`, `fstgrad grad`, and `fstgrad grad` with a small --cache-memory on
+the given number of rows, whose strings have 2 to 4 of 20 letters.  Each command also runs in an
+address space limited to 4,000,000 KiB.
 """
 
 import os
@@ -14,13 +15,13 @@ import time
 
 import numpy as np
 
-ADDRESSES = 4_000_000 * 1024  # as `ulimit -v 4000000`
+ADDRESSES = 4_000_000 * 1024  # bytes, as with `ulimit -v 4000000`
 PROGRAM = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
 RUNS = (["loss"], ["grad"], ["grad", "--cache-memory", "16"])
 
 
 def write_rows(path: pathlib.Path, count: int) -> None:
-    """Write pairs of a name and a string."""
+    """Write `count` pairs of random strings."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrst"))
     with path.open("w") as file:
@@ -30,7 +31,7 @@ def write_rows(path: pathlib.Path, count: int) -> None:
 
 
 def measured(command: list[str], limit: int | None) -> tuple[int, float, float]:
-    """Return the exit code of a command, its peak resident size in MB, and seconds."""
+    """Return the exit code of a command, its peak resident memory in MiB, and wall seconds."""
 
     def limited() -> None:
         if limit is not None:

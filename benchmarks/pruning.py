@@ -1,8 +1,8 @@
 """Errors of threshold pruning and of caps against exact log Z and Q, unit edit distance.
 
-Pruning (the paper's) drops the paths of M that cost more than the least loss plus the threshold;
-strings without a path leave the sum.  A cap at the same loss keeps every string, and its two bounds
-enclose log Z.
+The paper's pruning drops the paths of M that cost more than the least loss plus the threshold;
+strings without a path drop out of the sum.  A cap at the same loss keeps every string, and its two
+bounds enclose log Z.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def rows(quick: bool) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     target, noise = rng.integers(4, size=length), rng.normal(size=(length, 5, 4))
     loss = fg.EditDistance(abc)
-    for peak in (0.0, 3.0):  # how far the scores favour the target
+    for peak in (0.0, 3.0):  # added to the scores of the target (nats)
         scores = noise.copy()
         scores[np.arange(length), :, target] += peak
         exact = fg.StringDistribution(scores, loss.compile(target))

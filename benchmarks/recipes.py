@@ -1,9 +1,9 @@
-"""Do recipes that train for the loss have fewer errors than likelihood, on many data sets?
+"""Do models trained on the loss have fewer errors than likelihood, on many data sets?
 
     python benchmarks/recipes.py [table] [more] [--quick] [--json FILE]
 
-Each recipe is tuned on the same development pairs with the same number of trials; models are
-compared on the same test pairs.  What was measured: docs/performance/learning.md.
+Each recipe is tuned on the same development pairs with the same number of trials, and models are
+compared on the same test pairs.  docs/performance/learning.md reports the results.
 """
 
 import json
@@ -27,8 +27,8 @@ from fstgrad.training.comparison import Comparison, compare  # noqa: E402
 from fstgrad.training.templates import Tagged  # noqa: E402
 
 Pairs = list[tuple[Any, tuple[str, ...]]]
-CAP = 3.0  # of the edit distance, as in `fstgrad train`
-SETS = {  # those of the table in the docs, and more
+CAP = 3.0  # nats; cap of the edit distance, as in `fstgrad train`
+SETS = {  # the data sets of the table in the docs, and more
     "table": (
         *(("inflection", name) for name in ("dan", "rus")),
         *(("phones", name) for name in ("arm_e", "bul", "dut", "hun", "jpn_hira", "vie_hanoi")),
@@ -41,7 +41,7 @@ SETS = {  # those of the table in the docs, and more
 
 
 class Size(NamedTuple):
-    """Pairs of each data set, and data sets of each group."""
+    """Numbers of pairs of each data set, and of data sets of each group."""
 
     train: int
     tune: int
@@ -54,7 +54,7 @@ FULL = Size(train=500, tune=300, test=1000, sets=99)
 
 
 class Task(NamedTuple):
-    """Pairs to train on, to tune on and to test on."""
+    """Pairs for training, for tuning and for testing."""
 
     name: str
     train: Pairs
@@ -63,7 +63,7 @@ class Task(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Settings of Adam, whose rate falls linearly to zero."""
+    """Settings of training with Adam; its rate falls linearly to zero."""
 
     l2: float
     rate: float
@@ -72,13 +72,13 @@ class Trial(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Trials of one objective, among which the development pairs choose.
+    """One objective and its trials; the development pairs choose the best trial.
 
-    trials : if there are none, the settings are those chosen for `against`.
-    against : the recipe that it is compared with: of likelihood, with as many stages, and with as
-        many trials or more.
-    follows : the recipe whose model it starts from; that model is kept where no trial has fewer
-        errors on the development pairs.
+    trials : the settings; if empty, those chosen for `against`.
+    against : the recipe to compare with, of likelihood: it has the same number of stages, and at
+        least as many trials.
+    follows : the recipe whose model is the start; this model is kept if no trial has fewer errors
+        on the development pairs.
     """
 
     objective: str
@@ -90,7 +90,7 @@ class Recipe(NamedTuple):
 SHORT = (Trial(3e-4, 0.1, 16, 6), Trial(1e-4, 0.1, 16, 6), Trial(1e-4, 0.1, 64, 6))
 LONG = tuple(
     trial._replace(epochs=12) for trial in SHORT
-)  # in the time of margins: likelihood only
+)  # only for likelihood, which then takes the time of margins
 THEN = (Trial(1e-4, 0.01, 16, 3), Trial(1e-5, 0.003, 16, 3))
 RECIPES = {
     "likelihood": Recipe("crf", SHORT + LONG, "likelihood"),
@@ -102,7 +102,7 @@ RECIPES = {
 
 
 def symbols(text: str) -> tuple[str, ...]:
-    """Return the symbols of an output, between blanks where there are any."""
+    """Return the symbols of an output, which are separated by white space."""
     return tuple(text.split())
 
 
@@ -120,7 +120,7 @@ def read(family: str, name: str, part: str) -> Pairs:
             for x, tags, y in rows
         ]
     rows = [row for row in _lines("spelling/pairs.tsv") if all(row)]
-    # Inflections of one word share an error: words with the same beginning go to one part.
+    # Inflections of a word share its error: words with the same first letters go to one part.
     stems = sorted({y[:5] for _, y in rows})
     drawn = np.random.default_rng(1).permutation(len(stems)) % 5
     place = {"train": (0, 1, 2), "tune": (3,), "test": (4,)}[part]
@@ -134,7 +134,7 @@ def _lines(file: str) -> list[list[str]]:
 
 
 def tasks(groups: Sequence[str], size: Size) -> Iterator[Task]:
-    """Yield the data sets that are there, each with a random sample of its pairs."""
+    """Yield the installed data sets, each with a random sample of its pairs."""
     for family, name in (one for group in groups for one in SETS[group][: size.sets]):
         try:
             parts = {part: read(family, name, part) for part in ("train", "tune", "test")}
@@ -157,9 +157,9 @@ class Fitted(NamedTuple):
 
 
 def tuned(task: Task, objective: str, trials: tuple[Trial, ...], start: Fitted | None) -> Fitted:
-    """Return the model of the trial with the least symbol error on the development pairs.
+    """Return the model with the least symbol error on the development pairs.
 
-    In each trial the epoch with the least error there is kept.
+    Each trial keeps its epoch with the least error on these pairs.
     """
     best = start
     for trial in trials:
@@ -185,7 +185,7 @@ def tuned(task: Task, objective: str, trials: tuple[Trial, ...], start: Fitted |
 
 
 def columns(pairs: Pairs) -> tuple[list[Any], list[tuple[str, ...]]]:
-    """Return inputs and targets."""
+    """Return the inputs and the targets of pairs."""
     return [x for x, _ in pairs], [y for _, y in pairs]
 
 
@@ -214,7 +214,7 @@ def rows(groups: Sequence[str], size: Size) -> Iterator[dict[str, Any]]:
 
 
 def row(task: str, name: str, result: Comparison, setting: str, seconds: float) -> dict[str, Any]:
-    """Return the row of one model; differences are percentages of the errors of `against`."""
+    """Return the row of one model; differences are in percent of the errors of `against`."""
     symbol, word = result.symbol_error[0].value, result.word_error[0].value
     difference = [100 * value / symbol if symbol else 0.0 for value in result.symbol_difference]
     of_words = [100 * value / word if word else 0.0 for value in result.word_difference]
@@ -232,9 +232,9 @@ def row(task: str, name: str, result: Comparison, setting: str, seconds: float) 
 
 
 def pooled(name: str, results: list[Comparison]) -> dict[str, Any]:
-    """Return the mean over the data sets of the relative differences, with Student intervals.
+    """Return the mean of the relative differences over data sets, with Student intervals.
 
-    The data sets are the sample: the interval is about others like them.
+    The sample consists of the data sets, so the interval is about other, similar data sets.
     """
     from scipy.stats import ttest_1samp
 
@@ -261,7 +261,7 @@ def pooled(name: str, results: list[Comparison]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the groups of data that are named, or all."""
+    """Run the groups of data named on the command line, by default all."""
     given = _harness.arguments(__doc__ or "", choices=tuple(SETS))
     size = QUICK if given.quick else FULL
     title = "Recipes that train for the loss, and likelihood"

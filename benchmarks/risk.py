@@ -1,14 +1,15 @@
-"""Minimum-risk training on word lattices: exact word error and gradient against 200 sampled paths.
+"""Minimum-risk training on word lattices: exact gradients against 200 sampled paths.
 
-Lattices are synthetic: positions with alternatives drawn from a vocabulary, the right word among
-them at 80 percent of the positions, and bigram scores, so that a state is (position, previous
-word).  The loss is the word edit distance to the reference.  Exact: the loss is composed with the
-lattice once ("seconds compile") and serves every gradient step ("seconds exact").  Sampled: paths
-are drawn exactly, their losses computed by the same machine (prepared once, not counted), the arc
-posteriors used as control; its error is that of one estimate, the root mean square over seeds.
+The lattices are synthetic.  Each position has alternatives drawn from a vocabulary, which include
+the right word at (at least) 80 percent of the positions.  Scores are those of bigrams, so that a
+state is (position, previous word).  The loss is the word edit distance to the reference.  For the
+exact method, the loss is composed with the lattice once ("seconds compile"), and the result serves
+every gradient step ("seconds exact").  The sampled method draws paths exactly, computes their
+losses by the same machine (prepared once, not timed), and uses the arc posteriors as a control
+variate; its errors are those of one estimate, as the root mean square over seeds.
 
-A smaller vocabulary makes the reference match the hypothesis at other positions by chance, which
-makes exact composition harder: `states / lattice` counts the states of the composition for each
+With a smaller vocabulary, the reference matches the hypothesis at other positions by chance, which
+makes exact composition harder: "states / lattice" is the number of states of the composition per
 state of the lattice.
 """
 
@@ -20,7 +21,7 @@ SAMPLES = 200
 
 
 def lattice_of(rng, length, alternatives, vocabulary, abc, right=0.8, spread=2.0):
-    """Return (lattice, reference): a state for each alternative of each position."""
+    """Return (lattice, reference); the lattice has a state per alternative of each position."""
     import fstgrad as fg
 
     reference = rng.integers(vocabulary, size=length)

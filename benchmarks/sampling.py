@@ -1,8 +1,9 @@
-"""Sampled objectives: the time of 1,000 samples with their gradient, and what controls are worth.
+"""Sampled objectives: the time of 1,000 samples with their gradient, and the gain of controls.
 
-Variance ratios compare 1,000 samples each: the variance of plain sampling over fresh samples
-divided by that of the technique (above 1 is better), of the value and of the gradient (summed over
-its entries).  `control` is what fstgrad does; the others were tried and left out.
+A variance ratio is the variance of plain sampling divided by that of a technique, both with 1,000
+samples and over fresh seeds; above 1, the technique is better.  There are ratios for the value and
+for the gradient (summed over its entries).  fstgrad uses "control"; the other techniques were tried
+and rejected.
 
     python benchmarks/sampling.py [--quick] [--json FILE]
 """
@@ -24,7 +25,7 @@ LETTERS = fg.Alphabet("abcdefghij")
 
 
 def cases():
-    """Yield (name, scores, target, loss); of each loss twice: then the scores favour the target."""
+    """Yield (name, scores, target, loss) twice per loss; the second scores favour the target."""
     rng = np.random.default_rng(1)
     for name, loss, length in (
         ("Smith-Waterman l=50", fg.SmithWaterman(AMINO), 50),
@@ -40,7 +41,7 @@ def cases():
 
 
 def uniforms(kind: str, rng: np.random.Generator, length: int) -> np.ndarray:
-    """Return the quantiles (1000, l) of one kind of sampling."""
+    """Return the random numbers (1000, l) in [0, 1) of one kind of sampling."""
     u = rng.random((SAMPLES, length))
     if kind == "antithetic":
         return np.concatenate([u[: SAMPLES // 2], np.nextafter(1 - u[: SAMPLES // 2], 0)])
@@ -53,7 +54,7 @@ def uniforms(kind: str, rng: np.random.Generator, length: int) -> np.ndarray:
 
 
 def plain(kind, seed, chain, against):
-    """Softmax margin without gold, its Q, risk and its gradient, by sampling alone."""
+    """Return sampled F + score(gold) - log Z, its Q, the risk and its gradient."""
     strings = chain.draw(uniforms(kind, np.random.default_rng(seed), chain.length))
     losses, places = against.losses_of(strings), chain.flat_index(strings)
     largest = losses.max()

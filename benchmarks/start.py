@@ -1,9 +1,10 @@
-"""How long a user waits: for the import, the help, the first gradient on an empty cache, the next.
+"""How long does a user wait for the import, the help, and the first and next gradients?
 
-Every row is a process of its own.  The floor is a Python that imports numpy.  CPU seconds are
-those of the process and of the one that compiles beside it.  The rows by kernel are seconds of
-compilation in one process, of each kernel with the parts that only it calls, and how much of them
-LLVM took; they include the kernels that a larger first input needs and this one leaves to Python.
+The first gradient starts with an empty cache of kernels.  Every row is measured in a separate
+process.  The floor is a Python process that imports numpy.  CPU seconds include the process that
+compiles in the background.  The rows by kernel have the CPU seconds of compilation in one process,
+of each kernel with the functions that only it calls, and the part of LLVM.  They include kernels
+that this small input leaves to Python and a larger input needs.
 
     python benchmarks/start.py [--quick] [--json FILE]
 """
@@ -29,7 +30,7 @@ PAIR = "cat\tK AE T\n"
 
 
 def seconds(code: str, arguments: list[str], cache: str) -> tuple[float, float, bool]:
-    """Return wall and CPU seconds of a process, and whether it said that it compiles."""
+    """Return the wall and CPU seconds of a process, and whether it reported compilation."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     done = subprocess.run(
@@ -91,7 +92,7 @@ d.log_partition(), d.expected_loss(b), d.marginals(), d.mode()
 
 
 def by_kernel() -> Iterator[Row]:
-    """Yield what each kernel of README's first example takes to compile, the longest first."""
+    """Yield the compile time of each kernel of the README's first example, longest first."""
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
             [sys.executable, "-c", BY_KERNEL, README],

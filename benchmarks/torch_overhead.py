@@ -1,7 +1,7 @@
-"""The PyTorch wrapper of a batch of 64 words against the arrays API and against plain autograd.
+"""The PyTorch wrapper for a batch of 64 words, against the array API and plain autograd.
 
-"plain" is the same softmax margin written as a loop of tensor operations over A o B, with autograd
-through the loop: what one would write without this library, given the automaton.
+"plain" is the same softmax margin as a loop of tensor operations over A o B, with autograd through
+the loop: the code that one would write without this library, given the automaton.
 """
 
 from _harness import interleaved_medians, one_thread, run
@@ -16,7 +16,7 @@ import fstgrad.torch as fgt  # noqa: E402
 
 
 def plain_softmax_margin(scores, gold, b):
-    """log Z - score(gold) of one word by tensor operations that autograd follows."""
+    """Return log Z - score(gold) of one word by tensor operations, for autograd."""
     n = len(b.alphabet)
     class_of = torch.as_tensor(np.array(b.class_of))
     alpha = torch.full((1, n + 1), -torch.inf, dtype=torch.float64)

@@ -1,9 +1,9 @@
-"""What a loss costs a tagger: its step as a share of the step of a BiLSTM, beside other packages.
+"""The time of a loss in a tagger, relative to a BiLSTM and to other packages.
 
 The network is an embedding, a 2-layer BiLSTM-256 and a linear layer on batches of 64 sequences of
-length 20 and 40 (--quick: 20); "share" is the step (value and gradient) of the objective over that
-of the network.
-"ratio" is the step of a package over that of the objective here on the same input.
+length 20 and 40 (--quick: 20).  "share" is the time of a step (value and gradient) of the
+objective, divided by that of the network.  "ratio" is the time of a step of another package,
+divided by that of our objective on the same input.
 
     python benchmarks/torch_users.py [--quick] [--json FILE]
 """
@@ -24,7 +24,7 @@ BATCH, BEAM = 64, 8
 
 
 class Tagger(torch.nn.Module):
-    """Emissions (B, T, n) of words."""
+    """A BiLSTM that computes emissions (B, T, n) of words (B, T)."""
 
     def __init__(self, labels):
         super().__init__()
@@ -37,7 +37,7 @@ class Tagger(torch.nn.Module):
 
 
 def levenshtein(y, target):
-    """The edit distance in plain Python, as training scripts have it."""
+    """Return the edit distance in plain Python, as training scripts compute it."""
     row = list(range(len(target) + 1))
     for i, symbol in enumerate(y, 1):
         above, row[0] = row[0], i
@@ -47,7 +47,7 @@ def levenshtein(y, target):
 
 
 def inputs(labels, length):
-    """Emissions that ask for gradients, transitions, tags, a beam for each item."""
+    """Return emissions and transitions, which require gradients, tags, and a beam per item."""
     torch.manual_seed(0)
     emissions = torch.randn(BATCH, length, labels, requires_grad=True)
     transitions = torch.randn(labels, labels, requires_grad=True)
@@ -59,7 +59,7 @@ def inputs(labels, length):
 
 
 def objectives(labels, length):
-    """The objectives of this package: name -> a step."""
+    """Return {name: step} of the objectives of this package."""
     emissions, transitions, tags, beam = inputs(labels, length)
     scores = torch.randn(BATCH, BEAM, requires_grad=True)
     edit = fg.EditDistance(fg.Alphabet(f"t{i}" for i in range(labels)))
@@ -83,7 +83,7 @@ def objectives(labels, length):
 
 
 def competitors(labels, length):
-    """Steps of others: name -> (the objective here, a step)."""
+    """Return {name: (our objective, step)} of other packages."""
     emissions, transitions, tags, beam = inputs(labels, length)
     scores = torch.randn(BATCH, BEAM, requires_grad=True)
     found = {}
@@ -123,13 +123,13 @@ def competitors(labels, length):
         parts = LinearChainCRF.struct.to_parts(tags, labels)
         (-chain.log_prob(parts.contiguous().type_as(emissions))).mean().backward()
 
-    if 8 * BATCH * length * labels**3 > 2**29:  # bytes of its chart, seconds a step
+    if 8 * BATCH * length * labels**3 > 2**29:  # bytes of its chart; a step takes seconds
         return found
     return found | {"torch-struct": ("CRF", struct_step)}
 
 
 def decoders(labels, length):
-    """Decoding here, and by pytorch-crf where it is installed."""
+    """Return {name: call} of decoding, by this package and by pytorch-crf if installed."""
     emissions, transitions, *_ = (tensor.detach() for tensor in inputs(labels, length))
     found = {"decode": lambda: fgt.CRF(emissions, transitions).decode()}
     try:

@@ -1,8 +1,8 @@
-"""64 spanning trees drawn without replacement: against the beam of Stanojevic (2022) in JAX.
+"""Draw 64 spanning trees without replacement, against the beam of Stanojevic (2022) in JAX.
 
-A second table tries the same draws of heads on O(n^2) updates of an inverse (Sherman and Morrison)
-instead of eliminations: a level is safe if all its chances keep 6 digits; where one does not, the
-level is eliminated, and after an improbable head the inverse is found anew.
+A second table draws the same heads with O(n^2) updates of an inverse (Sherman-Morrison) instead of
+eliminations.  A level is safe if all its probabilities keep 6 digits.  If one does not, the level
+is computed by elimination; after an improbable head, the inverse is computed again.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ from fstgrad.trees import kernels  # noqa: E402
 from fstgrad.trees.kernels.sampling import draw, join, last_column  # noqa: E402
 
 COUNT = 64
-# Chances below this have lost digits in a difference of entries near 1; so has an update by this.
+# Probabilities below LEAST_CHANCE, and updates by less than LEAST_RATIO, lose too many digits.
 LEAST_CHANCE, LEAST_RATIO = 1e-10, 1e-6
 
 
@@ -61,7 +61,7 @@ def beam(scores):
 
 @numba.njit
 def inverse_of(a, j):
-    """Return the inverse Laplacian of the first j + 1 dependents of weights (root and nodes)."""
+    """Return the inverse Laplacian of the first j + 1 dependents, given weights a."""
     matrix = -a[1 : j + 2, : j + 1]
     for k in range(j + 1):
         matrix[k, k] = 0.0
@@ -71,7 +71,7 @@ def inverse_of(a, j):
 
 @numba.njit
 def updated_draws(w, count, rng, heads):
-    """Write trees (count, n), head by head; return how many levels were safe, of count * n."""
+    """Draw trees into `heads` (count, n); return how many of the count * n levels were safe."""
     n = len(w) - 1
     first = inverse_of(w[:, 1:].copy(), n - 1)
     chances, sums, direction = np.empty(n + 1), np.empty(n + 1), np.empty(n)
@@ -102,7 +102,7 @@ def updated_draws(w, count, rng, heads):
 
 @numba.njit
 def contract(x, j, above, direction):
-    """Let dependent j be part of `above`: its row and column leave the inverse, O(n^2)."""
+    """Merge dependent j into `above`: remove its row and column from the inverse, in O(n^2)."""
     pivot = x[j, j] if above == 0 else x[j, j] - x[j, above - 1]
     for k in range(j):
         direction[k] = x[k, j] if above == 0 else x[k, j] - x[k, above - 1]

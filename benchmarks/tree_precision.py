@@ -1,10 +1,10 @@
-"""Spanning trees of hard tables: which libraries get log Z and marginals right, and how fast.
+"""Spanning trees of hard tables: which libraries compute correct log Z and marginals, how fast?
 
-Every case is a table of 12 words with a single root arc, its answer known from arithmetic in
-hundreds of digits; "right" is an error of at most 1e-6 in log Z and all marginals, else the cell
-shows the error of the marginals.  Libraries that are not installed are left out: torch-struct,
-SuPar (whose structures are loaded without its parsers), and JAX with our own rendering of SynJax's
-method (`_jax_trees`).
+Every case is a table of 12 words with a single root arc, whose answer is known from arithmetic with
+hundreds of digits.  "right" means an error of at most 1e-6 in log Z and all marginals; otherwise
+the cell shows the error of the marginals.  The libraries, if installed, are torch-struct, SuPar
+(only its structures, without its parsers), and JAX with our implementation of SynJax's method
+(`_jax_trees`).
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ FLOAT32_MIN = float(np.finfo(np.float32).min)
 
 
 def cases():
-    """Yield (name, scores, the scores for the oracle)."""
+    """Yield (name, scores, scores for the oracle)."""
     rng = np.random.default_rng(5)
     plain = rng.normal(size=(N + 1, N + 1))
     yield "sd 1", plain
@@ -62,7 +62,7 @@ def ours(batch):
 
 
 def engines():
-    """Return {name: (call of a prepared batch, preparation, table of one item's marginals)}."""
+    """Return {name: (call on a prepared batch, preparation, table of an item's marginals)}."""
     found = {"fstgrad": (ours, lambda batch: batch, lambda mu: mu)}
     if importlib.util.find_spec("torch_struct"):
         found["torch-struct"] = torch_struct_engine()
@@ -106,7 +106,7 @@ def supar_engine(spec):
     import torch
     from supar.structs import MatrixTree
 
-    def prepare(batch):  # SuPar scores [dependent, head]
+    def prepare(batch):  # SuPar indexes [dependent, head]
         return torch.tensor(np.where(np.isneginf(batch), -np.inf, batch)).mT.contiguous()
 
     def call(table):

@@ -1,8 +1,8 @@
 """Spanning trees against LAPACK, torch-struct and the algorithms of 2007 and 2009.
 
-The floor of an item is LAPACK's getrf and getri on its Laplacian, called in a loop; our times are
-from the table of scores to the results, the object included.  Sentence lengths are those of the
-English and German PUD treebanks where they are at hand (FSTGRAD_DATA), or drawn like them.
+The floor of an item is LAPACK's getrf and getri on its Laplacian, called in a loop.  Our times are
+from the table of scores to the results, with the construction of the object.  Sentence lengths are
+those of PUD treebanks in the folder FSTGRAD_DATA, or else drawn from a similar distribution.
 """
 
 import os
@@ -56,7 +56,7 @@ def floor(scores):
 
 
 def to_torch(scores):
-    """Return the tables of torch-struct: root scores on the diagonal."""
+    """Return the tables for torch-struct, with the root scores on the diagonal."""
     table = torch.tensor(scores[:, 1:, 1:].copy())
     diagonal = torch.arange(table.shape[-1])
     table[:, diagonal, diagonal] = torch.tensor(scores[:, 0, 1:].copy())
@@ -113,7 +113,7 @@ def ratio(seconds, slow, fast):
 
 
 def sentence_lengths(language, folder):
-    """Return the lengths of a treebank's sentences and where they are from."""
+    """Return the sentence lengths of a treebank, and the name of their source."""
     files = sorted((DATA / folder).glob("*.conllu"))
     if not files:
         rng = np.random.default_rng(1)
@@ -132,10 +132,10 @@ TREEBANKS = ("English", "German", "Hindi", "Spanish", "Turkish")
 
 
 def entropies(quick):
-    """The paper's tables: entropy against Smith and Eisner (2007), GE against Druck et al. (2009).
+    """Time entropy against Smith and Eisner (2007), and GE against Druck and Smith (2009).
 
-    Zmigrod, Vieira and Cotterell (2021) report 4.1 to 15.1 times for the entropy by treebank, and
-    9 times for generalized expectations.
+    Zmigrod, Vieira and Cotterell (2021) report speed-ups of 4.1 to 15.1, depending on the treebank,
+    for the entropy, and of 9 for generalized expectations (GE).
     """
     rng = np.random.default_rng(2)
     for language in TREEBANKS:
@@ -185,7 +185,7 @@ def entropies(quick):
 
 
 def pruned(rng, n, heads, peak):
-    """Scores with the best tree raised by `peak` and all but the best heads of a word forbidden."""
+    """Return scores: the best tree gets `peak` more; all but the best heads are forbidden."""
     scores = rng.normal(size=(n + 1, n + 1)) * 2
     tree = SpanningTrees(scores, single_root=True).mode()
     scores[tree, np.arange(1, n + 1)] += peak
@@ -197,9 +197,9 @@ def pruned(rng, n, heads, peak):
 
 
 def cliff(quick):
-    """log Z and marginals of tables that a plain inverse cannot take, over those of a dense table.
+    """Time log Z and marginals of tables for which a plain inverse fails, against a dense table.
 
-    The largest ratio of `count` tables of each kind; single root.
+    The ratios are the largest of `count` tables of each kind, with a single root.
     """
     rng, count = np.random.default_rng(7), 4 if quick else 12
     for n in (10, 20, 40, 80):
@@ -256,7 +256,7 @@ def generalized_expectation(quick):
 
 
 def second_moments(quick):
-    """Covariances of all pairs and of many totals against a Hessian-vector product for each."""
+    """Time covariances of all pairs and of many totals against Hessian-vector products."""
     rng = np.random.default_rng(8)
     for n in (5, 10, 20) if quick else (5, 10, 20, 30):
         scores = rng.normal(size=(n + 1, n + 1))
@@ -283,10 +283,10 @@ def second_moments(quick):
 
 
 def discrete(quick):
-    """Best trees and samples; ufal.chu_liu_edmonds where it is installed.
+    """Time best trees and samples, and ufal.chu_liu_edmonds if it is installed.
 
-    ufal reads scores[dependent, head] and returns a list: "times ufal, converted" counts the
-    transposition of the same table and an array of the heads, "times ufal" only its call.
+    ufal reads scores[dependent, head] and returns a list.  "times ufal, converted" includes the
+    transposition of the table and the array of heads; "times ufal" is its call alone.
     """
     rng = np.random.default_rng(4)
     try:
@@ -332,7 +332,7 @@ def discrete(quick):
 
 
 def sparse(quick):
-    """A grid of 10^5 nodes and 4 * 10^5 arcs (a dense table would need 80 GB)."""
+    """Time a grid of 10^5 nodes and 4 * 10^5 arcs (a dense table would need 80 GB)."""
     rng = np.random.default_rng(9)
     side = 60 if quick else 316
     index = np.arange(side * side).reshape(side, side)
@@ -349,7 +349,7 @@ def sparse(quick):
 
 
 def stability(quick):
-    """What plain float64 determinants give where ours are right: errors in log Z and marginals."""
+    """Compare errors of log Z and marginals with those of plain float64 determinants."""
     rng = np.random.default_rng(5)
     for sd in (1.0, 5.0, 20.0, 50.0):
         scores = rng.normal(size=(1, 13, 13)) * sd

@@ -1,15 +1,15 @@
-"""UAI instances: marginals, labelings and bounds on log Z beside the peers.
+"""UAI instances: marginals, labelings and bounds on log Z, against other programs.
 
-The folder of instances is `$FSTGRAD_DATA/uai` (default: ../shared/data/uai beside the project).  To
-them come two that the program makes, of kinds that are not in the folder: a dynamic Bayes net and a
-model whose factors are over three and six nodes.  Peers, where they are installed: pyAgrum for all
-marginals (Shafer-Shenoy), opt_einsum for log Z (the same factors as one einsum), toulbar2 for the
-best labeling.
+The folder of instances is `$FSTGRAD_DATA/uai` (default: ../shared/data/uai beside the project).
+The program adds two instances of kinds that are not in the folder: a dynamic Bayes net, and a model
+with factors over three and six nodes.  The other programs, if installed, are pyAgrum for all
+marginals (Shafer-Shenoy), opt_einsum for log Z (the same factors as one einsum), and toulbar2 for
+the best labeling.
 
-Every entry runs in a separate process with LIMIT seconds and MEMORY; "late" is one that needed
-more.  The whole program ends within TOTAL seconds; entries that are left by then are late.
-`seconds first` includes the plan, `again` is new scores of the same graph, `eight` is eight changes
-of evidence in a row, one variable each.
+Every entry runs in a separate process with limits of LIMIT seconds and MEMORY bytes; "late" means
+that it needed more, or failed.  The whole program ends within TOTAL seconds; entries that are left
+then are late.  "seconds first" includes the plan, "again" is for new scores on the same graph, and
+"eight" is for eight changes of evidence in a row, each of one variable.
 """
 
 import multiprocessing
@@ -30,16 +30,16 @@ FOLDER = pathlib.Path(
     os.environ.get("FSTGRAD_DATA", pathlib.Path(__file__).parents[2] / "shared" / "data")
 )
 QUICK = ("CSP_12", "Grids_12", "Segmentation_12")
-LIMIT = 30.0  # seconds of an entry
-MEMORY = 6 << 30  # bytes of an entry, above what is loaded
-TOTAL = 840.0  # seconds of the program
+LIMIT = 30.0  # seconds per entry
+MEMORY = 6 << 30  # bytes per entry, beyond those in use at its start
+TOTAL = 840.0  # seconds for the whole program
 LARGEST_EINSUM = 2**27  # cells
 PROCESSES = multiprocessing.get_context("fork")
 BEGUN = time.perf_counter()
 
 
 def within(call, seconds=None):
-    """Return what a call returns in a process of its own, {} if it takes too long or fails."""
+    """Return the result of a call in a separate process; {} if it takes too long or fails."""
     left = TOTAL - (time.perf_counter() - BEGUN)
     seconds = min(LIMIT if seconds is None else seconds, max(left, 0.1))
     reader, writer = PROCESSES.Pipe(duplex=False)
@@ -49,7 +49,7 @@ def within(call, seconds=None):
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         try:
             writer.send(call())
-        except Exception as error:  # of any library
+        except Exception as error:  # any library may raise any exception
             writer.send({"failed": f"{type(error).__name__}: {error}"})
 
     process = PROCESSES.Process(target=work)
@@ -57,7 +57,7 @@ def within(call, seconds=None):
     writer.close()
     try:
         found = reader.recv() if reader.poll(seconds) else {}
-    except EOFError:  # a library that ends the process
+    except EOFError:  # a library ended the process
         found = {}
     process.kill()
     process.join()
@@ -68,7 +68,7 @@ def within(call, seconds=None):
 
 
 def dynamic_net(slices=30, seed=0):
-    """Return a dynamic Bayes net: five binary variables and their sensors a slice."""
+    """Return a dynamic Bayes net: each slice has five binary variables and their sensors."""
     rng = np.random.default_rng(seed)
     sizes, factors = np.full(10 * slices, 2), []
     for t in range(slices):
@@ -83,7 +83,7 @@ def dynamic_net(slices=30, seed=0):
 
 
 def ring_of_factors(nodes=60, seed=0):
-    """Return a ring of nodes of two to four labels with factors over three and six neighbours."""
+    """Return a ring of nodes with two to four labels; factors join three or six neighbours."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 5, size=nodes)
     factors = []
@@ -94,7 +94,7 @@ def ring_of_factors(nodes=60, seed=0):
 
 
 def instances(quick):
-    """Yield names, files and evidence."""
+    """Yield (name, file, evidence) of each instance."""
     for path in sorted((FOLDER / "uai").glob("*.uai")):
         if not quick or path.stem in QUICK:
             file = uai.read_model(path)
@@ -104,7 +104,7 @@ def instances(quick):
 
 
 def published(name, size):
-    """Return log10 Z and marginals (variables, labels) as the files give them, None without."""
+    """Return log10 Z (text) and marginals (variables, labels) of the files; None without."""
     path = FOLDER / "uai" / f"{name}.uai"
     if not path.exists():
         return None, None
@@ -121,7 +121,7 @@ def published(name, size):
 
 
 def eight_changes(file, evidence):
-    """Return eight changes of evidence, each a possible label of one more variable."""
+    """Return eight changes of evidence; each observes a possible label of a new variable."""
     model = file.to_mrf().condition(evidence)
     free = [v for v in range(model.num_nodes) if v not in evidence][:8]
     best = model.decode("trw").labels
@@ -129,7 +129,7 @@ def eight_changes(file, evidence):
 
 
 def median_of_fresh(make):
-    """Return the median seconds of the calls that `make` returns, five or as many as fit 3 s."""
+    """Return the median seconds of up to five calls from `make`; none starts after 3 s."""
     timings, end = [], time.perf_counter() + 3
     while len(timings) < 5 and (not timings or time.perf_counter() < end):
         timings.append(seconds_of(make()))
@@ -137,7 +137,7 @@ def median_of_fresh(make):
 
 
 def first_marginals(file, evidence):
-    """Time all marginals, with the plan and without; return them too."""
+    """Time all marginals with and without the plan; return them too."""
     models = []
 
     def fresh():
@@ -158,14 +158,14 @@ def first_marginals(file, evidence):
 
 
 def eight_marginals(file, evidence, changes):
-    """Time the marginals given each of the changes, once the graph has its plan."""
+    """Time the marginals given each of the changes, when the graph already has its plan."""
     model = file.to_mrf().condition(evidence)
     model.condition(changes[0]).marginals()
     return {"eight": seconds_of(lambda: [model.condition(c).marginals() for c in changes])}
 
 
 def agrum(file, evidence, changes):
-    """Time all marginals by pyAgrum, and those given each of the changes."""
+    """Time pyAgrum: all marginals, or with `changes` those given each of the changes."""
     import pyagrum
 
     net = pyagrum.MarkovRandomField()
@@ -195,7 +195,7 @@ def agrum(file, evidence, changes):
 
 
 def einsum(file):
-    """Time log Z by opt_einsum, the evidence left out as the competition's files have none."""
+    """Time log Z by opt_einsum, without evidence: the competition's files have none."""
     import opt_einsum
 
     operands = []
@@ -239,7 +239,7 @@ def marginal_rows(quick):
 
 
 def best_labeling(file, evidence):
-    """Time the labeling by sequential messages; return its score and its gap."""
+    """Time the labeling by sequential messages; return its score and gap too."""
     model = file.to_mrf().condition(evidence)
     begun = time.perf_counter()
     found = model.decode("trw")
@@ -247,7 +247,7 @@ def best_labeling(file, evidence):
 
 
 def toulbar2(file, evidence):
-    """Time toulbar2; return the score of the labeling that it proves to be best."""
+    """Time toulbar2; return the score of the labeling that it proves optimal."""
     import pytoulbar2
 
     problem = pytoulbar2.CFN(1e8, resolution=6)
@@ -286,7 +286,7 @@ def labeling_rows(quick):
 
 
 def exact_labeling(file, evidence):
-    """Time the best labeling by elimination."""
+    """Time the best labeling by elimination; return its score too."""
     model = file.to_mrf().condition(evidence)
     begun = time.perf_counter()
     score = model.score(model.mode())
@@ -294,7 +294,7 @@ def exact_labeling(file, evidence):
 
 
 def bracket(file, evidence, cells):
-    """Time the bounds with tables of so many cells."""
+    """Time the bounds with tables of at most `cells` cells; return them too."""
     model = file.to_mrf().condition(evidence)
     begun = time.perf_counter()
     found = model.infer("bounds", max_cells=cells, max_seconds=10, tolerance=1e-6)
@@ -308,7 +308,7 @@ def bracket(file, evidence, cells):
 
 
 def loopy(file, evidence, method, marginals):
-    """Return log10 Z of a message-passing method and its largest error; * has not converged."""
+    """Return log10 Z and the largest error of marginals; * marks a run without convergence."""
     model = file.to_mrf().condition(evidence)
     found = model.infer(method, damping=0.5, max_iter=1000)
     mark = "" if found.converged else "*"

@@ -1,4 +1,4 @@
-"""`fstgrad align`: which symbols of x gave which symbols of y, learned from pairs."""
+"""`fstgrad align`: learn from pairs which symbols of x produce which symbols of y."""
 
 import click
 
@@ -57,10 +57,11 @@ def align(
     posteriors: bool,
     reading: Reading,
 ) -> None:
-    """Align PAIRS by expectation maximization, and write each alignment as links u:v.
+    """Align PAIRS by expectation maximization, and print one line of links u:v per pair.
 
     A link u:v has the symbols of x before the colon and those of y after it, joined by "+"; "_"
-    marks an empty side.  The log-likelihood of each iteration goes to standard error.
+    marks an empty side.  Standard error shows the mean log-likelihood (nats per pair) of each
+    iteration.
     """
     if reading.alphabet is not None:
         raise InvalidInputError("--alphabet has no effect on align; leave it out")

@@ -1,10 +1,10 @@
-"""What comes in and goes out on the command line: files and numbers.
+"""Types of the files and numbers on the command line.
 
 Index
 -----
-- `Input`, `Output`, `Reference` : types of paths; an output that is also an input, or twice an
-  output, is an error before anything is computed.
-- `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers; NaN is none.
+- `Input`, `Output`, `Reference` : types of paths.  If an output is also an input or is given twice,
+  the command fails before it computes anything.
+- `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers.  NaN is always an error.
 """
 
 import os
@@ -18,15 +18,15 @@ from click.shell_completion import CompletionItem
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import check_writable
 
-_OPEN = "fstgrad.paths"  # in the context: the paths so far, and whether they are outputs
-_STANDARD_INPUT = "/dev/stdin"  # the file that a shell has opened
-_IN_FOLDERS = (".fst", ".txt")  # what is read of a folder
+_OPEN = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
+_STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
+_IN_FOLDERS = (".fst", ".txt")  # endings of the files that are read from a folder
 
 
 class Input(click.Path):
-    """A file, or with `folders` also a folder, that is read; "-" is standard input if allowed.
+    """An input file, or with `folders` also a folder; with `dash`, "-" is standard input.
 
-    A pipe is refused where it would be read twice, which never ends.
+    Without `pipes`, a named pipe is an error: a command that reads it twice would wait forever.
     """
 
     def __init__(self, *, dash: bool = False, folders: bool = False, pipes: bool = True) -> None:
@@ -34,7 +34,7 @@ class Input(click.Path):
         self.pipes = pipes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path after a look at it."""
+        """Return the path, after checking and recording it."""
         _check_text(self, value, param, ctx)
         path = super().convert(value, param, ctx)
         if not self.pipes and pathlib.Path(os.fsdecode(path)).is_fifo():
@@ -46,14 +46,18 @@ class Input(click.Path):
 
 
 class Named(Input):
-    """A file, or one of some names; such a name comes before a file, if `first`."""
+    """One of `names`, or an input file.
+
+    With `first`, a name precedes a file of that name.  Otherwise the file comes first, and a name
+    may be written in any case and with periods.
+    """
 
     def __init__(self, names: Sequence[str], *, first: bool, dash: bool = False) -> None:
         super().__init__(dash=dash)
         self.names, self.first = tuple(names), first
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name, or the path after a look at it."""
+        """Return the name, or the path after checking and recording it."""
         known = str(value) if self.first else str(value).upper().replace(".", "")
         if known in self.names and (self.first or not os.path.exists(value)):
             return value
@@ -64,16 +68,16 @@ class Named(Input):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names and files that begin so."""
+        """Return the files and the names that start with `incomplete`."""
         names = [name for name in self.names if name.lower().startswith(incomplete.lower())]
         return [*super().shell_complete(ctx, param, incomplete), *map(CompletionItem, names)]
 
 
 class Reference(click.types.StringParamType):
-    """The name of what is built in, or a file; ":NAME" after it is a part of the file."""
+    """A built-in name, or a file, or FILE:NAME for one entry of a file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text; a file that it names is an input."""
+        """Return the text; record the file in it, if there is one, as an input."""
         text = str(value)
         for path in (text, text.rpartition(":")[0]):
             if "." in os.path.basename(path) and os.path.isfile(path):
@@ -83,14 +87,14 @@ class Reference(click.types.StringParamType):
 
 
 class Output(click.Path):
-    """A file that is written whole or not at all; `beside` are the endings of files next to it."""
+    """A file that is written whole or not at all; `beside` are suffixes of files next to it."""
 
     def __init__(self, *, beside: Sequence[str] = ()) -> None:
         super().__init__()
         self.beside = tuple(beside)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path if it can be written."""
+        """Return the path; fail if this file, or one of those next to it, cannot be written."""
         _check_text(self, value, param, ctx)
         if os.fspath(value) == "-":
             self.fail("'-' is not a file; give a name, or ./- for a file of this name", param, ctx)
@@ -105,7 +109,7 @@ class Output(click.Path):
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]
-    """A number in a range; NaN is an error, infinity too unless it is allowed."""
+    """A number >= `minimum`, or > it if `strict`; it is finite, or may be +inf if `infinite`."""
 
     name = "float"
 
@@ -133,7 +137,7 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 
 
 class Whole(click.IntRange):
-    """Integers in a range that help does not show: what 32 or 63 bits hold."""
+    """An integer from `least` to `largest`; the help text does not show this range."""
 
     name = "integer"
 
@@ -153,13 +157,13 @@ class Whole(click.IntRange):
 
 
 def whole(minimum: int) -> click.IntRange:
-    """Return the type of integers from `minimum` to what 32 bits hold."""
+    """Return the type of integers from `minimum` to 2^31 - 1."""
     return Whole(minimum, 2**31 - 1)
 
 
 COUNT = whole(1)
 INTEGER = Whole(-(2**31), 2**31 - 1)
-JOBS = Whole(1, 1024)  # processes
+JOBS = Whole(1, 1024)  # number of processes
 SEED = Whole(0, 2**63 - 1)
 POSITIVE = Number(0, strict=True)
 NOT_NEGATIVE = Number(0)
@@ -180,7 +184,7 @@ def _remember(
     param: click.Parameter | None,
     ctx: click.Context | None,
 ) -> None:
-    """Raise where a path is an output and something else as well."""
+    """Record a path; fail if it is read and written, written twice, or a pipe read twice."""
     if ctx is None:
         return
     path = _STANDARD_INPUT if path == "-" else path
@@ -201,7 +205,7 @@ def _is_same(path: str, other: str) -> bool:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Whether a file is one of those that are read of a folder."""
+    """Return whether the file `path` is read when the input is `folder`."""
     return (
         os.path.isdir(folder)
         and path.endswith(_IN_FOLDERS)

@@ -32,7 +32,7 @@ def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> N
 
     word_error and symbol_error give [value, lower, upper] for each model, with a 95 percent
     bootstrap interval.  The differences are SECOND minus FIRST: a negative one favours SECOND.
-    p_word and p_symbol are two-sided p-values of a paired bootstrap test (no difference).
+    p_word and p_symbol are two-sided p-values of a paired bootstrap test of no difference.
     """
     models = [open_model(path) for path in (first, second)]
     if models[0][1:] != models[1][1:]:

@@ -1,4 +1,4 @@
-"""`fstgrad completion`: the script that completes commands, options and values in a shell."""
+"""`fstgrad completion`: print the script that completes commands, options and values."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -7,7 +7,7 @@ from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 
 SHELLS = ("bash", "zsh", "fish")
-# zsh has compdef only after compinit, which a new ~/.zshrc does not call
+# zsh defines compdef in compinit, which a new ~/.zshrc does not call
 REGISTER = "    compdef _fstgrad_completion fstgrad"
 COMPINIT = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
 

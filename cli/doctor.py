@@ -1,4 +1,4 @@
-"""`fstgrad doctor`: versions, and a self-test of what OpenFst is known to get wrong silently."""
+"""`fstgrad doctor`: print versions, and test for errors that OpenFst does not report."""
 
 import importlib.metadata
 import itertools
@@ -32,7 +32,7 @@ from fstgrad.strings import softmax_margin
 from fstgrad.transducers import string_acceptor
 
 PACKAGES = ("numpy", "scipy", "numba", "click", "joblib", "rich", "lazy_loader")
-# package -> (the extra that brings it, what needs it)
+# package -> (the extra that installs it, what needs it)
 OPTIONAL = {
     "pynini": ("fst", "grammars in pynini, files of OpenFst, the reference engine"),
     "torch": ("torch", "fstgrad.torch"),
@@ -47,22 +47,22 @@ OPTIONAL = {
 }
 # program -> what needs it
 PROGRAMS = {"dot": "pictures of automata as SVG, PDF and PNG: apt install graphviz"}
-ODD_WEIGHT = 314.15926535897932  # more digits than pynini prints
+ODD_WEIGHT = 314.15926535897932  # has more digits than pynini prints
 
 
 class _CheckFailed(Exception):
-    """A self-test did not find what it must find."""
+    """A self-test got a wrong result."""
 
 
 def require(condition: bool, found: str) -> str:
-    """Return what was found, or fail with it."""
+    """Return the text `found`; raise `_CheckFailed` with it if the condition is false."""
     if not condition:
         raise _CheckFailed(found)
     return found
 
 
 def weights_pass_exactly() -> str:
-    """Read log64 weights bit by bit; pynini's own weights have nine digits."""
+    """Check that log64 weights are read bit for bit; pynini's own weights have nine digits."""
     fst = _two_paths("log64", ODD_WEIGHT, ODD_WEIGHT)
     read = to_arrays(fst).weight
     printed = abs(float(next(iter(fst.arcs(0))).weight) - ODD_WEIGHT)
@@ -71,7 +71,7 @@ def weights_pass_exactly() -> str:
 
 
 def determinization_keeps_precision() -> str:
-    """Sum two paths by determinization with an explicit delta, to 1e-12."""
+    """Check that determinization with an explicit delta sums two paths to 1e-12 (relative)."""
     near = ODD_WEIGHT + 1e-9
     exact = -float(np.logaddexp(-ODD_WEIGHT, -near))
     total = _total(determinize(_two_paths("log64", ODD_WEIGHT, near), delta=1e-15))
@@ -79,7 +79,7 @@ def determinization_keeps_precision() -> str:
 
 
 def integer_costs_are_exact() -> str:
-    """Carry tropical costs in float32: integers up to 2^24 are exact, 0.1 is not."""
+    """Check that tropical costs are float32: integers up to 2^24 are exact, 0.1 is not."""
     read = to_arrays(_two_paths("standard", 2.0**24, 0.1)).weight
     rounding = abs(read[1] - 0.1)
     found = f"2^24 {'exact' if read[0] == 2**24 else 'not exact'}, 0.1 off by {rounding:.1g}"
@@ -87,7 +87,7 @@ def integer_costs_are_exact() -> str:
 
 
 def mixed_arc_types_are_refused() -> str:
-    """Refuse to compose tropical with log64, and say why."""
+    """Check that composing a tropical with a log64 transducer raises an error."""
     try:
         compose(_two_paths("standard", 1.0, 1.0), _two_paths("log64", 1.0, 1.0))
     except FstError as error:
@@ -96,14 +96,14 @@ def mixed_arc_types_are_refused() -> str:
 
 
 def empty_results_are_seen() -> str:
-    """Notice a composition without a path: its start is -1, and OpenFst raises nothing."""
+    """Check that `is_empty` detects an empty composition: start is -1, without an error."""
     abc = Alphabet("ab")
     left, right = (string_acceptor(abc, abc.encode(s), arc_type="log64") for s in "ab")
     return require(is_empty(compose(left, right)), "seen")
 
 
 def brackets_are_symbols() -> str:
-    """Read square brackets, special in pynini's strings, as symbols like others."""
+    """Check that square brackets, special in pynini's strings, are ordinary symbols."""
     abc = Alphabet("[]ab")
     acceptor = string_acceptor(abc, abc.encode("a[b]"), arc_type="log64")
     labels = to_arrays(acceptor).ilabel.tolist()
@@ -111,7 +111,7 @@ def brackets_are_symbols() -> str:
 
 
 def gradient_is_exact() -> str:
-    """Compare F of Eq. 1 under the edit distance with the sum over all 3^4 strings."""
+    """Check F of Eq. 1 under the edit distance against the sum over all 3^4 strings."""
     abc, gold = Alphabet("abc"), "abca"
     loss = EditDistance(abc)
     scores = np.random.default_rng(0).normal(size=(4, 3))
@@ -170,7 +170,7 @@ def doctor(warm: bool) -> int:
 
 
 def _warm() -> int:
-    """Compile the kernels; return how many steps failed."""
+    """Compile the kernels of every family; return the number of failed steps."""
     from fstgrad.cli.warm import STEPS
 
     failed = 0
@@ -182,14 +182,14 @@ def _warm() -> int:
             echo(f"warm   {name}: {time.perf_counter() - start:.1f} s")
         except MissingDependencyError as error:
             echo(f"absent {name}: {error}")
-        except Exception as error:  # the next family may work
+        except Exception as error:  # continue: the next family may work
             echo(f"FAILED {name}: {error or type(error).__name__}")
             failed += 1
     return failed
 
 
 def _version(package: str) -> str:
-    """Return the version that is installed; nothing where there is none."""
+    """Return the installed version of a package; "" if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -197,7 +197,7 @@ def _version(package: str) -> str:
 
 
 def _two_paths(arc_type: ArcType, first: float, second: float) -> Fst:
-    """Return an acceptor of the label 1 with two arcs of the given costs."""
+    """Return an acceptor of the string (1,) with two parallel arcs of the given costs."""
     return from_arrays(
         FstArrays(
             arc_type=arc_type,

@@ -1,4 +1,4 @@
-"""An option that would be ignored is an error."""
+"""Reject options that would have no effect."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from fstgrad.cli.loss_options import LossChoice
 from fstgrad.cli.options import Estimation
 
-# what is about a loss, and means nothing without one
+# options that have no effect without a loss
 OF_LOSSES = (
     "cap",
     "tolerance",
@@ -25,23 +25,23 @@ OF_LOSSES = (
 )
 
 
-# what makes a loss, by the fields of `LossChoice`
+# options that define a loss: the fields of `LossChoice`
 PARAMETERS = tuple(field.name for field in fields(LossChoice))
 
 
 def was_given(name: str) -> bool:
-    """Whether the option of this parameter is on the command line."""
+    """Return whether the option of this parameter is on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
 
 
 def without_effect(names: Sequence[str], reason: str) -> None:
-    """Raise for the first of these parameters that was given.
+    """Reject options that have no effect; `reason` completes "--option has no effect ...".
 
     Raises
     ------
     click.UsageError
-        It has no effect, and why.
+        One of the parameters `names` is on the command line.
     """
     context = click.get_current_context()
     for parameter in context.command.params:
@@ -51,12 +51,12 @@ def without_effect(names: Sequence[str], reason: str) -> None:
 
 
 def check_estimation(estimation: Estimation, cap: object) -> None:
-    """Refuse options of a method that is not taken.
+    """Reject options of methods other than the chosen one.
 
     Raises
     ------
     click.UsageError
-        As said.
+        An option has no effect with this `estimation.method` and `cap`.
     """
     if estimation.method not in ("sampled", "auto"):
         without_effect(("samples", "proposal"), "without --method sampled or auto")
@@ -69,12 +69,12 @@ def check_estimation(estimation: Estimation, cap: object) -> None:
 
 
 def check_constants(objective: str) -> None:
-    """Refuse the constant of an objective that is not taken.
+    """Reject constants of objectives other than the chosen one.
 
     Raises
     ------
     click.UsageError
-        As said.
+        --temperature without the objective raml, or --epsilon without direct.
     """
     for kind, name in (("raml", "temperature"), ("direct", "epsilon")):
         if objective != kind:

@@ -1,6 +1,6 @@
 r"""Examples of every command, shown below its help.
 
-The lines run in a shell, one after another, in an empty folder.
+The lines of a command run in a shell, one after another, in an empty folder.
 """
 
 import click
@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:
-    """Return a command with the examples of its name below its help; the same for subcommands."""
+    """Add examples below the help of the command `name` and of its subcommands; return it."""
     if isinstance(command, click.Group):
         for part, subcommand in command.commands.items():
             with_examples(subcommand, f"{name} {part}")

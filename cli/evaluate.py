@@ -1,4 +1,4 @@
-"""`fstgrad evaluate`: accuracy, mean loss and error rate of a trained model."""
+"""`fstgrad evaluate`: compute accuracy, mean loss and error rate of a trained model."""
 
 import json
 import math

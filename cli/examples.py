@@ -1,4 +1,4 @@
-"""The rows that a model learns from or answers: x, side symbols, y."""
+"""Read the rows that a model trains on or predicts: x, side symbols (tags), y."""
 
 import re
 import unicodedata
@@ -15,12 +15,12 @@ Example = tuple[Any, tuple[str, ...]]
 
 
 def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]:
-    """Yield (x, y) of each row of a file; x is `Tagged` where a column holds side symbols.
+    """Yield (x, y) of each row of a file; x is `Tagged` if a column holds side symbols.
 
     Raises
     ------
     RowError
-        A row has another number of columns, is not UTF-8, or has an empty y or the symbol "<eps>".
+        A row has the wrong number of columns, is not UTF-8, has an empty y, or contains "<eps>".
     InvalidInputError
         The file has no rows.
     """
@@ -38,17 +38,17 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
 
 
 def no_rows(path: str, names: Sequence[str] = ("x", "y")) -> InvalidInputError:
-    """Return the error of a file without rows, whose columns have these names."""
+    """Return the error for a file without rows; `names` are the columns that a row needs."""
     return InvalidInputError(f"{path} has no rows; a row is {', one tab, '.join(names)}")
 
 
 def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:
-    """Return the texts of a row by name; `tags` is the column of the side symbols, from 1.
+    """Return {column name: text} of a row; `tags` is the column of the side symbols, from 1.
 
     Raises
     ------
     InvalidInputError
-        The row has another number of columns, or there is no such column.
+        The row has the wrong number of columns, has no column `tags`, or contains "<eps>".
     """
     order = named_columns(names, tags)
     texts = dict(zip(order, row.columns(order), strict=True))
@@ -59,12 +59,12 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
 
 
 def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
-    """Return the names of the columns in their order; `tags` is the column of the side symbols.
+    """Return the column names in their order, with "tags" as column number `tags` (from 1).
 
     Raises
     ------
     InvalidInputError
-        There is no such column.
+        A row has no column `tags`.
     """
     if tags is None:
         return names
@@ -77,9 +77,9 @@ def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
 
 
 def read_input(texts: dict[str, str], reading: Reading) -> Any:
-    """Return the input of a row: a tuple of symbols, with tags if there are any.
+    """Return the input of a row: a tuple of symbols, or `Tagged` if the row has tags.
 
-    Tags are separated by white space or by one of ; | , in their column.
+    White space and the characters ; | , separate tags.
     """
     symbols = tokenize(decomposed(texts["x"], reading), reading.tokens_x)
     if "tags" not in texts:
@@ -88,12 +88,12 @@ def read_input(texts: dict[str, str], reading: Reading) -> Any:
 
 
 def decomposed(text: str, reading: Reading) -> str:
-    """Return a text as a model reads it: in canonical characters if the model needs them."""
+    """Return a text as a model reads it: in Unicode form NFD if the model decomposes texts."""
     if isinstance(reading, ModelReading) and reading.decompose is not None:
         return unicodedata.normalize("NFD", text)
     return text
 
 
 def composed(text: str, reading: ModelReading) -> str:
-    """Return what a model writes, put together again."""
+    """Return the output of a model, in Unicode form NFC if the model decomposes texts."""
     return text if reading.decompose is None else unicodedata.normalize("NFC", text)

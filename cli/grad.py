@@ -1,4 +1,4 @@
-"""`fstgrad grad`: the averaged gradient of an objective over a file of pairs."""
+"""`fstgrad grad`: compute the mean gradient of an objective over a file of pairs."""
 
 import hashlib
 import json
@@ -74,14 +74,14 @@ def grad(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Gradient of the mean objective over string pairs by the weights of q-gram counts.
+    """Compute the mean objective over string pairs, and its gradient in the q-gram weights.
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  Standard
-    output has one JSON line per pair, the first at once and the others in blocks of 16; standard
-    error has the largest entries of the gradient.
+    output gets one JSON line per pair: the first as soon as it is done, the others in blocks of 16.
+    Standard error shows the largest entries of the gradient.
 
-    With --lattices, column 1 is the name of a lattice and y is its target; the gradient is then by
-    the scores of the arcs of each lattice.
+    With --lattices, column 1 names a lattice, y is its target, and the gradient is in the scores of
+    the arcs of each lattice.
     """
     check_constants(objective)
     if lattices.source is not None:
@@ -99,7 +99,7 @@ def mean_gradient(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Write the objective of each pair, and the mean gradient."""
+    """Write a line per pair, the mean gradient to `output`, and its `top` largest entries."""
     weights = problem.weights
     start = time.perf_counter()
     none = Sums(np.zeros_like(weights))
@@ -135,25 +135,25 @@ def mean_gradient(
 
 
 class _Run:
-    """One pass over the rows: lines as they are done, one policy for bad rows."""
+    """One pass over the rows: writes their lines, and handles bad rows."""
 
     def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
         self.methods: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()  # why caps were not raised further
         self.unreliable, self.why = 0, ""
-        self.effective: list[float] = []  # effective samples of the estimates below `RELIABLE`
+        self.effective: list[float] = []  # effective sample sizes below `RELIABLE`
         self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
-        self._rows: deque[Row] = deque()  # those on the way to their results
+        self._rows: deque[Row] = deque()  # rows whose results are pending
 
     def work(self, batch: Batch, weights: FloatArray, rows: Iterable[Row]) -> None:
-        """Write a line for each row and add up the sums in the journal.
+        """Write a line for each row, and add its sums to the journal.
 
         Raises
         ------
         RowError
-            A row failed and errors are not skipped.
+            A row fails and errors are not skipped.
         FstgradError
-            There is no row, or every row failed.
+            There is no row, or every row fails.
         """
         iterator = iter(rows)
         journal = self._journal
@@ -209,7 +209,7 @@ class _Run:
 
 
 def _settings(problem: Problem, reading: Reading) -> str:
-    """Return a digest of all that decides the results besides the rows."""
+    """Return a SHA-256 digest of everything that determines the results, except the rows."""
     function = problem.objective
     settings = (
         function.kind, function.cap, function.engine, function.max_states, function.method,
@@ -246,12 +246,12 @@ def _json_line(row: Row, outcome: Outcome) -> str:
 
 
 def _number(value: float) -> float | None:
-    """Return a number that JSON knows; None for others."""
+    """Return a finite number; None for inf and NaN, which JSON lacks."""
     return value if np.isfinite(value) else None
 
 
 def _chosen(problem: Problem, run: _Run) -> str:
-    """Return what `auto` chose, as a method or as caps, and why."""
+    """Return a text: the methods that `auto` chose, and why; why caps were not raised further."""
     function, text = problem.objective, ""
     if function.method == "auto" and run.methods:
         why = f" ({run.why or f'exact passes {function.max_states:,} states'})"

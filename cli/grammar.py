@@ -1,4 +1,4 @@
-"""`fstgrad grammar`: losses written as grammars: list, show, build, draw, and what others give."""
+"""`fstgrad grammar`: list, show, build and draw grammars, and commands of other modules."""
 
 import pathlib
 
@@ -28,9 +28,9 @@ _PICTURES = (".svg", ".pdf", ".png", ".dot")
 
 @click.group(cls=Group)
 def grammar() -> None:
-    """Losses written as grammars: rules, or programs in pynini.
+    """Losses written as grammars: files of rules, or Python programs that use pynini.
 
-    A grammar is one of those listed by `list`, or a file PATH.rules, PATH.py or PATH.py:BUILDER.
+    A grammar is a name that `list` shows, or a file PATH.rules, PATH.py or PATH.py:BUILDER.
     """
 
 
@@ -73,7 +73,7 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
 @alphabet_option
 @symbols_option
 def build(reference: str, output: str, alphabet: str | None, symbols: str | None) -> None:
-    """Build a grammar into an OpenFst archive, for --loss x.far:NAME."""
+    """Build a grammar as an OpenFst archive (x.far) or transducer (x.fst), for use with --loss."""
     if pathlib.Path(output).suffix not in (".far", ".fst"):
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
     found = Grammar.load(reference)
@@ -99,7 +99,7 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
 @alphabet_option
 @symbols_option
 def draw(reference: str, output: str | None, alphabet: str | None, symbols: str | None) -> None:
-    """Draw a grammar: one edge for each pair of states, its symbols grouped by cost."""
+    """Draw a grammar: one edge per pair of states, with its symbols grouped by cost."""
     ending = ".dot" if output is None else pathlib.Path(output).suffix
     if ending not in _PICTURES:
         raise click.UsageError(

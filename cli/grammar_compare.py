@@ -66,8 +66,8 @@ def compare(
 ) -> None:
     """Show where two grammars differ on PAIRS, and how well each ranks the right word.
 
-    FIRST and SECOND are grammars, `edit`, or files x.far:NAME, x.fst.  Ranks of words that cost the
-    same are shared; intervals are of 95 %, bootstrapped over the pairs.
+    FIRST and SECOND are grammars, `edit`, or files x.far:NAME, x.fst.  Words that cost the same get
+    the mean of their ranks.  Brackets hold 95 percent intervals of a bootstrap over the pairs.
     """
     report.announce_compilation()
     is_words = any(reads_words(name, alphabet, symbols) for name in (first, second))
@@ -91,7 +91,7 @@ def compare(
 
 
 def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> None:
-    """Write the measures of two grammars, and their difference."""
+    """Print the measures of two grammars, and their difference (second minus first)."""
     width = max(10, *map(len, names))
     echo(f"{'':{width}}  {'reciprocal rank':22}  {'first':22}  among five")
     for name, measures in zip(names, found, strict=True):
@@ -108,7 +108,7 @@ def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> No
 def _differences(
     rows: Words, names: tuple[str, str], found: Sequence[tuple[Ranking, np.ndarray]]
 ) -> None:
-    """Write the pairs whose ranks differ most."""
+    """Print the pairs whose ranks differ most."""
     (first, a), (second, b) = found
     gap = np.abs(first.ranks - second.ranks)
     order = [int(n) for n in np.argsort(-gap, kind="stable") if gap[n] > 0]

@@ -1,4 +1,4 @@
-"""`fstgrad grammar fit`: costs learned from pairs."""
+"""`fstgrad grammar fit`: learn the costs of a grammar from pairs."""
 
 import dataclasses
 import pathlib
@@ -36,7 +36,7 @@ from fstgrad.errors import FstgradError, RowError
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """How costs are learned."""
+    """The options of learning, as in `fit_costs`."""
 
     given: str
     tie: str
@@ -151,7 +151,8 @@ def fit(
 ) -> None:
     """Learn the costs of a grammar from PAIRS: rows hypothesis TAB target.
 
-    FILE_OR_NAME is a grammar, or `edit`.  Its alphabet is widened by the symbols of the pairs.
+    FILE_OR_NAME is a grammar, `edit`, or a file x.far:NAME or x.fst.  Without --alphabet and
+    --symbols, a grammar that is built for an alphabet gets its own symbols and those of the pairs.
     """
     for path, endings in ((output, (".far", ".fst", ".tsv")), (table, (".tsv",))):
         if path is not None and pathlib.Path(path).suffix not in endings:
@@ -191,7 +192,7 @@ def fit(
 def _ranked(
     found: LearnedCosts, rows: Words, path: str, count: int, is_words: bool
 ) -> LearnedCosts:
-    """Return the costs after learning to rank, and say how much that helped."""
+    """Return the costs after learning to rank, and print the accuracy before and after."""
     dictionary = dictionary_of(rows, path, is_words)
     known = found.pair_transducer.alphabet
     dictionary = [word for word in dictionary if all(symbol in known for symbol in word)]
@@ -206,7 +207,7 @@ def _ranked(
 
 
 def _progress(start: int, iteration: int, value: float) -> None:
-    """Show the steps on a terminal."""
+    """Show the progress of EM, if standard error is a terminal."""
     if sys.stderr.isatty():
         click.echo(
             f"\rstart {start} step {iteration}: {value:.4f} nats per pair", err=True, nl=False
@@ -214,7 +215,7 @@ def _progress(start: int, iteration: int, value: float) -> None:
 
 
 def _report(found: CostFit, count: int) -> None:
-    """Write the likelihoods before and after."""
+    """Print the log-likelihoods per pair (nats) before and after learning."""
     if sys.stderr.isatty():
         click.echo(err=True)
     mass = float(found.pairs.mass.sum())
@@ -231,7 +232,7 @@ def _report(found: CostFit, count: int) -> None:
 
 @contextmanager
 def _in_lines(path: str) -> Iterator[None]:
-    """Turn the number of a pair in an error into the line of its file."""
+    """Replace the number of a pair in an error by its file and line."""
     try:
         yield
     except FstgradError as error:
@@ -242,7 +243,7 @@ def _in_lines(path: str) -> Iterator[None]:
 
 
 def _changes(found: LearnedCosts) -> None:
-    """Write the largest changes of costs."""
+    """Print the largest changes of costs."""
     echo("largest changes (cost before -> after, times seen)")
     for row in found.changes(SHOWN):
         echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.times:.1f}")

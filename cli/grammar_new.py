@@ -1,4 +1,4 @@
-"""`fstgrad grammar new`: a grammar to start from, and its test."""
+"""`fstgrad grammar new`: create a grammar to start from, and its test."""
 
 import pathlib
 
@@ -20,9 +20,9 @@ from fstgrad.io import write_text
     help="edit, words, dna: Python programs that use pynini; context, normalize: rule files.",
 )
 def new(name: str, template: str) -> None:
-    """Write a grammar NAME with comments and examples, and a test for pytest, into this folder.
+    """Create a grammar NAME with comments and examples, and a pytest file for it.
 
-    NAME may begin with a folder.
+    The files are created in the current folder, or in that of NAME, as in FOLDER/NAME.
     """
     ending, text = TEMPLATES[template]
     path = pathlib.Path(name)

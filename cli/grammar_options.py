@@ -1,4 +1,4 @@
-"""What the commands of `fstgrad grammar` share: how a grammar and its alphabet are named."""
+"""Arguments and options of the commands of `fstgrad grammar`: a grammar and its alphabet."""
 
 import os
 
@@ -15,9 +15,9 @@ from fstgrad.losses import TransducerLoss
 def complete_reference(
     _context: click.Context, _argument: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the grammars and files whose names begin so, for a shell."""
+    """Return the files and grammars whose names start with `incomplete`, for a shell."""
     names = [name for name in NAMES if name.startswith(incomplete)]
-    # the file first: bash forgets what it was given before one
+    # the file comes first, because bash drops the items before it
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
@@ -36,9 +36,9 @@ symbols_option = click.option(
 
 
 def named_loss(reference: str, path: str | None, symbols: str | None) -> TransducerLoss:
-    """Return the loss of a grammar, or of a transducer in a file, over the alphabet of the options.
+    """Return the loss of a grammar, or of a transducer in a file (x.far:NAME, x.fst).
 
-    By default the alphabet is that of the grammar or of the file.
+    Its alphabet is that of --alphabet (`path`) or --symbols; by default, its own.
     """
     if ".far" in os.path.basename(reference) or reference.endswith(".fst"):
         return TransducerLoss.from_file(reference, named_alphabet(None, path, symbols))
@@ -47,7 +47,7 @@ def named_loss(reference: str, path: str | None, symbols: str | None) -> Transdu
 
 
 def named_alphabet(found: Grammar | None, path: str | None, symbols: str | None) -> Alphabet | None:
-    """Return the alphabet of the options, or that of the grammar."""
+    """Return the alphabet of --alphabet (`path`) or --symbols; by default, the grammar's own."""
     if path is not None and symbols is not None:
         raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
     if path is not None:

@@ -1,4 +1,4 @@
-"""What `fstgrad grammar fit` and `compare` share: pairs of words, dictionaries, named losses."""
+"""Pairs of words, dictionaries and losses for `fstgrad grammar fit` and `compare`."""
 
 import pathlib
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from fstgrad.io import located, read_alphabet, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss
 
 Words = list[tuple[Sequence[str], Sequence[str]]]
-SHOWN = 10  # rows of a table
+SHOWN = 10  # largest number of rows in a table
 
 
 def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
-    """Whether the symbols of a grammar are words."""
+    """Return whether the symbols of a grammar are words, not characters."""
     if alphabet is not None:
         return not read_alphabet(alphabet).is_characters
     if symbols is not None:
@@ -31,7 +31,7 @@ def _is_file(reference: str) -> bool:
 
 
 def pairs_of(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """Return the rows of a file of pairs as symbols."""
+    """Return the (hypothesis, target) of each row of a file as sequences of symbols."""
     tokens = "words" if is_words else "chars"
     rows: list[tuple[Sequence[str], Sequence[str]]] = []
     for row in read_table(path):
@@ -44,7 +44,7 @@ def pairs_of(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[st
 
 
 def dictionary_of(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
-    """Return the words that may be meant, each once."""
+    """Return the targets and the words of a file, each once, in sorted order."""
     if path is None:
         return sorted({tuple(y) for _, y in rows})
     lines = [line for line in read_lines(path) if line]
@@ -57,7 +57,10 @@ def dictionary_of(rows: Words, path: str | None, is_words: bool) -> list[tuple[s
 def questions_of(
     rows: Words, dictionary: Sequence[tuple[str, ...]], count: int
 ) -> list[tuple[Sequence[str], int, list[Sequence[str]]]]:
-    """Return each hypothesis with the right word among the nearest ones of the dictionary."""
+    """Return (hypothesis, 0, candidates) of each row, to be ranked; 0 is the place of the target.
+
+    The candidates are the target and at most `count` - 1 other words near the hypothesis.
+    """
     asked = []
     for (x, y), near in zip(rows, nearest([x for x, _ in rows], dictionary, count), strict=True):
         others = [dictionary[k] for k in near if dictionary[k] != tuple(y)][: count - 1]
@@ -68,7 +71,11 @@ def questions_of(
 def loss_of(
     reference: str, rows: Words, alphabet: str | None, symbols: str | None, is_words: bool
 ) -> TransducerLoss:
-    """Return the loss of a reference over its alphabet, widened by the symbols of the rows."""
+    """Return the loss of `edit`, a grammar or a file, over the alphabet of the options.
+
+    By default the alphabet is that of the rows for `edit`, the file's own, or the grammar's own; a
+    grammar that is built for an alphabet also gets the symbols of the rows.
+    """
     data = sorted({symbol for pair in rows for side in pair for symbol in side})
     if alphabet is not None or symbols is not None:
         text = symbols or ""
@@ -91,6 +98,6 @@ def _found(reference: str, abc: Alphabet) -> TransducerLoss:
 
 
 def cell(measure: tuple[float, float, float]) -> str:
-    """Return a measure with its interval as text."""
+    """Return a measure and its interval as the text "value [lower, upper]"."""
     value, lower, upper = measure
     return f"{value:.3f} [{lower:.3f}, {upper:.3f}]"

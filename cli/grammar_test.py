@@ -1,4 +1,4 @@
-"""`fstgrad grammar test` and `explain`: what a grammar does to its examples, and why."""
+"""`fstgrad grammar test` and `explain`: check the examples of a grammar, explain its costs."""
 
 from collections.abc import Sequence
 
@@ -34,9 +34,9 @@ _MOST_NAMES = 8
 def test(
     reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
 ) -> None:
-    """Compare a grammar with its examples; report their coverage and their losses.
+    """Compare a grammar with its examples, and report coverage and losses.
 
-    The exit code is 0 if all examples are right, and 1 if one is wrong.
+    The exit code is 1 if an example is wrong and not updated, or if --strict fails; otherwise 0.
     """
     found = Grammar.load(reference)
     loss, checked, coverage = check_examples(found, named_alphabet(found, alphabet, symbols))
@@ -69,7 +69,7 @@ def test(
 
 
 def _report(coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Checked]) -> None:
-    """Write what the examples cover, and where the grammar does not decide."""
+    """Print the coverage of the examples, their ambiguous alignments, and tied targets."""
     used = len(coverage.classes) - len(coverage.unused)
     echo(
         f"covered           {used} of {len(coverage.classes)} rules and edits, "
@@ -114,7 +114,7 @@ def explain(
     """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
 
     FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst), such as learned costs.
-    Strings are characters, or words between spaces where symbols are words.
+    If the symbols of the grammar are words, separate them by spaces.
     """
     loss = named_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters

@@ -177,7 +177,7 @@ def sample(
     covariates: str | None,
     output: str | None,
 ) -> None:
-    """Draw rows from MODEL by Gibbs sampling; R-hat goes to stderr."""
+    """Draw rows from MODEL by Gibbs sampling; print the largest R-hat to standard error."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
@@ -214,7 +214,10 @@ def sample(
     "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
 )
 def score(model: str, counts: str, variable: str | None, covariates: str | None) -> None:
-    """Print the mean log-likelihood (nats) of a column of COUNTS given the others, under MODEL."""
+    """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
+
+    This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
+    """
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
@@ -252,8 +255,8 @@ def report(
 ) -> None:
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
 
-    Means, variances, zeros and pairs of columns; then the signed sets with the rows that support
-    them.
+    The comparison covers means, variances, zeros and pairs of columns.  The sets are listed with
+    their signs and the rows of COUNTS that support them.
     """
     from fstgrad.grm.model import GeneralizedRootModel
 
@@ -269,12 +272,12 @@ def report(
 
 
 def _rows_of(covariates: str | None) -> FloatArray | None:
-    """Return the table of a file (n, d), None without a file."""
+    """Return the covariates in a file as an array (n, d); None without a file."""
     return None if covariates is None else read_table(covariates)[0].toarray()
 
 
 def _strongest_columns(table: Table, features: int | None) -> Table:
-    """Keep the `features` columns with the largest totals, in their order."""
+    """Return the `features` columns with the largest totals, in their original order."""
     matrix, names = table
     if features is None:
         return table

@@ -1,10 +1,10 @@
-"""Groups of options: one record for a command's function, one section of its help.
+"""Groups of options: a command receives each group as one record; its help has a section for each.
 
 Index
 -----
-- `group` : a decorator that adds options to a command and hands them over as one record.
-- `under` : the same heading for single options.
-- `Command`, `Group` : commands whose help has a section for each group.
+- `group` : a decorator that adds options to a command and passes them as one record.
+- `under` : a decorator that adds options under a heading of the help.
+- `Command`, `Group` : commands whose help has a section for each heading.
 """
 
 import functools
@@ -20,15 +20,16 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def group(name: str, record: type, *declarations: Decorator, heading: str = "") -> Decorator:
-    """Return a decorator that adds options to a command and hands them over as one `record`.
+    """Return a decorator that adds options to a command and passes them as one record.
 
-    The help of a `Command` shows them under `heading`.
+    The command receives a `record` (a dataclass) as its argument `name`; the help of a `Command`
+    shows the options under `heading`.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def packed(**values: Any) -> Any:
-            from dataclasses import fields  # the help of all commands needs none
+            from dataclasses import fields  # only here: `fstgrad --help` does without it
 
             own = {field.name: values.pop(field.name) for field in fields(record)}
             return command(**values, **{name: record(**own)})
@@ -54,13 +55,13 @@ def under(heading: str, *declarations: Decorator) -> Decorator:
 
 
 class Command(click.Command):
-    """A command whose help lists the options by their headings, those without one first.
+    """A command whose help has a section for each heading; options without a heading come first.
 
-    Errors and warnings of the library name its options, not the arguments of Python.
+    Errors of the library name options of the command instead of arguments of Python.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command; rewrite errors of the library to name its options."""
         try:
             return super().invoke(ctx)
         except FstgradError as error:
@@ -82,6 +83,6 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group whose commands are of the class `Command`."""
 
     command_class = Command

@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM: one exception each, raised where it unwinds and is not lost.
+"""Turn SIGINT and SIGTERM into exceptions that unwind the command and are not lost.
 
-An exception that a handler raises while Python runs a finalizer, or a function that C calls, is
-printed and forgotten; a module in C that is being loaded prints it and raises an ImportError;
-inside the compiler of kernels it also ends as an error of another kind.
+The exception of a signal handler gets lost in three places.  In a finalizer, or in a function that
+C calls, Python prints and forgets it.  While a C extension is imported, it is printed and replaced
+by an ImportError.  In the compiler of kernels, it becomes an error of another type.
 """
 
 import _thread
@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-_LATER = 0.002  # seconds
+_LATER = 0.002  # seconds until a lost signal is sent again
 
 
 def end_silently() -> None:
-    """Let SIGINT end the process where nothing unwinds: before the command line, and after it."""
+    """Let SIGINT end the process without a traceback, before and after the command runs."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def leave_threads(code: int) -> None:
-    """End an interrupted process at once if a thread still works, as Python would wait for it."""
+    """End an interrupted process at once if another thread runs, for which Python would wait."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     if any(not thread.daemon for thread in others):
         atexit._run_exitfuncs()
@@ -37,11 +37,11 @@ def leave_threads(code: int) -> None:
 
 
 class Terminated(BaseException):
-    """The process was asked to stop."""
+    """The process received SIGTERM."""
 
 
 class Interrupts:
-    """The signals of one call of the command line; `seen` is the exception of the last one."""
+    """Handles the signals of one command; `seen` is the exception type of the last signal."""
 
     def __init__(self) -> None:
         self.seen: type[BaseException] | None = None
@@ -49,14 +49,15 @@ class Interrupts:
         self._is_over = False
 
     def end(self) -> None:
-        """Raise nothing more: the command has ended, and its exit code is being found."""
+        """Stop raising exceptions: the command has ended, and its exit code is being determined."""
         self._is_over = True
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Raise `KeyboardInterrupt` and `Terminated` for the two signals; then as before.
+        """In this block, raise `KeyboardInterrupt` for SIGINT and `Terminated` for SIGTERM.
 
-        A SIGINT that is ignored, as in the background of a shell, stays ignored.
+        The old handlers are restored afterwards.  If SIGINT is ignored, as in a background job of a
+        shell, it stays ignored.  Outside the main thread, nothing changes.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -78,29 +79,29 @@ class Interrupts:
         if self._is_over:
             return
         while frame is not None:
-            if frame.f_code in _HOOKS:  # which would lose it, too
+            if frame.f_code in _HOOKS:  # an exception raised here would be lost too
                 self._send_later(number)
                 return
             frame = frame.f_back
         compiler = sys.modules.get("fstgrad.compiler")
         locks = sys.modules.get("numba.core.compiler_lock")
-        # a thread that waits while another one compiles holds nothing back
+        # delay the exception only if this thread compiles, not if it waits for one that does
         is_here = locks is not None and locks.global_compiler_lock.is_locked()
         if compiler is None or not is_here or not compiler.COMPILATION.hold(self.seen):
             raise self.seen
 
     def _raise_again(self, lost: Any) -> None:
-        """Send a signal again whose exception nobody could receive."""
+        """Send the signal again if its exception was lost; the hook for unraisable exceptions."""
         if not self._is_sent_again(lost.exc_type):
             sys.__unraisablehook__(lost)
 
     def _raise_printed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        """Send a signal again whose exception C printed, as the import_array of NumPy does."""
+        """Send the signal again if C printed its exception, as NumPy's import_array does."""
         if not self._is_sent_again(kind):
             sys.__excepthook__(kind, error, trace)
 
     def _is_sent_again(self, kind: type[BaseException]) -> bool:
-        """Send the signal of an exception again; return False if it is not one of a signal."""
+        """Send the signal of an exception again; return False if no signal raised it."""
         if issubclass(kind, Terminated):
             self._send_later(signal.SIGTERM)
         elif issubclass(kind, KeyboardInterrupt):
@@ -110,7 +111,7 @@ class Interrupts:
         return True
 
     def _send_later(self, number: int) -> None:
-        """Send a signal soon, once: a second one could arrive when the handlers are gone."""
+        """Send a signal soon, and only once: a second one could outlive the handlers."""
         if self._is_sending:
             return
         self._is_sending = True

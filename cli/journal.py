@@ -1,8 +1,8 @@
-"""The lines of a run over pairs: to standard output, or to a file that a later run continues.
+"""Write the lines of a run over pairs to standard output, or to a file that a later run continues.
 
-A file of lines has a checkpoint beside it: the sums so far, the number of rows that they cover, the
-bytes of the lines of these rows, and a digest of the settings and of the rows.  Lines behind the
-checkpoint are cut off when a run continues, and their rows are computed again.
+Next to a file of lines is its checkpoint, FILE.npz: the sums so far, the number of rows that they
+cover, the number of bytes of the lines of these rows, and digests of the settings and of the rows.
+A run that continues cuts off the lines after the checkpoint and computes their rows again.
 """
 
 import hashlib
@@ -29,17 +29,24 @@ _ARRAYS = {
 
 
 class Journal:
-    """Where lines go, and the sums of the rows whose lines are there.
+    """Writes lines, and keeps the sums of the rows whose lines are written.
 
     Parameters
     ----------
     path : str, optional
-        None writes to standard output and keeps no checkpoint.
+        The file of lines, locked until `close`.  None writes to standard output, without a
+        checkpoint.
     settings : str
-        Everything that decides the results besides the rows; a run with other settings does not
-        continue this one.
+        A digest of everything that determines the results, except the rows.  A run continues only
+        one with equal settings.
     sums : Sums
-        Of no rows.
+        The sums of no rows, to start from.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be continued: its checkpoint is absent, damaged, longer than the file, or of
+        other settings; or another process writes to the file.
     """
 
     def __init__(self, path: str | None, settings: str, sums: Sums) -> None:
@@ -55,12 +62,12 @@ class Journal:
             self._open(self.path)
 
     def skip(self, rows: Iterator[Row]) -> None:
-        """Take the rows off that an earlier run has done.
+        """Skip the rows that an earlier run has covered.
 
         Raises
         ------
         InvalidInputError
-            They are not the rows of that run.
+            They differ from the rows of that run.
         """
         for _, row in zip(range(self.rows), rows, strict=False):
             self._rows_digest.update(row.raw + b"\n")
@@ -71,7 +78,7 @@ class Journal:
             )
 
     def write(self, lines: Sequence[str]) -> None:
-        """Write lines; an interruption waits until they are whole."""
+        """Write lines; delay an interruption until they are complete."""
         with _uninterrupted():
             self._file.write("".join(f"{line}\n" for line in lines).encode())
             self._file.flush()
@@ -93,12 +100,12 @@ class Journal:
                 )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of lines; standard output stays open."""
         if self.path is not None:
             self._file.close()
 
     def _open(self, path: pathlib.Path) -> None:
-        """Open and lock the file of lines at the end of those that the checkpoint covers."""
+        """Open and lock the file of lines; cut off lines that the checkpoint does not cover."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._file = os.fdopen(os.open(path, flags, 0o666), "r+b")
         try:
@@ -111,7 +118,7 @@ class Journal:
             raise
 
     def _covered(self, path: pathlib.Path) -> int:
-        """Return the bytes of the lines that the checkpoint covers."""
+        """Return the number of bytes of the lines that the checkpoint covers."""
         if not self._checkpoint.exists():
             if path.stat().st_size:
                 raise InvalidInputError(
@@ -128,7 +135,7 @@ class Journal:
         return size
 
     def _read_checkpoint(self) -> int:
-        """Take over the sums of an earlier run; return the bytes of its lines."""
+        """Load the sums of an earlier run; return the number of bytes of its lines."""
         what = f"a checkpoint; remove it and {self.path} to start over"
         arrays = read_arrays(self._checkpoint, _ARRAYS, what=what)
         settings, rows_digest = arrays["digests"].tolist()
@@ -146,16 +153,16 @@ class Journal:
 
 
 def _lock(file: IO[bytes], path: pathlib.Path) -> None:
-    """Take a file for this process, as long as it is open.
+    """Lock a file for this process until it is closed.
 
     Raises
     ------
     InvalidInputError
-        Another process has it.
+        Another process holds the lock.
     """
     try:
         import fcntl
-    except ImportError:  # not a Unix
+    except ImportError:  # only Unix has it
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,7 +174,7 @@ def _lock(file: IO[bytes], path: pathlib.Path) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold an interruption from the keyboard back until the block is done."""
+    """Delay a KeyboardInterrupt until the end of the block."""
     waiting: list[int] = []
 
     def remember(number: int, _frame: FrameType | None) -> None:

@@ -39,7 +39,10 @@ _Evaluated: TypeAlias = tuple[float, FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class LatticeResult:
-    """What one lattice and its target give."""
+    """The results for one lattice with A arcs, and its target.
+
+    value : in nats; gradient (A,) : in the scores of the arcs; posterior (A,) : of the arcs.
+    """
 
     lattice: Lattice
     b: LatticeLoss | None
@@ -57,7 +60,7 @@ def lattice_objective(
     skip_errors: bool,
     constants: Constants = CONSTANTS,
 ) -> None:
-    """Write one JSON line for each row, a name TAB a target; then the archives asked for."""
+    """Print one JSON line for each row (name TAB target); then write the requested archives."""
     without_effect(_OF_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
     found = read_collection(str(lattices.source))
@@ -92,7 +95,7 @@ def lattice_objective(
 
 
 def _check_loss_options(kind: Kind, options: ProblemOptions) -> None:
-    """Refuse options of a loss where there is none."""
+    """Reject options that have no effect without a loss."""
     if kind == "crf":
         without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which takes no loss")
     if options.choice.loss == "none":
@@ -127,7 +130,10 @@ def _solved(
 def _evaluated(
     kind: Kind, constants: Constants, lattice: Lattice, target: IntArray, b: LatticeLoss | None
 ) -> _Evaluated:
-    """Return value, gradient and arc posteriors: of the margin, or of the model."""
+    """Return the value (nats), its gradient (A,) and the arc posteriors (A,).
+
+    The posteriors are under exp(loss + score) / Z for the softmax margin, else under the model.
+    """
     if b is None or kind == "softmax-margin":
         value, gradient = softmax_margin(lattice, target, b)
         return value, gradient, gradient + lattice.parts(target)
@@ -143,7 +149,7 @@ def _evaluated(
 
 
 def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
-    """Return `--alphabet`, or the symbols of the lattices and of the targets."""
+    """Return the alphabet of --alphabet, or that of the lattices and the targets."""
     if options.reading.alphabet is not None:
         return read_alphabet(options.reading.alphabet)
     symbols: set[str] = set()
@@ -157,7 +163,7 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
         try:
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
         except InvalidInputError:
-            continue  # told when its turn comes
+            continue  # reported when this row is computed
     alphabet = Alphabet(sorted(symbols - {EPSILON}))
     tell_alphabet(alphabet)
     return alphabet

@@ -1,4 +1,4 @@
-"""`fstgrad loss`: the loss of column 1 against column 2."""
+"""`fstgrad loss`: print the loss of column 1 against column 2."""
 
 import math
 
@@ -32,7 +32,7 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, al
 
     With --align, three lines and an empty one follow each loss: the hypothesis y, the operations
     and the target.  The operations are . match, S substitute, D delete (a symbol of y), I insert (a
-    symbol of the target), T transpose; a blank is outside a local alignment.
+    symbol of the target), T transpose, and a blank outside a local alignment.
     """
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
     function = build_loss(choice, alphabet)

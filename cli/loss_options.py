@@ -28,10 +28,10 @@ LOSS_NAMES = (
 
 @dataclasses.dataclass(frozen=True)
 class LossChoice:
-    """The name of a loss and the parameters that were given.
+    """The name of a loss and its parameters; None for those that were not given.
 
-    `matrix` and `confusion` are paths on a command line; in a model file they are the (n, n)
-    numbers.
+    `matrix` and `confusion` are names or paths on a command line, and (n, n) numbers in a model
+    file.
     """
 
     loss: str
@@ -55,11 +55,11 @@ class LossChoice:
 def complete_loss(
     _context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the losses, grammars and files whose names begin so, for a shell."""
+    """Return the files, losses and grammars whose names start with `incomplete`, for a shell."""
     from fstgrad.grammars import NAMES
 
     names = [name for name in (*LOSS_NAMES, *NAMES) if name.startswith(incomplete)]
-    # the file first: bash forgets what it was given before one
+    # the file comes first, because bash drops the items before it
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 

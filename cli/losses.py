@@ -1,4 +1,4 @@
-"""From `--loss` and its parameters to a loss."""
+"""Build a loss from `--loss` and its parameters."""
 
 import dataclasses
 import difflib
@@ -37,7 +37,7 @@ _GAPS = {name: name for name in ("matrix", "gap_open", "gap_extend")}
 _LOCAL = {f"{name}_cost": name for name in ("match", "substitute", "insert", "delete")} | _GAPS
 _KERNEL = {"smoothing": "smoothing", "log": "log"}
 
-# name -> (constructor, option -> its argument)
+# name -> (constructor, {option: argument of the constructor})
 LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
     "edit": (EditDistance, _EDIT | {"confusion": "confusion"}),
     "edit-factored": (partial(EditDistance, factored=True), _EDIT),
@@ -55,7 +55,7 @@ LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
     "none": (None, {}),
 }
 _REQUIRED = {"alignment": ("matrix", "gap_open")}
-# option -> those that it takes the place of
+# option -> the options that it replaces
 _REPLACED = {
     "matrix": ("match_cost", "substitute_cost"),
     "gap_open": ("insert_cost", "delete_cost"),
@@ -65,13 +65,13 @@ _REPLACED = {
 def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     """Return the loss over an alphabet; None for the loss "none".
 
-    Besides the names of `LOSSES` the choice may be a grammar (its name, `PATH.py` or
+    Besides a name of `LOSSES`, the choice may be a grammar (its name, `PATH.rules`, `PATH.py` or
     `PATH.py:BUILDER`) or a transducer in a file (`x.far:NAME`, `x.fst`, or AT&T text in `x.txt`).
 
     Raises
     ------
     click.UsageError
-        An unknown name, or a parameter that the loss does not have or lacks.
+        The name is unknown, a required parameter is missing, or a parameter has no effect.
     """
     name = choice.loss
     given = {
@@ -109,7 +109,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
 
 
 def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:
-    """Return the options that were given as arguments of the loss."""
+    """Return {argument of the loss: value} for the given options; reject other options."""
     for option in given:
         if option not in arguments:
             raise click.UsageError(f"the loss {name!r} has no {_flag(option)}; leave it out")
@@ -117,7 +117,7 @@ def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> di
 
 
 def _check_replaced(given: dict[str, Any]) -> None:
-    """Refuse costs that a matrix or the costs of gaps take the place of."""
+    """Reject costs that a matrix or gap costs replace."""
     for option, others in _REPLACED.items():
         for other in others:
             if option in given and other in given:
@@ -132,7 +132,7 @@ def _made(
     settings: dict[str, Any],
     arguments: dict[str, str],
 ) -> Loss:
-    """Return the loss; an error names the option and not the argument."""
+    """Return the loss; errors name the option instead of the argument."""
     try:
         return constructor(alphabet, **settings)
     except InvalidInputError as error:

@@ -1,6 +1,7 @@
-"""`fstgrad`: the entry point, its table of commands, and the one place where errors become text.
+"""`fstgrad`: the entry point, the table of commands, and the conversion of errors to messages.
 
-A command's module is imported when the command is called, so that `fstgrad --help` is quick.
+The module of a command is imported only when the command is called, so that `fstgrad --help` is
+fast.
 """
 
 import codecs
@@ -27,7 +28,7 @@ from fstgrad.errors import FstgradError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# name of the command -> (module, one line of help); the object in the module has the same name.
+# command -> (module, one line of help); the module has an object of the same name.
 COMMANDS = {
     "grad": ("fstgrad.cli.grad", "Gradient of an objective over string pairs."),
     "risk": ("fstgrad.cli.risk", "Expected loss over string pairs or lattices."),
@@ -51,16 +52,16 @@ COMMANDS = {
 }
 
 
-# raised by newer versions of click where a group is called without a command
+# newer versions of click raise it if a group is called without a command
 _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Held(Exception):
-    """Carries an exception past click."""
+    """Carries an exception, as its cause, past click, which would turn it into an exit code."""
 
 
 class LazyGroup(Group):
-    """A group whose commands are imported on use; a wrong name gets the near ones."""
+    """A group that imports a command on use, and suggests similar names for an unknown one."""
 
     def __init__(self, table: dict[str, tuple[str, str]], **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
@@ -78,7 +79,7 @@ class LazyGroup(Group):
         return with_examples(command, name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Return the names of commands, from the table, and the options that begin so."""
+        """Return the commands, from the table, and the options that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.table if name.startswith(incomplete)]
@@ -88,14 +89,14 @@ class LazyGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown one is a usage error that lists the near names."""
+        """Find the command; an unknown name is a usage error that lists similar names."""
         if args[0] not in self.table and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self.table) or list(self.table)
             ctx.fail(f"no command {args[0]!r}; did you mean {', '.join(near)}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; what click would make an exit code of comes out as it is."""
+        """Run a command and print its notes; keep click from handling file errors and signals."""
         try:
             result = super().invoke(ctx)
             for line in ctx.meta.get(NOTES, ()):
@@ -105,7 +106,7 @@ class LazyGroup(Group):
             raise _Held from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without importing a command."""
+        """Write the table of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
@@ -119,10 +120,11 @@ def fstgrad() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line: usage errors exit with 2, failures with 1, one line each.
+    """Run the command line, and exit; an error is one line on standard error.
 
-    130 and 143 after an interruption and a request to stop, 141 where standard output was closed by
-    its reader, 70 for a defect of fstgrad itself (FSTGRAD_TRACEBACK=1 shows where it is).
+    The exit code is 0 after success, 1 after a failure, 2 after a usage error, 70 after a defect of
+    fstgrad (FSTGRAD_TRACEBACK=1 shows where it is), 130 after SIGINT, 141 if the reader of standard
+    output has closed it, and 143 after SIGTERM.
     """
     if not _open_streams():
         sys.exit(1)
@@ -144,7 +146,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
-    """Run a command; return the exit code and what to say."""
+    """Run a command; return the exit code and the error message, "" without one."""
     interrupts = Interrupts()
     is_program = args is None
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -152,7 +154,7 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
     with interrupts.handled(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
-            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # numpy's
+            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # of numpy
         try:
             status = fstgrad.main(args=args, prog_name="fstgrad", standalone_mode=False)
             return (status if isinstance(status, int) else 0), ""
@@ -171,14 +173,14 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
             if interrupts.seen is None:
                 return _said(_unwrapped(held))
             code, said = _said(interrupts.seen())
-            # after a signal any error may come of it; those of files and of input are told
+            # after a signal, other errors may be consequences; report only those of files and input
             if isinstance(held, FstgradError | OSError) and not isinstance(held, BrokenPipeError):
                 said = f"{said.partition(';')[0]}; {_said(held)[1]}"
             return code, said
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
-    """Write the bytes of a name of a file that is not UTF-8 as JSON writes them."""
+    """Escape the bytes that are not UTF-8 in the name of a file, as JSON does."""
     if isinstance(error, UnicodeEncodeError):
         wrong = error.object[error.start : error.end]
         if all("\ud800" <= letter <= "\udfff" for letter in wrong):
@@ -191,7 +193,7 @@ codecs.register_error(_ESCAPED, _escape_bytes)
 
 
 def _said(error: BaseException) -> tuple[int, str]:
-    """Return the exit code and the line of an error."""
+    """Return the exit code and the message of an error."""
     if isinstance(error, Terminated):
         return 143, "stopped; what was written so far is complete"
     if isinstance(error, KeyboardInterrupt):
@@ -217,7 +219,7 @@ def _said(error: BaseException) -> tuple[int, str]:
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """Return the signal, or the want of memory, that an error of a compiled kernel comes from."""
+    """Return the signal or MemoryError that caused an error of a compiled kernel, or the error."""
     inner: BaseException | None = error
     while isinstance(inner, SystemError | click.Abort):
         inner = inner.__cause__ or inner.__context__
@@ -229,9 +231,10 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _open_streams() -> bool:
-    """Put something in the place of closed streams; False where results would go nowhere.
+    """Replace closed standard streams; return False if standard output is closed.
 
-    A file that is opened later would get the number of the closed stream, and its lines.
+    Without this, a file that is opened later would get the descriptor of the closed stream, and
+    everything written to that stream.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -243,6 +246,6 @@ def _open_streams() -> bool:
 
 
 def _forget_output() -> None:
-    """Let what standard output still holds go nowhere, so that Python does not try again."""
+    """Discard the buffer of standard output, so that Python does not try to write it again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`fstgrad marginals`: the gradient terms Q of one pair."""
+"""`fstgrad marginals`: print the gradient terms Q of one pair."""
 
 from itertools import islice
 
@@ -32,11 +32,11 @@ def marginals(
     pairs: str, line: int, options: ProblemOptions, output: str | None, top: int,
     picture: str | None,
 ) -> None:  # fmt: skip
-    """Gradient terms Q(z, s) of one pair: the probability that the q-gram z ends at position s.
+    """Print the gradient terms Q(z, s) of one pair: the probability that q-gram z ends at s.
 
-    The distribution is exp(loss + score) / Z; with --loss none it is exp(score) / Z.  The most
-    probable entries go to standard output (position TAB q-gram TAB probability; positions count
-    from 1, ^ is the position before the start), the whole array to --output.
+    The distribution is exp(loss + score) / Z; with --loss none it is exp(score) / Z.  Standard
+    output shows the most probable entries, as position TAB q-gram TAB probability; positions count
+    from 1, and ^ is the position before the start.  --output gets the whole array.
     """
     if picture is not None:
         plot.check_name(picture)

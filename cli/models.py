@@ -1,8 +1,8 @@
-"""Models in files: what `train` writes about the loss and the reading, and how it is read again.
+"""Write the loss and the reading options of a model to its file, and read them again.
 
-A model file may come from anyone, so a loss is in it by data only: a name of the package, numbers,
-the scores of a matrix themselves, and the text of rules, which run no code.  A file of the user,
-code or a transducer, is never loaded because a model names it.
+A model file may come from an untrusted source, so it describes a loss by data only: a name of the
+package, numbers, the scores of a matrix, and the text of rules, which run no code.  Files of the
+user (code, transducers) that a model names are never loaded.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ _NUMBERS = {
 def about(
     choice: LossChoice, reading: ModelReading, tags: int | None, alphabet: Alphabet
 ) -> dict[str, Any]:
-    """Return what a model file says of its loss and its reading: names and numbers."""
+    """Return the description of a loss and a reading for a model file: names, numbers, rules."""
     if isinstance(choice.matrix, str):
         scores = SubstitutionMatrix.read(choice.matrix).over(alphabet)
         choice = dataclasses.replace(choice, matrix=scores.tolist())
@@ -55,14 +55,14 @@ def about(
 
 
 def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
-    """Return a model that `train` wrote, how it reads a file, and the column of the tags.
+    """Return a model that `train` wrote, its reading options, and the column of its tags (or None).
 
-    Its loss is `model_loss`.
+    `model_loss` returns its loss.
 
     Raises
     ------
     InvalidInputError
-        No such model.
+        The file is not such a model.
     """
     model = SequenceModel.load(path)
     found = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
@@ -80,12 +80,16 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
 
 
 def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:
-    """Return the loss of the command line, or with `--loss model` that of a model file.
+    """Return the loss of the command line, or with `--loss model` that of the model file.
+
+    None means no loss.
 
     Raises
     ------
     InvalidInputError
-        The file names a loss that is not in the package, or its parameters are no numbers.
+        The file names a loss outside the package, or has a parameter of the wrong type.
+    click.UsageError
+        A parameter of the loss is on the command line with `--loss model`.
     """
     if choice.loss != MODEL_LOSS:
         return build_loss(choice, model.alphabet_)
@@ -104,7 +108,7 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
 def columns(
     path: str, reading: Reading, tags: int | None
 ) -> tuple[list[Any], list[tuple[str, ...]]]:
-    """Return the inputs and the targets of a file of pairs."""
+    """Return the list of inputs and the list of targets of a file of pairs."""
     read = list(examples(path, reading, tags))
     return [x for x, _ in read], [y for _, y in read]
 
@@ -117,7 +121,7 @@ def _stored_rules(path: str, text: object, alphabet: Alphabet) -> RuleLoss:
 
 
 def _stored_choice(found: object, alphabet: Alphabet) -> LossChoice:
-    """Return the loss that a model file names, all of it data."""
+    """Return the loss options of a model file, after checking their types."""
     names = [field.name for field in dataclasses.fields(LossChoice)]
     if not isinstance(found, dict) or not set(found) <= set(names) or "loss" not in found:
         raise InvalidInputError(f"its loss is {shown(found)}, not a name and numbers")

@@ -29,7 +29,7 @@ DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Options of the methods; None where the method's default holds."""
+    """Options of the methods; None means the default of the method."""
 
     max_iter: int | None
     tol: float | None
@@ -42,7 +42,7 @@ class Run:
     max_gib: float | None
 
     def given(self, **more: Any) -> dict[str, Any]:
-        """Return the options that were given, under the names of the methods."""
+        """Return the given options as arguments of the methods; `max_gib` becomes bytes."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         if "max_gib" in values:
             values["max_memory"] = max(1, int(min(values.pop("max_gib") * 2**30, 2**62)))
@@ -87,7 +87,7 @@ seed_option = click.option("--seed", type=SEED, help="Random seed of methods tha
 
 
 def method_option(names: list[str]) -> Callable[..., Any]:
-    """Return the option --method of a command."""
+    """Return the option --method with these choices."""
     return click.option(
         "--method",
         type=click.Choice(names),
@@ -104,7 +104,7 @@ def mrf() -> None:
 
 
 def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
-    """Return the conditioned model and the sizes of the file's variables."""
+    """Return the model given the evidence, and the label counts of the file's variables."""
     file = uai.read_model(path)
     model = file.to_mrf()
     if evidence is not None:
@@ -114,7 +114,7 @@ def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
 
 @contextlib.contextmanager
 def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None]:
-    """Give a progress callback that moves a bar on a terminal, None elsewhere."""
+    """Yield a callback that moves a progress bar; None if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -127,7 +127,7 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None
 
 
 def _infer(model: PairwiseMRF, method: str, run: Run, seed: int | None) -> Inference:
-    """Run a method behind a bar; say on standard error what did not converge."""
+    """Run a method with a progress bar; report its convergence on standard error."""
     options = run.given(rng=seed)
     if method in ("exact", "bounds", "ais"):
         result = model.infer(method, **options)
@@ -182,7 +182,7 @@ def marginals(model: str, method: str, evidence: str | None, seed: int | None, r
 @evidence_option
 @run_options
 def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
-    """Print log10 Z as a UAI PR result, then ln Z with the kind of estimate."""
+    """Print log10 Z as a UAI PR result, then ln Z and the kind of the value, such as exact."""
     loaded, _ = _load(model, evidence)
     if method == "exact" and run == Run(*[None] * len(dataclasses.fields(Run))):
         value, kind = loaded.log_partition(), "exact"
@@ -204,7 +204,7 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
 @seed_option
 @run_options
 def best(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
-    """Print a labeling of the highest score as a UAI MAP result; its score goes to stderr."""
+    """Print the best labeling found as a UAI MAP result, and its score to standard error."""
     loaded, sizes = _load(model, evidence)
     found = loaded.decode(method, **run.given(rng=seed))
     echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
@@ -235,7 +235,7 @@ def sample(
     seed: int | None,
     run: Run,
 ) -> None:
-    """Draw labelings, one per line: independent with method exact, else from one chain."""
+    """Draw labelings, one per line: independently with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
     used: set[str] = set() if method == "exact" else {"burn_in", "thin", "threads"}

@@ -1,6 +1,6 @@
-"""Options that commands share: a frozen dataclass for each group, filled by its decorator.
+"""Options that commands share: one frozen dataclass per group, and a decorator that fills it.
 
-A command takes a group as one argument:
+A command receives a group as one argument:
 
     @click.command(cls=Command)
     @reading_options
@@ -35,7 +35,7 @@ from fstgrad.training.kinds import CONSTANTS, Constants
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How a file of pairs becomes symbols."""
+    """Options that split the rows of a file of pairs into symbols."""
 
     tokens_x: Tokens
     tokens_y: Tokens
@@ -44,14 +44,14 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class ModelReading(Reading):
-    """How the pairs of a model become symbols: `decompose` is the form their texts are taken in."""
+    """The same for a model; `decompose` is "nfd" if it decomposes texts to Unicode form NFD."""
 
     decompose: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-    """How a loss becomes an automaton."""
+    """Options that compile a loss to an automaton; `cap` and `tolerance` are in nats."""
 
     cap: float | Literal["auto"] | None
     tolerance: float
@@ -61,7 +61,7 @@ class Compilation:
 
 @dataclasses.dataclass(frozen=True)
 class Estimation:
-    """Exact, capped or sampled."""
+    """Options that choose between exact, capped and sampled objectives."""
 
     method: str | None
     samples: int
@@ -72,7 +72,7 @@ class Estimation:
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """How many processes, what is kept, where an earlier run is continued."""
+    """Options of processes, caches (`cache_memory` in MiB) and continued runs."""
 
     jobs: int
     cache: str | None
@@ -82,7 +82,7 @@ class Running:
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """Where the weights of the q-grams come from."""
+    """Options of the order and the weights of the q-grams."""
 
     order: int
     weights: str | None
@@ -91,7 +91,7 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class ProblemOptions:
-    """All that makes an objective from a file of pairs."""
+    """All options that define an objective over a file of pairs."""
 
     choice: LossChoice
     compilation: Compilation
@@ -101,7 +101,7 @@ class ProblemOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Lattices:
-    """Where lattices come from and what is written of them."""
+    """Options of lattices: their source, and the archives to write."""
 
     source: str | None
     posteriors: str | None
@@ -109,7 +109,7 @@ class Lattices:
 
 
 def nats(text: str) -> float | Literal["auto"]:
-    """Return a cap: a number, or "auto"."""
+    """Return a cap: a number >= 0 in nats, or "auto"."""
     if text == "auto":
         return "auto"
     number: float = NOT_NEGATIVE.convert(text, None, None)
@@ -254,7 +254,7 @@ method_options = group(
 
 
 def cache_memory_option(default: int) -> Decorator:
-    """Return the option of the memory that compiled losses may take."""
+    """Return the option --cache-memory: memory for compiled losses, in MiB."""
     return click.option(
         "--cache-memory",
         type=whole(0),

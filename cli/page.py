@@ -1,6 +1,6 @@
-"""One self-contained HTML page: tables that can be sorted and searched, pictures in SVG.
+"""Build one self-contained HTML page: tables that can be sorted and searched, pictures in SVG.
 
-All text is escaped; the page's policy forbids anything from a network.
+All text is escaped, and the page's security policy forbids it to load anything from a network.
 """
 
 import html
@@ -53,7 +53,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 class Page:
-    """The parts of a page, in the order in which they are added."""
+    """A page; its parts appear in the order in which they are added."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -68,7 +68,7 @@ class Page:
         self._parts.append(f'<p class="note">{_escaped(text)}</p>')
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Add a table; texts of several lines keep their columns."""
+        """Add a table; cells of several lines are in a font of fixed width."""
         heads = "".join(f"<th><button>{_escaped(name)}</button></th>" for name in columns)
         body = ["".join(map(_cell, row)) for row in rows]
         self._parts.append(
@@ -80,14 +80,14 @@ class Page:
         )
 
     def picture(self, svg: str, caption: str) -> None:
-        """Add a picture: SVG that fstgrad drew itself."""
+        """Add an SVG picture; it is not escaped, so it must be one that fstgrad drew."""
         start = svg.index("<svg")
         self._parts.append(
             f"<figure>{svg[start:]}<figcaption>{_escaped(caption)}</figcaption></figure>"
         )
 
     def text(self) -> str:
-        """Return the page."""
+        """Return the HTML of the page."""
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'

@@ -1,4 +1,4 @@
-"""The rows of a file of pairs: the alphabet, and one policy for bad rows."""
+"""Read the rows of a file of pairs, find their alphabet, and handle bad rows."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,8 +20,8 @@ def rows_and_alphabet(
 ) -> tuple[Iterable[Row], Alphabet]:
     """Return the rows and the alphabet: that of `--alphabet`, `known`, or the data.
 
-    Where the alphabet comes from the data (the symbols of `columns` in all well-formed rows), a
-    file is read twice and a pipe is kept as a list; otherwise rows are read one after another.
+    If the alphabet comes from the data (the symbols of `columns`, from 0, in all well-formed rows),
+    a file is read twice, and a pipe is kept in memory.  Otherwise rows are read one by one.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def rows_and_alphabet(
         {symbol for pair in _well_formed(rows, reading) for i in columns for symbol in pair[i]}
     )
     if not symbols:
-        for row in read_table(pairs) if again else rows:  # one that does not parse says why
+        for row in read_table(pairs) if again else rows:  # raise the parsing error
             with located(row):
                 row.pair(reading.tokens_x, reading.tokens_y)
         raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
@@ -56,13 +56,13 @@ def rows_and_alphabet(
 
 
 def tell_alphabet(alphabet: Alphabet) -> None:
-    """Say at the end, on standard error, that the alphabet is that of the data."""
+    """Report on standard error, at the end of the command, that the alphabet is from the data."""
     count = len(alphabet)
     note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} of the data")
 
 
 def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
-    """Yield the pairs of the rows that parse; the others are reported when their turn comes."""
+    """Yield the pairs of the rows that parse; other rows are reported when they are computed."""
     for row in rows:
         try:
             yield row.pair(reading.tokens_x, reading.tokens_y)
@@ -71,12 +71,12 @@ def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
 
 
 def skip_or_raise(row: Row, error: FstgradError, skip_errors: bool) -> None:
-    """Print the error of a row that is skipped, with its place.
+    """Print the error of a skipped row, with its file and line.
 
     Raises
     ------
     RowError
-        Errors are not skipped.
+        `skip_errors` is false.
     """
     try:
         with located(row):
@@ -88,7 +88,7 @@ def skip_or_raise(row: Row, error: FstgradError, skip_errors: bool) -> None:
 
 
 def report_failures(done: int, failed: int) -> None:
-    """Print how many rows were skipped.
+    """Print how many rows were skipped, if any.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def report_failures(done: int, failed: int) -> None:
 
 @dataclass
 class RowLoop(Generic[Result]):
-    """Works through rows; a bad row ends the loop, or with `skip_errors` is reported and counted.
+    """Applies `work` to rows; a bad row ends the loop, or is printed and counted if `skip_errors`.
 
     Attributes
     ----------
     done, failed : int
-        Rows so far.
+        Number of rows that succeeded, and that failed, so far.
     """
 
     work: Callable[[Row], Result]
@@ -122,9 +122,9 @@ class RowLoop(Generic[Result]):
         Raises
         ------
         RowError
-            A row failed and errors are not skipped.
+            A row fails and `skip_errors` is false.
         FstgradError
-            There is no row, or every row failed.
+            There is no row, or every row fails.
         """
         for row in rows:
             try:

@@ -1,4 +1,4 @@
-"""`fstgrad predict`: the outputs of a trained model, line by line."""
+"""`fstgrad predict`: print the outputs of a trained model."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.
 
     INPUT is a file with one x per line, or - for standard input.  If the model was trained with
-    tags, give them in a column on the same side of x as in training.  An empty line gives an empty
-    line.
+    tags, give them in a column on the same side of x as in training.  For an empty x, the output is
+    an empty line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
     for row in read_rows(input):
         with located(row):
-            texts = columns_of(row, ("x",), tags and min(tags, 2))  # y is not there to be counted
+            texts = columns_of(row, ("x",), tags and min(tags, 2))  # the rows have no column y
             x = read_input(texts, reading)
             best = _best(fitted, x, nbest) if len(x) else []
         if not best:
@@ -47,5 +47,5 @@ def predict(model: str, input: str, nbest: int | None) -> None:
 
 
 def _best(fitted: SequenceModel, x: Any, nbest: int | None) -> list[tuple[Any, float]]:
-    """Return outputs with log p; without a number of them the best one alone."""
+    """Return the `nbest` best outputs with log p (nats); without `nbest`, the best one with 0."""
     return [(fitted.predict([x])[0], 0.0)] if nbest is None else fitted.predict_nbest([x], nbest)[0]

@@ -1,4 +1,4 @@
-"""From the options of a command to rows, weights and the objective of a pair."""
+"""Build the rows, the weights and the objective of a pair from the options of a command."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,10 @@ from fstgrad.training.objective import Method, PairObjective
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of pairs, the alphabet of y, and an objective in the weights of q-gram counts."""
+    """Rows of pairs, the n symbols of y, and an objective in the weights of q-gram counts.
+
+    weights : (n,) * q, log-weights in nats.
+    """
 
     rows: Iterable[Row]
     alphabet: Alphabet
@@ -44,9 +47,9 @@ def open_problem(
     Raises
     ------
     click.UsageError
-        Options that exclude each other.
+        Options exclude each other, are missing, or would have no effect.
     FstgradError
-        The alphabet or the weights cannot be used; rows are not checked one by one yet.
+        The alphabet or the weights are invalid.  Rows are checked only when they are computed.
     """
     _check_effects(options, kind, estimation)
     announce_compilation()
@@ -75,7 +78,7 @@ def open_problem(
 
 
 def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation | None) -> None:
-    """Refuse options that would be ignored."""
+    """Reject options that would have no effect."""
     without_effect(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
@@ -93,7 +96,7 @@ def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation |
 
 
 def _description(options: ProblemOptions, objective: PairObjective) -> str:
-    """Return the objective, its loss, and whether that is exact, capped or sampled."""
+    """Return a text: the objective, its loss, and whether it is exact, capped or sampled."""
     if objective.loss is None or objective.kind == "crf":
         return f"{objective.kind}, no loss"
     if objective.method == "sampled":

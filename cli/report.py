@@ -1,4 +1,4 @@
-"""What a person reads on standard error: the progress bar and tables."""
+"""Progress bars and tables on standard error, and the texts in them."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -16,9 +16,9 @@ BOUNDARY = "^"
 
 
 def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
-    """Yield the items; on a terminal, behind a bar.
+    """Yield the items; show a progress bar if standard error is a terminal.
 
-    There is no bar where results are written to the terminal too: they show the progress.
+    If standard output is a terminal too, there is no bar: the results show the progress.
     """
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield from items
@@ -32,7 +32,7 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
 
 @cache
 def announce_compilation() -> None:
-    """Say so on standard error if kernels must be compiled, which takes seconds, and once only."""
+    """Report once, on standard error, when kernels are compiled, which takes seconds."""
     from fstgrad import compiler
 
     compiler.announce_compilation(lambda: echo(f"fstgrad: {compiler.COMPILING}", err=True))
@@ -53,9 +53,10 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]]:
-    """Return the entries of the largest absolute value with their indices, largest first.
+    """Return (indices, entry) of the `count` entries of largest absolute value, largest first.
 
-    Entries that are equal to 12 decimals come in the order of their indices, on every machine.
+    Entries that are equal to 12 decimals are in the order of their indices, so that every machine
+    gives the same order.
     """
     order = np.argsort(-np.round(np.abs(table).ravel(), 12), kind="stable")[:count]
     return [

@@ -1,4 +1,4 @@
-"""`fstgrad report`: one HTML page of what a run wrote."""
+"""`fstgrad report`: write one HTML page about the output of a run."""
 
 import io
 import json
@@ -25,7 +25,7 @@ from fstgrad.losses import EditDistance
 from fstgrad.training import measures
 from fstgrad.training.sequence import SequenceModel
 
-_EDGES = 30  # sets of each size in a word graph
+_EDGES = 30  # largest number of sets of each size in a word graph
 
 
 @click.command(cls=Command)
@@ -70,7 +70,7 @@ def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> N
 
 
 def _add(page: Page, run: str, pairs: str | None, top: int) -> bool:
-    """Add what a file holds; return whether it is a sequence model."""
+    """Add the contents of a file; return whether it is a sequence model."""
     with pathlib.Path(run).open("rb") as file:
         is_archive = file.read(2) == b"PK"
     if not is_archive:
@@ -153,7 +153,7 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     settings = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
     settings |= {name: value for name, value in model.get_params().items() if name != "alphabet"}
     choice = model.about_.get("choice")
-    if isinstance(choice, dict):  # the loss that `train` was given, and its parameters
+    if isinstance(choice, dict):  # the loss of `train` and its parameters
         settings |= {name: value for name, value in choice.items() if value is not None}
     page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
     if model.history_:
@@ -193,7 +193,7 @@ def _add_worst(
     targets: Sequence[Sequence[str]],
     top: int,
 ) -> None:
-    """Add the measures of predictions, and the pairs of the largest edit distance, aligned."""
+    """Add the measures of predictions, and alignments of the pairs with the most edits."""
     result = measures.evaluate(predictions, targets, None)
     page.table(("measure", "value"), [(name, _shown(v)) for name, v in result._asdict().items()])
     distances: FloatArray = measures.edit_distances(predictions, targets)
@@ -215,7 +215,7 @@ def _add_worst(
 
 
 def _add_counts(page: Page, run: str, top: int) -> None:
-    """Add a root model: settings, and the strongest sets."""
+    """Add a root model: its settings and its strongest sets."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     model = GeneralizedRootModel.load(run)
@@ -241,7 +241,7 @@ def _number(value: Any) -> float:
 
 
 def _shown(value: Any) -> Any:
-    """Return numbers as they are, other values as text; what is no number was not measured."""
+    """Return None and numbers unchanged, NaN as "not measured", and other values as text."""
     if isinstance(value, float) and np.isnan(value):
         return "not measured (no loss was given)"
     return value if value is None or isinstance(value, int | float) else str(value)

@@ -1,4 +1,4 @@
-"""`fstgrad risk`: the expected loss, exact, of string pairs or lattices."""
+"""`fstgrad risk`: compute the expected loss of string pairs or lattices."""
 
 import click
 
@@ -41,8 +41,9 @@ def risk(
     """Compute the expected loss of the model against each target, and its gradient.
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  With
-    --lattices, each row is the name of a lattice TAB its target.  Standard output has one JSON line
-    per row, written as soon as the row is done.
+    --lattices, each row is the name of a lattice TAB its target.  Standard output gets one JSON
+    line per row.  The lines of lattices appear one by one; of those of pairs, the first appears
+    alone, and the others in blocks of 16.
     """
     if lattices.source is not None:
         lattice_objective(pairs, "risk", options, lattices, skip_errors)

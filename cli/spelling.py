@@ -1,4 +1,4 @@
-"""Messages of the library in the words of the command line: `--max-states 9` for `max_states=9`."""
+"""Rewrite messages of the library for the command line: `max_states=9` to `--max-states 9`."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 _SAMPLED = r"fg\.sampled_softmax_margin(\([^)]*\))?"
-# what the library names as a remedy -> the option, and the value that means the same
+# (pattern of a remedy of the library, name of the option, value with the same effect)
 _REMEDIES = (
     (_SAMPLED, "method", "sampled"),
     (r"fg\.choose_cap\([^)]*\)(\.automaton)?", "cap", "auto"),
@@ -19,9 +19,9 @@ _NO_OPTION = (r"\bseconds= or (?=samples)", r"\blet proposal='auto' choose a ban
 
 
 def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -> str:
-    """Return a message in which arguments of Python are options of the command that runs.
+    """Return a message with arguments of Python replaced by options of a command.
 
-    parameters : of the command; left out, those of the command in whose context this is called.
+    parameters : those of the command; by default, those of the command of the current context.
     """
     if parameters is None:
         context = click.get_current_context(silent=True)
@@ -55,5 +55,5 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
 
 
 def _named(names: str, flags: dict[str, str]) -> str:
-    own = [name for name in names.split(", ") if name != "progress"]  # of Python alone
+    own = [name for name in names.split(", ") if name != "progress"]  # exists only in Python
     return ", ".join(flags.get(name, name) for name in own) or "none"

@@ -1,4 +1,4 @@
-"""Text for a person: on a terminal the control characters of data are escaped."""
+"""Print text; control characters in data are escaped on a terminal."""
 
 import sys
 
@@ -6,11 +6,11 @@ import click
 
 from fstgrad.cli.spelling import in_options
 
-NOTES = "fstgrad.notes"  # in the context: lines for the end
+NOTES = "fstgrad.notes"  # key in ctx.meta: lines to print at the end
 
 
 def visible(text: str) -> str:
-    """Return a text in which control characters but tab and newline are escaped."""
+    """Return a text with its unprintable characters escaped, except tab and newline."""
     if text.isprintable():
         return text
     return "".join(
@@ -19,14 +19,14 @@ def visible(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Write a line to standard error at the end of a command that succeeds."""
+    """Print a line to standard error at the end of the command, if it succeeds."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(NOTES, []).append(in_options(text))
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Write a text; on a terminal its control characters are escaped, so that data cannot act."""
+    """Print a text; on a terminal, escape control characters so that data cannot control it."""
     stream = sys.stderr if err else sys.stdout
     shown = str(text)
     click.echo(visible(shown) if stream.isatty() else shown, err=err, nl=nl)

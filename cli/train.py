@@ -1,4 +1,4 @@
-"""`fstgrad train`: a sequence model from a file of pairs."""
+"""`fstgrad train`: train a sequence model on a file of pairs."""
 
 import dataclasses
 import pathlib
@@ -35,7 +35,7 @@ from fstgrad.training.recipes import OBJECTIVES
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.trainer import Epoch
 
-CAP = 3.0  # nats: of the edit distance, where nothing else is said
+CAP = 3.0  # nats; the default cap of the edit distance
 FLAT = (
     "--objective risk from zero weights: a capped risk is nearly flat while outputs are farther "
     "than --cap from their targets; --objective crf-then-risk trains by likelihood first"
@@ -44,7 +44,7 @@ FLAT = (
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Settings of `SequenceModel` under the same names."""
+    """Settings of the model, with the names that they have in `SequenceModel`."""
 
     objective: str
     alignment: str | None
@@ -60,7 +60,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Settings of `SequenceModel` under the same names."""
+    """Settings of the training, with the names that they have in `SequenceModel`."""
 
     optimizer: str
     epochs: int | None
@@ -202,7 +202,7 @@ def train(
 
     PAIRS is a file of x and y in TSV, CSV with a header, or FASTA; with --tags it also has a column
     of side symbols.  If x and y differ in length, they are aligned first, and predictions can have
-    any length.  Without --cap and --method, the edit distance is capped, min(loss, 3), and softmax
+    any length.  Without --cap and --method, the edit distance is capped at 3 nats, and softmax
     margins and risks of other losses use --method auto.  Risk alone learns little from zero
     weights: use crf-then-risk.  Standard error shows one line per epoch.
     """
@@ -251,7 +251,7 @@ def train(
 
 
 def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[Model, Estimation]:
-    """Return settings under which the losses of long outputs take little memory."""
+    """Return settings with a default cap or method, so that losses of long y need little memory."""
     has_loss = model.objective != "crf" and choice.loss != "none"
     if has_loss and model.cap is None and estimation.method is None:
         if choice.loss == "edit":
@@ -262,7 +262,7 @@ def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[
 
 
 def _go_on(fitted: SequenceModel, path: str) -> None:
-    """Start from a trained model: its weights, features and alphabet."""
+    """Start `fitted` from the weights, features and alphabet of a trained model in a file."""
     without_effect(("order", "window", "span", "min_count", "alignment"), "with --warm-start")
     start, *_ = open_model(path)
     own = {name: getattr(start, name) for name in ("order", "window", "span", "features")}
@@ -277,7 +277,7 @@ def _check_effects(
     estimation: Estimation,
     validation: str | None,
 ) -> None:
-    """Refuse options that would be ignored."""
+    """Reject options that would have no effect."""
     check_constants(model.objective)
     if validation is not None:
         without_effect(("held_out",), "with --validation")
@@ -285,7 +285,7 @@ def _check_effects(
         without_effect(("patience",), "without pairs that validate")
     if training.optimizer == "lbfgs":
         without_effect(("batch_size", "learning_rate"), "with --optimizer lbfgs")
-    about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # it shuffles as well
+    about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # which also shuffles
     if model.objective == "crf":
         without_effect(about_losses, "with --objective crf, which takes no loss")
     elif choice.loss == "none":

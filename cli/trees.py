@@ -1,4 +1,4 @@
-"""`fstgrad trees`: score tables of sentences in npz files, results as JSON lines or npz."""
+"""`fstgrad trees`: read score tables of sentences from npz files; write JSON lines and files."""
 
 import contextlib
 import dataclasses
@@ -28,13 +28,13 @@ FILE = Input()
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Which trees there are."""
+    """Options that define which trees are possible."""
 
     single_root: bool
     projective: bool
 
     def __call__(self, table: FloatArray) -> TreeDistribution:
-        """Return the distribution of one sentence."""
+        """Return the distribution of a score table (n+1, n+1) or (n+1, n+1, labels)."""
         family = ProjectiveTrees if self.projective else SpanningTrees
         return family(table, single_root=self.single_root, labeled=table.ndim == 3)
 
@@ -55,13 +55,13 @@ family_options = group(
 
 @dataclasses.dataclass(frozen=True)
 class Treebank:
-    """A treebank to write trees into."""
+    """Options of the treebank into which trees are written."""
 
     conllu: str | None
     labels: str | None
 
     def names(self, tables: list[tuple[str, FloatArray]]) -> list[str] | None:
-        """Return the names of the labels, None where there are none."""
+        """Return the names of the labels; None without --labels."""
         if self.labels is None:
             return None
         if not any(table.ndim == 3 for _, table in tables):
@@ -115,7 +115,7 @@ def trees() -> None:
 def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -> None:
     """Print log Z of every sentence in nats; write its arc probabilities to --output.
 
-    With --conllu the output is that file with the probability of each of its heads in MISC.
+    With --conllu, --output is that file with the probability of each of its heads in MISC.
     """
     tables: dict[str, Any] = {}
     writer = TreebankWriter(scores, bank, output, arrays=True)
@@ -203,7 +203,7 @@ def sample(
     distinct: bool,
     output: str | None,
 ) -> None:
-    """Draw trees of every sentence, exactly from their distribution."""
+    """Draw exact samples from the tree distribution of every sentence."""
     rng = np.random.default_rng(seed)
     if distinct and family.projective:
         raise click.UsageError("--distinct is for spanning trees; leave out --projective")
@@ -232,9 +232,9 @@ def sample(
 @click.argument("other", type=FILE, metavar="OTHER.npz")
 @family_options
 def kl(scores: str, other: str, family: Family) -> None:
-    """Print KL(p || q) of every sentence in nats, p from SCORES.npz and q from OTHER.npz.
+    """Print KL(p || q) of every sentence in nats; p is from SCORES.npz, q from OTHER.npz.
 
-    null if q forbids a tree that p allows: the divergence is infinite.
+    The value is null if q forbids a tree that p allows, because the divergence is infinite.
     """
     rivals = treebank.read_scores(other)
     count = len(treebank.read_scores(scores))
@@ -268,7 +268,7 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
 
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
     las the share of words with the correct head and relation; both are also given without the words
-    tagged PUNCT.  `expected` is the mean uas over the distribution.  With --projective, sentences
+    tagged PUNCT.  `expected` is the expected uas over all trees.  With --projective, sentences
     whose gold tree has crossing arcs are counted, and left out of the mean log-probability.  Tables
     are matched to sentences by sent_id, or in order.
     """
@@ -293,7 +293,15 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
 
 
 class TreebankWriter:
-    """Writes trees into the sentences of --conllu, if it is given, in the order of the tables."""
+    """Writes trees into the sentences of --conllu, in the order of the tables.
+
+    Without --conllu, it writes nothing.  With `arrays`, --output may then hold arrays instead.
+
+    Raises
+    ------
+    click.UsageError
+        --conllu, --labels and --output do not go together.
+    """
 
     def __init__(
         self, scores: str, bank: Treebank, output: str | None, *, arrays: bool = False
@@ -321,7 +329,7 @@ class TreebankWriter:
         self.blocks = iter([blocks[place] for place in places])
 
     def add_trees(self, distribution: TreeDistribution, trees: list[IntArray], kind: str) -> None:
-        """Add the sentence with each tree; `kind` names the comment that counts several."""
+        """Add the sentence once per tree; several trees get comments "kind = 1", "kind = 2", ..."""
         if not self.writes:
             return
         block = self._next(distribution)
@@ -341,7 +349,7 @@ class TreebankWriter:
             )
 
     def add_confidences(self, distribution: TreeDistribution) -> None:
-        """Add the sentence as it is, with the probability of each of its heads."""
+        """Add the sentence with its own tree, and the probability of each of its heads."""
         block = self._next(distribution)
         arcs = distribution.marginals()
         arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
@@ -357,7 +365,7 @@ class TreebankWriter:
         self.texts.append(block.with_tree(None, None, confidences.tolist()))
 
     def close(self) -> None:
-        """Write the file."""
+        """Write the output, if there is one."""
         if self.writes and self.output is not None:
             write_text(self.output, "".join(self.texts))
 
@@ -368,7 +376,7 @@ class TreebankWriter:
 
 
 def shown(tree: IntArray) -> dict[str, list[int]]:
-    """Return a tree for JSON."""
+    """Return a tree as lists for JSON: heads, and labels if it has some."""
     if tree.ndim == 1:
         return {"heads": tree.tolist()}
     return {"heads": tree[:, 0].tolist(), "labels": tree[:, 1].tolist()}
@@ -377,7 +385,7 @@ def shown(tree: IntArray) -> dict[str, list[int]]:
 def for_each(
     scores: str, family: Family, answer: Callable[[TreeDistribution, str], dict[str, Any]]
 ) -> None:
-    """Print a JSON line for each sentence; an error names its sentence; earlier lines remain."""
+    """Print a JSON line per sentence; an error names the sentence, and earlier lines remain."""
     for name, table in progress(treebank.read_scores(scores), "sentences"):
         with _named(scores, name):
             row = answer(family(table), name)

@@ -1,4 +1,4 @@
-"""`fstgrad doctor --warm`: small problems of every family, so that their kernels are compiled."""
+"""`fstgrad doctor --warm`: compile the kernels of every family by solving small problems."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def edit_losses() -> None:
 
 
 def ngram_losses() -> None:
-    """Run the same in the probability semiring."""
+    """Compute objectives over strings under a loss of the probability semiring."""
     _objectives(fg.NGram(_ABC, smoothing=1.0))
 
 
@@ -30,7 +30,7 @@ def _objectives(loss: fg.Loss) -> None:
         scores = np.zeros(shape)
         fg.softmax_margin(scores, _GOLD, b)
         fg.risk(scores, b)
-        scores[0, ..., 0] = -np.inf  # passes on logarithms
+        scores[0, ..., 0] = -np.inf  # selects the kernels that use logarithms
         fg.risk(scores, b)
         distribution = fg.StringDistribution(scores, b)
         distribution.marginals()
@@ -40,7 +40,7 @@ def _objectives(loss: fg.Loss) -> None:
 
 
 def pairs_of_strings() -> None:
-    """Compute losses of pairs, and alignments."""
+    """Compute losses and alignments of pairs of strings."""
     for loss in (fg.EditDistance(_ABC), fg.GlobalAlignment(_ABC, matrix=np.eye(3), gap_open=1.0)):
         loss.pairwise(["ab", "bc"], ["abc", "b"])
         loss.align("ab", "abc")
@@ -54,7 +54,7 @@ def lattices() -> None:
 
 
 def models() -> None:
-    """Train a sequence model, and predict."""
+    """Train sequence models, and predict."""
     pairs = ["ab", "ba", "abc"]
     for alignment in ("em", "given"):
         model = fg.SequenceModel(fg.EditDistance(_ABC), alignment=alignment, epochs=1)

@@ -1,4 +1,4 @@
-"""From `--weights`, `--random-weights` and `--order` to the weights of the features."""
+"""Make the weights of the features from `--weights`, `--random-weights` and `--order`."""
 
 import click
 import numpy as np
@@ -12,7 +12,13 @@ from fstgrad.training.features import Features
 
 
 def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
-    """Return the array of `--weights` and its alphabet, where there are some."""
+    """Return the array of `--weights` and its alphabet; None for what the options lack.
+
+    Raises
+    ------
+    click.UsageError
+        --random-weights is given too.
+    """
     if model.weights is None:
         return None, None
     if model.random_weights is not None:
@@ -21,12 +27,12 @@ def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
 
 
 def make_weights(model: Weights, given: FloatArray | None, features: Features) -> FloatArray:
-    """Return the weights: given, standard normal, or zero.
+    """Return weights of the shape (n,) * q of the features: given, standard normal, or zero.
 
     Raises
     ------
     InvalidInputError
-        The given weights have another shape than the features, or are not finite.
+        The given weights have a different shape, or are not finite.
     """
     if given is not None:
         try:

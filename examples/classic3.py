@@ -2,9 +2,10 @@
 ==========================
 
 This program prints the strongest words, pairs and triples of a corpus.  Without a file, the corpus
-is the descriptions of SciPy's functions.  With Classic3, the program repeats Table 1 and Appendix E
-of Inouye, Ravikumar and Dhillon (2016): the 500 most frequent words of 3,893 abstracts (medicine,
-information retrieval, aeronautics), k = 3, lambda = 0.01, with the published values for comparison.
+consists of the descriptions of SciPy's functions.  With Classic3, the program repeats Table 1 and
+Appendix E of Inouye, Ravikumar and Dhillon (2016) and prints the published values next to its own:
+the 500 most frequent words of 3,893 abstracts (medicine, information retrieval, aeronautics),
+k = 3, lambda = 0.01.
 
     python examples/classic3.py [classic3.mat] [COLUMNS]
 """
@@ -26,7 +27,7 @@ PUBLISHED = {
 
 
 def table(model, order, top, sign):
-    """Print one table; published values are next to those found."""
+    """Print the `top` sets of a size and a sign, with the published values if there are any."""
     print(f"\n{sign} sets of {order}")
     for rank, found in enumerate(model.top_interactions(order, top, sign=sign), 1):
         known = {frozenset(names): value for names, value in PUBLISHED.items()}

@@ -50,13 +50,13 @@ def load(folder):
 
 
 def posterior(noisy, h, coupling):
-    """Return the model of the clean image given the noisy one."""
+    """Return the model of a clean image given a noisy one, both (height, width) of 0 and 1."""
     node = h * np.eye(2)[noisy.ravel()]
     return fg.PairwiseMRF.grid(*noisy.shape, node, coupling * np.eye(2))
 
 
 def loss(parameters, pairs, method, options):
-    """Return the mean loss of a pixel and its gradient in (h, J), by the chain rule."""
+    """Return the mean loss per pixel (nats) and its gradient in (h, J), by the chain rule."""
     value, gradient, pixels = 0.0, np.zeros(2), 0
     for k, (clean, noisy) in enumerate(pairs):
         model = posterior(noisy, *parameters)
@@ -68,7 +68,7 @@ def loss(parameters, pairs, method, options):
 
 
 def fit_deterministic(pairs, method, **options):
-    """Minimise a loss that has a value: pseudolikelihood or Bethe."""
+    """Minimise a loss that can be evaluated, pseudolikelihood or Bethe; return (h, J)."""
     start = np.array([1.0, 0.3])
     return minimize(
         loss, start, (pairs, method, lambda _: options), jac=True, method="L-BFGS-B",
@@ -77,7 +77,7 @@ def fit_deterministic(pairs, method, **options):
 
 
 def fit_stochastic(pairs, options):
-    """Follow the gradients of contrastive divergence; return the mean of the last third."""
+    """Descend the gradients of contrastive divergence; return the mean of the last third."""
     parameters, path = np.array([1.0, 0.3]), []
     for _ in range(STEPS):
         parameters = parameters - RATE * loss(parameters, pairs, "cd", options)[1]
@@ -86,7 +86,7 @@ def fit_stochastic(pairs, options):
 
 
 def fit(pairs):
-    """Return {way of training: (h, J)}."""
+    """Return {method of training: (h, J)}."""
     rng = np.random.default_rng(0)
     chains = [PersistentChains(posterior(noisy, 1.0, 0.3), 3, rng) for _, noisy in pairs]
     return {
@@ -98,13 +98,13 @@ def fit(pairs):
 
 
 def marginal_of_one(noisy, parameters):
-    """Return P(y_i = 1 | noisy) by belief propagation, (height, width)."""
+    """Return P(y_i = 1 | noisy), (height, width), by belief propagation."""
     result = posterior(noisy, *parameters).infer("bp", damping=0.5, max_iter=300)
     return result.node[:, 1].reshape(noisy.shape)
 
 
 def draw_figure(pairs, parameters):
-    """Return clean, noisy, marginal and restored images of the test set."""
+    """Return a figure of the clean, noisy, marginal and restored images of the test set."""
     figure = Figure(figsize=(8, 2 * len(pairs)), layout="tight")
     axes = figure.subplots(len(pairs), 4, squeeze=False)
     for row, (name, (clean, noisy)) in zip(axes, pairs.items(), strict=True):
@@ -118,7 +118,7 @@ def draw_figure(pairs, parameters):
 
 
 def main(arguments=None):
-    """Train, denoise, print the table and draw the figure."""
+    """Train and denoise; print the accuracies and draw the figure."""
     parser = argparse.ArgumentParser(description="Denoising with a Potts model")
     parser.add_argument("--data", help="folder with grids.npz and noisy.npz")
     parser.add_argument("--figure", help="write the images here")

@@ -7,12 +7,12 @@ The score of an arc is a sum of weights for its tags, direction and distance.  T
 evaluated on the last fifth of a treebank by the attachment score of the best trees, the expected
 attachment score over all trees, and the entropy:
 
-0. no training: all trees have the same probability;
-1. no trees either, but nine expectations: the shares of determiners, adjectives, adpositions headed
-   by a noun to their right, of nouns, pronouns, auxiliaries, adverbs headed by a verb, and so on.
-   A generalized-expectation criterion moves every sentence towards these shares (Druck, Mann and
-   McCallum 2009);
-2. the likelihood of the trees of the other sentences.
+0. without training: all trees have the same probability;
+1. trained without trees, on nine expectations: the shares of determiners, adjectives and
+   adpositions whose head is a noun to their right, of nouns, pronouns, auxiliaries and adverbs
+   whose head is a verb, and so on.  A generalized-expectation criterion moves every sentence
+   towards these shares (Druck, Mann and McCallum 2009);
+2. trained on the likelihood of the trees of the other sentences.
 
     python examples/dependency_parser.py [TREEBANK.conllu]
 """
@@ -29,11 +29,11 @@ from fstgrad.trees.treebank import read_conllu
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 BINS = np.array([1, 2, 3, 4, 6, 10])
-TABLE = 1 << 16  # features are hashed into a table of weights
+TABLE = 1 << 16  # number of weights; a feature is hashed to one of them
 
 
 class Batch:
-    """Sentences padded to one length: feature ids (b, m+1, m+1, 5), heads (b, m), lengths."""
+    """b sentences padded to m words: feature ids (b, m+1, m+1, 5), heads (b, m), lengths (b,)."""
 
     def __init__(self, sentences, tags):
         self.lengths = np.array([len(s.heads) for s in sentences])
@@ -49,7 +49,7 @@ class Batch:
         m = tags.shape[1] - 3
         head, dependent = np.indices((m + 1, m + 1))
         gap = np.sign(dependent - head) * np.digitize(abs(dependent - head), BINS)
-        gap = np.where(head == 0, 9, gap) + 8  # the root has no distance
+        gap = np.where(head == 0, 9, gap) + 8  # an arc from the root has no distance
 
         def at(index):
             return np.where(index < 0, 0, tags[:, index])
@@ -69,7 +69,7 @@ class Batch:
         return fg.SpanningTrees(scores, single_root=True, lengths=self.lengths, labeled=False)
 
     def pull_back(self, gradient):
-        """The gradient in the weights of a gradient in the scores."""
+        """Return the gradient in the weights (TABLE,), given the gradient in the scores."""
         ids = self.features.ravel()
         return np.bincount(ids, np.repeat(gradient.ravel(), self.features.shape[-1]), TABLE)
 
@@ -82,9 +82,12 @@ def hashed(key):
 
 
 def expectation_features(batch, names):
-    """Arcs that a linguist would expect: (b, m+1, m+1, F), and how many could be, (b, F)."""
+    """Return the arcs that follow each of F rules, (b, m+1, m+1, F), and how many are possible.
+
+    The second array (b, F) counts the words that have at least one arc of the rule.
+    """
     known = {name: i for i, name in enumerate(names, start=1)}
-    tag = collections.defaultdict(lambda: -1, known)  # a treebank may lack a tag
+    tag = collections.defaultdict(lambda: -1, known)  # -1 for a tag that the treebank lacks
     head, dependent = np.indices((batch.heads.shape[1] + 1,) * 2)
     h, d = batch.tags[:, head], batch.tags[:, dependent]
     rules = [(d == tag[t]) & (h == tag["NOUN"]) & (head > dependent) for t in ("DET", "ADJ", "ADP")]
@@ -95,12 +98,12 @@ def expectation_features(batch, names):
 
 
 def likelihood(batch, weights):
-    """The gradient of the negative log-likelihood of the gold trees."""
+    """Return the gradient of the negative log-likelihood of the gold trees in the scores."""
     return batch.trees(weights).nll(batch.heads)[1]
 
 
 def expectations(names, shares):
-    """Return the gradient of 1/2 |E f - shares * possible|^2 as a function of a batch."""
+    """Return a function of a batch and weights: the gradient of 1/2 |E f - shares * possible|^2."""
 
     def gradient(batch, weights):
         features, possible = expectation_features(batch, names)
@@ -110,7 +113,7 @@ def expectations(names, shares):
 
 
 def train(batches, objective, epochs, step=0.3):
-    """Adagrad with a little weight decay."""
+    """Return weights trained by Adagrad with a little weight decay."""
     weights, squares = np.zeros(TABLE), np.full(TABLE, 1e-3)
     for _ in range(epochs):
         for batch in batches:

@@ -3,8 +3,8 @@
 
 This program compares alignment losses on families of proteins or of DNA.
 
-Each sequence is aligned with a member of its own family and with members of other families.  A loss
-is good if the relative has the least loss.
+Each sequence is aligned with a member of its own family (a relative) and with two members of other
+families (strangers).  A loss is good if the relative has the least loss.
 
     python examples/homologs.py                        # domains of two families of Pfam
     python examples/homologs.py protein|dna FOLDER     # pairs.tsv with seq_a, seq_b, family
@@ -24,7 +24,7 @@ LONGEST = 90
 
 
 def read(folder, count):
-    """Return (sequence, relative, strangers) of random pairs with short sequences."""
+    """Yield (sequence, relative, two strangers) for `count` random pairs of short sequences."""
     rows = [row for row in (pairs(folder) if folder else domains()) if _is_short(row)]
     rng = random.Random(0)
     for row in rng.sample(rows, count):
@@ -39,7 +39,7 @@ def pairs(folder):
 
 
 def domains():
-    """Return each domain with the next one of its family."""
+    """Return rows that pair each domain with the next one of its family."""
     families = {}
     for block in (DATA / "domains.fasta").read_text(encoding="utf-8").split(">")[1:]:
         head, sequence = block.split("\n", 1)

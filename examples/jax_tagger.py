@@ -2,7 +2,8 @@
 =====================================
 
 A window tagger is trained by the softmax margin of the edit distance.  The training step is one
-function under `jit`, and gold is an argument of it.  A word's tag depends on the word before it.
+function under `jit`, and the gold tags are one of its arguments.  In the synthetic sentences, the
+tag of a word depends on the word before it.
 
     python examples/jax_tagger.py
 """
@@ -19,7 +20,7 @@ LOSS = fg.EditDistance(fg.Alphabet("abcd"))
 
 
 def sentences(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return words (count, LENGTH) and tags, -100 behind the end."""
+    """Return words and tags, both (count, LENGTH); tags after the end of a sentence are -100."""
     words = rng.integers(WORDS, size=(count, LENGTH))
     tags = words % TAGS
     tags[:, 1:] = (tags[:, 1:] + words[:, :-1] // 15) % TAGS
@@ -28,7 +29,7 @@ def sentences(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 
 def start(key: jax.Array) -> dict[str, jax.Array]:
-    """Return the weights: a window of two words, emissions, and scores that follow a tag."""
+    """Return initial weights: embeddings of two words, emissions, and scores of pairs of tags."""
     shapes = {"here": (WORDS, WIDTH), "before": (WORDS, WIDTH), "emit": (WIDTH, TAGS)}
     keys = zip(shapes, jax.random.split(key, len(shapes)), strict=True)
     weights = {name: 0.5 * jax.random.normal(own, shapes[name]) for name, own in keys}
@@ -36,7 +37,7 @@ def start(key: jax.Array) -> dict[str, jax.Array]:
 
 
 def scores(weights: dict[str, jax.Array], words: jax.Array) -> jax.Array:
-    """Return scores (count, LENGTH, TAGS + 1, TAGS) of pairs of neighbouring tags."""
+    """Return the scores (count, LENGTH, TAGS + 1, TAGS) of pairs (previous tag, tag)."""
     before = jnp.pad(weights["before"][words[:, :-1]], ((0, 0), (1, 0), (0, 0)))
     hidden = jnp.tanh(weights["here"][words] + before)
     return (hidden @ weights["emit"])[:, :, None, :] + weights["follow"]
@@ -44,7 +45,7 @@ def scores(weights: dict[str, jax.Array], words: jax.Array) -> jax.Array:
 
 @jax.jit
 def step(weights, words, tags):
-    """Return the weights after a step of gradient descent, and the objective."""
+    """Return the weights after a step of gradient descent, and the objective before it (nats)."""
 
     def objective(weights):
         return fgj.softmax_margin(scores(weights, words), tags, LOSS).mean()
@@ -54,7 +55,7 @@ def step(weights, words, tags):
 
 
 def main(train: int = 200, epochs: int = 30) -> float:
-    """Return the share of right tags on new sentences."""
+    """Train; return the share of correct tags on new sentences."""
     rng, weights = np.random.default_rng(0), start(jax.random.key(0))
     words, tags = sentences(train, rng)
     for _ in range(epochs):

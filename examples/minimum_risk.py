@@ -8,17 +8,17 @@ replaced by a word with a similar spelling, or, if it has at most three letters,
 is a position and the word chosen there.  (If every word could be dropped, the hypotheses would be
 all subsequences, and the exact composition would exceed its state limit.)  A linear model scores
 the arcs with a few features: the kind of edit, the change of the spelling, and how often the word
-and the pair of words occur in the references of the other utterances.  Its weights are trained on
-one half of the utterances by the exact gradient of the expected word error rate, and a second time
-by the gradient estimated from 200 sampled paths.  Both are evaluated on the other half.
+and the pair of words occur in the references of other utterances.  The weights are trained on one
+half of the utterances, once with the exact gradient of the expected word error rate, and once with
+a gradient estimated from 200 sampled paths.  Both models are evaluated on the other half.
 
     python examples/minimum_risk.py [UTTERANCES.tsv]
 
-The file has the columns id, ref and hyp, such as NIST's csrnab test of sclite (45 utterances
+The file has the columns id, ref and hyp; an example is NIST's csrnab test of sclite (45 utterances
 without alternatives in the reference).  Without a file, the references are sentences of a treebank,
 and the hypotheses are simulated: one word in five is replaced by a word with a similar spelling, or
-dropped.  There is little text to learn from, so compare how far the expected word error falls in
-training with the oracle error, which is the limit of what any model can reach.
+dropped.  There is little text to learn from.  Therefore compare the expected word error rate with
+the oracle error rate, which is the least that any model can reach.
 """
 
 import argparse
@@ -42,7 +42,7 @@ FEATURES = ("drop", "replace", "spelling", "word count", "pair count")
 
 @dataclass
 class Utterance:
-    """A lattice, the features of its arcs (A, F), and the loss against the reference."""
+    """A lattice, the features (A, F) of its arcs, and the loss against its reference."""
 
     lattice: fg.Lattice
     features: np.ndarray
@@ -55,14 +55,14 @@ class Utterance:
 
 
 def counts_of(lines):
-    """Counts of words and of pairs of neighbours."""
+    """Return the counts of words and of pairs of neighbouring words."""
     words = Counter(w for line in lines for w in line)
     pairs = Counter(pair for line in lines for pair in pairwise(["<s>", *line]))
     return words, pairs
 
 
 def arcs_of(hypothesis, vocabulary, words, pairs):
-    """Arcs (source, target, word or None, features) of the corrections of a hypothesis."""
+    """Return the arcs (source, target, word or None, features) and the final states."""
     before, arcs, states = {"<s>": 0}, [], 1
     for word in hypothesis:
         near = difflib.get_close_matches(word, vocabulary, n=4, cutoff=0.65)
@@ -75,7 +75,7 @@ def arcs_of(hypothesis, vocabulary, words, pairs):
                 row = [0.0, float(choice != word), 1 - alike, *seen]
                 arcs.append((source, after[choice], choice, row))
         skipped = before.items() if len(word) <= LONGEST_DROPPED else ()
-        for last, source in skipped:  # the state keeps the word before
+        for last, source in skipped:  # the new state keeps the previous word
             after.setdefault(last, states + len(after))
             arcs.append((source, after[last], None, [1.0, 0.0, 0.0, 0.0, 0.0]))
         states += len(after)
@@ -84,18 +84,18 @@ def arcs_of(hypothesis, vocabulary, words, pairs):
 
 
 def utterance(hyp, ref, vocabulary, others, abc, loss):
-    """The utterance with counts from the references `others`."""
+    """Return the utterance, with counts from the references `others`."""
     arcs, final = arcs_of(hyp, vocabulary, *counts_of(others))
     source, target, words, features = zip(*arcs, strict=True)
     label = [-1 if word is None else int(abc.encode([word])[0]) for word in words]
     lattice = fg.Lattice.from_arcs(source, target, label, np.zeros(len(arcs)), abc, final=final)
-    table = np.vstack([features, np.zeros((1, len(FEATURES)))])  # arcs to the end have none
+    table = np.vstack([features, np.zeros((1, len(FEATURES)))])  # arcs to the end: zeros
     rows = np.where(lattice.ends, len(arcs), lattice.origin)
     return Utterance(lattice, table[rows], lattice.compile(loss, ref), loss.against(ref), len(ref))
 
 
 def expected(utterances, weights, samples=None, seed=0):
-    """Expected word error rate of the utterances and its gradient in the weights."""
+    """Return the expected word error rate, and its gradient (F,) in the weights."""
     errors, gradient = 0.0, np.zeros(len(weights))
     for i, u in enumerate(utterances):
         if samples is None:
@@ -112,13 +112,13 @@ def expected(utterances, weights, samples=None, seed=0):
 
 
 def decoded(utterances, weights, loss_of):
-    """Word error rate of the most probable strings."""
+    """Return the word error rate of the most probable strings."""
     errors = sum(loss_of(u, u.scored(weights).mode()) for u in utterances)
     return errors / sum(u.words for u in utterances)
 
 
 def train(utterances, weights, steps, samples=None):
-    """AdaGrad on the expected word error rate, with a small pull to zero."""
+    """Return weights trained on the expected word error rate by Adagrad with weight decay."""
     squares = np.full(len(weights), 1e-8)
     for step in range(steps):
         _, gradient = expected(utterances, weights, samples, step)

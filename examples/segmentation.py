@@ -7,13 +7,14 @@ of contrast-sensitive edges.
 The motorcycle of scikit-image comes with its depth, measured by structured light (Scharstein et al.
 2014): a pixel is near if its disparity is above 35.  One pixel in fifty is annotated.  For every
 other pixel, the 15 annotated pixels that are most similar in colour and position vote; their votes
-are the evidence.  Five ways to turn the evidence into a labeling are compared:
+are the evidence.  The program compares five ways to turn the evidence into a labeling:
 
-- a threshold of the evidence, either as it is, after a median filter, or after total variation
+- a threshold of the evidence: unfiltered, after a median filter, or after total variation
   denoising;
 - the best labeling of a random field with one coupling for all pairs (a minimum cut);
-- the same with contrast-sensitive edges: the coupling of a pair is J exp(-b (x_i - x_j)^2), x its
-  colours, so that labels change where the picture does (Boykov and Jolly 2001).
+- the same with contrast-sensitive edges: the coupling of a pair is J exp(-b |x_i - x_j|^2), where
+  x_i is the colour of pixel i, so that labels change at edges of the picture (Boykov and Jolly
+  2001).
 
 Settings are chosen on one half of the picture and tested on the other half, and vice versa.  Pixels
 without a measured depth are ignored.
@@ -37,7 +38,7 @@ STEP, NEAR, ANNOTATED, VOTES = 3, 35, 0.02, 15
 
 
 def scene(seed=0):
-    """Return the photograph, its colours (H, W, 3), log-odds of near, the truth, what counts."""
+    """Return the photo, colours (H, W, 3), and (H, W): log-odds of near, truth, is pixel tested."""
     left, _, disparity = data.stereo_motorcycle()
     photo, depth = left[::STEP, ::STEP], disparity[::STEP, ::STEP]
     known = np.isfinite(depth)
@@ -53,7 +54,7 @@ def scene(seed=0):
 
 
 def field(colours, odds, coupling, sharpness):
-    """Return the model of the labels; sharpness 0 gives every pair the same coupling."""
+    """Return the model of the labels; with sharpness 0, every pair has the same coupling."""
     height, width = odds.shape
     left, right = colours.reshape(-1, 3)[grid_edges(height, width, 8).T]
     contrast = ((left - right) ** 2).sum(axis=1)
@@ -63,7 +64,7 @@ def field(colours, odds, coupling, sharpness):
 
 
 def cut(colours, odds, coupling, sharpness=0.0):
-    """Return the best labeling of the model."""
+    """Return the best labeling of the model, (H, W) booleans."""
     labels = field(colours, odds, coupling, sharpness).decode("graph_cut").labels
     return labels.reshape(odds.shape) == 1
 
@@ -81,7 +82,7 @@ WAYS = {
 
 
 def accuracies(colours, odds, truth, counts):
-    """Return {way: share of right pixels on the half on which its setting was not chosen}."""
+    """Return {way: accuracies on the left and right half, with the setting best on the other}."""
     middle, found = truth.shape[1] // 2, {}
     halves = slice(None, middle), slice(middle, None)
     for way, (label, settings) in WAYS.items():
@@ -92,7 +93,7 @@ def accuracies(colours, odds, truth, counts):
 
 
 def draw(photo, colours, odds, truth):
-    """Return the photograph, the evidence, P(near) by belief propagation, the cut and the truth."""
+    """Return a figure: photograph, evidence, P(near) by belief propagation, cut and truth."""
     model = field(colours, odds, 2.5, 0.5)
     near = model.infer("bp", damping=0.5, max_iter=100).node[:, 1].reshape(truth.shape)
     labels = model.decode("graph_cut").labels.reshape(truth.shape)
@@ -107,7 +108,7 @@ def draw(photo, colours, odds, truth):
 
 
 def main(arguments=None):
-    """Print the table and draw the figure."""
+    """Print the accuracies and draw the figure."""
     parser = argparse.ArgumentParser(description="Segmentation of a photograph")
     parser.add_argument("--figure", help="write the images here")
     given = parser.parse_args(arguments)

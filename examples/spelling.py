@@ -3,8 +3,8 @@
 
 This program compares losses by how well they find the correction of a misspelling.
 
-Each misspelling is compared with its correction and with words of nearly the same spelling.  A loss
-that models how people mistype ranks the correction first.
+Each misspelling is compared with its correction and with words of similar spelling.  A loss that
+models how people mistype ranks the correction first.
 
     python examples/spelling.py [PAIRS.tsv] [COUNT]
 """
@@ -23,7 +23,7 @@ LETTERS = fg.Alphabet(string.ascii_lowercase)
 
 
 def read(path, count):
-    """Return (misspelling, candidates), the correction being the first candidate."""
+    """Yield (misspelling, candidates) `count` times; the first candidate is the correction."""
     lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
     plain = [(x, y) for x, y in pairs if all(s.isascii() and s.islower() for s in (x, y))]

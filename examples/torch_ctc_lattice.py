@@ -27,12 +27,12 @@ def utterances(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torc
 
 
 def lattice_of(labels: np.ndarray) -> tuple[fg.Lattice, np.ndarray, np.ndarray]:
-    """Return the lattice of the labels (T, 2) of the frames, and each arc's frame and label."""
-    before, states, arcs = {BLANK: 0}, 1, []  # a state is a frame and the label before it
+    """Return the lattice of two labels per frame (T, 2), and the frame and label of each arc."""
+    before, states, arcs = {BLANK: 0}, 1, []  # a state is (frame, previous label)
     for frame, kept in enumerate(labels.tolist()):
         after = {label: states + i for i, label in enumerate(kept)}
         for last, source in before.items():
-            for label, target in after.items():  # a repeated label is written once
+            for label, target in after.items():  # CTC writes a repeated label once
                 written = -1 if label in (last, BLANK) else label
                 arcs.append((source, target, written, frame, label))
         before, states = after, states + len(kept)
@@ -50,7 +50,7 @@ def scored(log_probs: torch.Tensor) -> tuple[list[torch.Tensor], list[fg.Lattice
 
 
 def error_rate(scores: torch.Tensor, references: torch.Tensor) -> float:
-    """Return the mean word error rate of the likeliest strings of the lattices."""
+    """Return the mean word error rate of the most probable strings of the lattices."""
     found = fgt.LatticeStrings(*scored(torch.log_softmax(scores.detach(), -1))).decode().numpy()
     return float(LOSS.pairwise([row[row >= 0] for row in found], references.numpy()).mean())
 

@@ -17,7 +17,7 @@ WORDS, TAGS, LENGTH = 40, 4, 8
 
 
 def sentences(count: int, seed: int) -> torch.utils.data.TensorDataset:
-    """Return words and tags; a tag is that of the word, moved on by the word before."""
+    """Return words and tags; the tag of a word depends on the word and the word before it."""
     words = torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(seed))
     tags = words % TAGS
     tags[:, 1:] = (tags[:, 1:] + words[:, :-1] // 20) % TAGS
@@ -25,7 +25,7 @@ def sentences(count: int, seed: int) -> torch.utils.data.TensorDataset:
 
 
 class Tagger(torch.nn.Module):
-    """Emissions, and the objective inside of the module, where DDP looks for gradients."""
+    """An LSTM tagger; its objective is in the module, so that DDP sees the whole backward pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class Tagger(torch.nn.Module):
         self.criterion = fgt.SoftmaxMarginLoss(fg.EditDistance(fg.Alphabet("abcd")), cap=3.0)
 
     def forward(self, words: torch.Tensor, tags: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the loss, or without tags the scores (batch, LENGTH, TAGS)."""
+        """Return the loss in nats; without tags, the scores (batch, LENGTH, TAGS)."""
         scores = self.emit(self.lstm(self.embed(words))[0])
         return scores if tags is None else self.criterion(scores, tags)
 
 
 def train(rank: int, port_file: str, result: str, epochs: int) -> None:
-    """Train in one process; the first one writes the share of right tags on new sentences."""
+    """Train in one process; process 0 saves the share of correct tags on new sentences."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{port_file}", rank=rank, world_size=2)
@@ -60,12 +60,12 @@ def train(rank: int, port_file: str, result: str, epochs: int) -> None:
         with torch.no_grad():
             right = model.module(words).argmax(dim=2) == tags
         torch.save(right.float().mean(), result)
-    del model, optimizer  # DDP may wait forever for its own threads if it outlives the group
+    del model, optimizer  # if DDP outlives the group, it may wait for its threads forever
     dist.destroy_process_group()
 
 
 def main(epochs: int = 15) -> float:
-    """Return the share of right tags."""
+    """Train in two processes; return the share of correct tags on new sentences."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         mp.spawn(train, (str(folder / "rendezvous"), str(folder / "share.pt"), epochs), nprocs=2)

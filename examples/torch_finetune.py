@@ -1,8 +1,8 @@
 """PyTorch: fine-tuning an encoder
 ===============================
 
-A small encoder is "pretrained" to guess masked pieces, and then tags words.  Pieces inside a word
-have the label -100, like padding.  Mixed precision (the loss is float32), accumulated gradients.
+A small encoder is "pretrained" to guess masked pieces, then trained to tag words, with mixed
+precision (the loss is float32) and accumulated gradients.  Inner pieces and padding have tag -100.
 
     python examples/torch_finetune.py
 """
@@ -18,17 +18,17 @@ LOSS = fg.Hamming(fg.Alphabet("xyz"))
 
 
 def sentences(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return pieces (count, LENGTH) and tags; a piece above 20 continues the word before it."""
+    """Return pieces and tags (count, LENGTH); pieces >= 20 continue a word and have tag -100."""
     pieces = rng.integers(PIECES, size=(count, LENGTH))
     tags = pieces % TAGS
-    tags[:, 1:] = (tags[:, 1:] + (pieces[:, :-1] >= 20)) % TAGS  # the piece before matters
+    tags[:, 1:] = (tags[:, 1:] + (pieces[:, :-1] >= 20)) % TAGS  # the previous piece matters
     tags[pieces >= 20] = -100
     tags[np.arange(LENGTH) >= rng.integers(6, LENGTH + 1, size=count)[:, None]] = -100
     return torch.as_tensor(pieces), torch.as_tensor(tags)
 
 
 class Encoder(torch.nn.Module):
-    """Two transformer layers with a head that can be exchanged."""
+    """Two transformer layers with a head that can be replaced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Encoder(torch.nn.Module):
 
 
 def main(pretrain: int = 60, steps: int = 150, accumulate: int = 2) -> float:
-    """Return the share of right tags on new sentences."""
+    """Pretrain and fine-tune; return the share of correct tags on new sentences."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     model = Encoder()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -56,7 +56,7 @@ def main(pretrain: int = 60, steps: int = 150, accumulate: int = 2) -> float:
         optimizer.step()
     model.head = torch.nn.Linear(32, TAGS)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    scaler = torch.amp.GradScaler("cpu")  # for float16; bfloat16 does without, and may have it
+    scaler = torch.amp.GradScaler("cpu")  # needed for float16; optional for bfloat16
     criterion = torch.compile(fgt.SoftmaxMarginLoss(LOSS), backend="aot_eager")
     for step in range(steps * accumulate):
         pieces, tags = sentences(16, rng)
@@ -68,7 +68,7 @@ def main(pretrain: int = 60, steps: int = 150, accumulate: int = 2) -> float:
             scaler.update()
             optimizer.zero_grad()
     pieces, tags = sentences(200, rng)
-    found = model(pieces).argmax(dim=2)  # order 1: positions are independent
+    found = model(pieces).argmax(dim=2)  # the model has order 1: positions are independent
     share = float((found == tags)[tags >= 0].float().mean())
     print(f"tags right on new sentences {share:.3f}")
     return share

@@ -1,8 +1,8 @@
 """PyTorch: minimum word errors on n-best lists
 ============================================
 
-A corrector learns from references alone.  Its input repeats and garbles words of a reference.  At
-each position the network keeps, replaces or drops a word; hypotheses are drawn from the network.
+A corrector is trained on pairs of an input, which repeats and garbles words, and its reference.  At
+each position, the network keeps, replaces or drops a word; hypotheses are drawn from the network.
 
     python examples/torch_mwer.py
 """
@@ -18,7 +18,7 @@ LOSS = fg.WordErrorRate(fg.Alphabet(f"w{i}" for i in range(WORDS)))
 
 
 def corpus(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return inputs (count, 2 * LENGTH), WORDS as padding, and references."""
+    """Return inputs (count, 2 * LENGTH), padded with WORDS, and references (count, LENGTH)."""
     inputs = np.full((count, 2 * LENGTH), WORDS)
     references = rng.integers(WORDS, size=(count, LENGTH))
     for row, reference in zip(inputs, references, strict=True):
@@ -29,7 +29,7 @@ def corpus(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Te
 
 
 class Corrector(torch.nn.Module):
-    """Log-probabilities of a word or DROP for each position, from three neighbours."""
+    """Log-probabilities of each word and of DROP at each position, from a window of 3 inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class Corrector(torch.nn.Module):
         self.emit = torch.nn.Linear(32, WORDS + 1)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return (batch, positions, WORDS + 1); a network that copies is where training starts."""
+        """Return log-probabilities (batch, positions, WORDS + 1); at first, they favour copies."""
         hidden = torch.relu(self.near(self.embed(inputs).transpose(1, 2)).transpose(1, 2))
         copy = 2.0 * torch.nn.functional.one_hot(inputs, WORDS + 1)
         return torch.log_softmax(self.emit(hidden) + copy, dim=-1)
 
 
 def beam(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return hypotheses (batch, size, positions), -100 where dropped, and their log-probability."""
+    """Return hypotheses (batch, size, positions), -100 for a drop, and log p; the best is first."""
     chosen = torch.distributions.Categorical(logits=log_probs).sample((size,)).transpose(0, 1)
     chosen[:, 0] = log_probs.argmax(dim=-1)
     total = log_probs[:, None].expand(-1, size, -1, -1).gather(3, chosen[..., None]).sum((2, 3))
@@ -59,7 +59,7 @@ def error_rate(model: Corrector, inputs: torch.Tensor, references: torch.Tensor)
 
 
 def main(steps: int = 150) -> dict[str, float]:
-    """Train; return the word error rate on new inputs before and after."""
+    """Train; return the word error rates on new inputs before and after."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     model, new = Corrector(), corpus(100, rng)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

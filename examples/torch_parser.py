@@ -5,8 +5,8 @@ A parser is trained on gold trees for a few sentences, and on the entropy of man
 trees.
 
 The sentences are synthetic sequences of word classes; a word prefers heads of the next class.  The
-objective of a sentence without a tree is the entropy of its tree distribution (Smith and Eisner
-2007; Zmigrod et al. 2021).
+objective of a sentence without a gold tree is the entropy of its tree distribution (Smith and
+Eisner 2007; Zmigrod et al. 2021).
 
     python examples/torch_parser.py
 """
@@ -21,7 +21,7 @@ CLASSES, LENGTH = 5, 7
 
 
 def treebank(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return word classes (count, LENGTH + 1), class CLASSES for the root, and heads."""
+    """Return classes (count, LENGTH + 1), CLASSES for the root, and heads."""
     classes = rng.integers(CLASSES, size=(count, LENGTH + 1))
     classes[:, 0] = CLASSES
     fits = (classes[:, :, None] - classes[:, None, :]) % CLASSES == 1
@@ -32,7 +32,7 @@ def treebank(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.
 
 
 class Biaffine(torch.nn.Module):
-    """Scores of arcs from embeddings of head and dependent, and their distance."""
+    """Scores of arcs from the embeddings of head and dependent, and from their distance."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
@@ -41,20 +41,20 @@ class Biaffine(torch.nn.Module):
         self.distance = torch.nn.Embedding(LENGTH + 1, 1)
 
     def forward(self, classes: torch.Tensor) -> torch.Tensor:
-        """Return scores (batch, LENGTH + 1, LENGTH + 1)."""
+        """Return scores[:, head, dependent], (batch, LENGTH + 1, LENGTH + 1)."""
         position = torch.arange(LENGTH + 1)
         gap = self.distance((position[:, None] - position).abs())[..., 0]
         return self.head(classes) @ self.dependent(classes).transpose(1, 2) + gap
 
 
 def attachment(model: Biaffine, classes: torch.Tensor, heads: torch.Tensor) -> float:
-    """Return the share of right heads."""
+    """Return the share of correct heads."""
     found = fgt.Trees(model(classes), single_root=True).decode()
     return float((found == heads).float().mean())
 
 
 def main(labelled: int = 10, unlabelled: int = 30, steps: int = 60) -> float:
-    """Train and return the attachment score on new sentences."""
+    """Train; return the attachment score on new sentences."""
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     classes, heads = treebank(labelled, rng)

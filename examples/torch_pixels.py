@@ -3,8 +3,8 @@
 
 A pixel classifier is trained jointly with a Markov random field on the grid of pixels.
 
-The images are noisy discs.  A 3 x 3 convolution gives the node scores, and one shared table the
-edge scores.  Both are trained by pseudolikelihood, and belief propagation labels new images.
+The images show noisy discs.  A 3 x 3 convolution computes the node scores; all edges share one
+table of scores.  Both are trained by pseudolikelihood; belief propagation labels new images.
 
     python examples/torch_pixels.py
 """
@@ -46,7 +46,7 @@ class Pixels(torch.nn.Module):
 
 
 def accuracy(model: Pixels, noisy: torch.Tensor, labels: np.ndarray) -> tuple[float, float]:
-    """Return the share of right pixels without and with the edges."""
+    """Return the share of correct pixels without and with the edges."""
     with torch.no_grad():
         nodes, edge = model(noisy).double().numpy(), model.edge.double().numpy()
     alone = nodes.argmax(axis=2)

@@ -19,7 +19,7 @@ COSTS[RARE] *= 5.0
 
 
 def sentences(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return words (count, LENGTH) and tags, -100 behind the end; tag 0 may bring a rare one."""
+    """Return words and tags (count, LENGTH), -100 after the end; a rare tag may follow tag 0."""
     words = rng.integers(WORDS, size=(count, LENGTH))
     tags = words % RARE
     rare = (words[:, 1:] < 15) & (tags[:, :-1] == 0) & (rng.random((count, LENGTH - 1)) < 0.6)
@@ -29,7 +29,7 @@ def sentences(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch
 
 
 class Tagger(torch.nn.Module):
-    """Emissions by a BiLSTM, and transitions."""
+    """Emissions from a BiLSTM, and transition scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,14 +44,14 @@ class Tagger(torch.nn.Module):
 
 
 def recall(model: Tagger, words: torch.Tensor, tags: torch.Tensor) -> tuple[float, float]:
-    """Return the share of rare tags that are found, and of all tags that are right."""
+    """Return the share of rare tags that are found, and the share of all tags that are correct."""
     found = fgt.CRF(model(words), model.transitions, tags >= 0).decode()
     right = found == tags
     return float(right[tags == RARE].float().mean()), float(right[tags >= 0].float().mean())
 
 
 def trained(costs: torch.Tensor, train: int, epochs: int) -> Tagger:
-    """Return a tagger trained on the softmax margin of the costs; zeros: plain likelihood."""
+    """Return a tagger trained on the softmax margin of the costs; with zeros, on likelihood."""
     torch.manual_seed(0)
     words, tags = sentences(train, np.random.default_rng(0))
     model = Tagger()
@@ -67,7 +67,7 @@ def trained(costs: torch.Tensor, train: int, epochs: int) -> Tagger:
 
 
 def main(train: int = 200, epochs: int = 12) -> dict[str, float]:
-    """Return the recall of the rare tag on new sentences without and with costs."""
+    """Train without and with costs; return the recall of the rare tag on new sentences."""
     new, found = sentences(200, np.random.default_rng(1)), {}
     for name, costs in (("likelihood", 0 * COSTS), ("with costs", COSTS)):
         found[name], every = recall(trained(costs, train, epochs), *new)

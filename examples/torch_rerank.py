@@ -3,8 +3,8 @@
 
 Word lattices are re-ranked with a model trained on the exact expected word error rate.
 
-Each lattice has a few words for every position, some of them optional.  The features of an arc are
-a noisy confidence and the length of its word.  Minimum risk trains the weights of these features.
+Each lattice has a few words for every position; some positions are optional.  The features of an
+arc are a noisy confidence and the noisy length of its word.  The weights minimize the risk.
 
     python examples/torch_rerank.py
 """
@@ -41,7 +41,7 @@ def utterance(rng: np.random.Generator) -> tuple[fg.Lattice, torch.Tensor, list[
 
 
 def error_rate(corpus, layer: torch.nn.Linear) -> float:
-    """Return word errors of the best paths over words of the references."""
+    """Return the word error rate of the best paths."""
     loss, errors, words = fg.EditDistance(ABC), 0.0, 0
     for lattice, features, reference in corpus:
         with torch.no_grad():
@@ -52,14 +52,14 @@ def error_rate(corpus, layer: torch.nn.Linear) -> float:
 
 
 def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
-    """Train on one half; return the error rate of the other before and after."""
+    """Train on one half; return the error rate of the other half before and after."""
     rng = np.random.default_rng(0)
     corpus = [utterance(rng) for _ in range(count)]
     train, test = corpus[: count // 2], corpus[count // 2 :]
     torch.manual_seed(0)
     layer = torch.nn.Linear(2, 1, dtype=torch.float64)
     with torch.no_grad():
-        layer.weight[:] = torch.tensor([0.0, 1.0])  # by length alone
+        layer.weight[:] = torch.tensor([0.0, 1.0])  # rank by length alone
     before = error_rate(test, layer)
     criterion = fgt.LatticeRiskLoss(fg.WordErrorRate(ABC))
     lattices, features, references = zip(*train, strict=True)

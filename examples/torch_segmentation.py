@@ -1,12 +1,12 @@
 """PyTorch: contrast-sensitive segmentation
 ========================================
 
-Pictures are segmented with contrast-sensitive edges: neighbours that differ may have other labels.
+Pictures are segmented with contrast-sensitive edges: neighbours that differ are coupled weakly.
 
-The pictures show two noisy grey discs.  The coupling of two neighbours is w exp(-beta (difference
-in grey)^2), so each edge of each image has its own table.  Node scores, w and beta are trained
-together.  The ring around an object is not annotated: its gold is -100, and the loss sums over its
-labels.
+The pictures show two noisy grey discs.  The coupling of two neighbours is w exp(-beta d^2), where d
+is their difference in grey, so each edge of each image has its own table.  Node scores, w and beta
+are trained together.  The ring around an object is not annotated: its gold label is -100, and the
+loss sums over its labels.
 
     python examples/torch_segmentation.py
 """
@@ -37,7 +37,7 @@ def pictures(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.
 
 
 class Segmenter(torch.nn.Module):
-    """Node scores (B, LABELS, SIZE, SIZE) and edge scores (B, E, LABELS, LABELS)."""
+    """Node scores from a convolution, and edge scores from the contrast."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Segmenter(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.tensor([0.5, 0.0]))  # w and log beta
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scores of nodes and edges."""
+        """Return node scores (B, LABELS, SIZE, SIZE) and edge scores (B, E, LABELS, LABELS)."""
         grey = self.smooth(images).flatten(1)
         contrast = (grey[:, ENDS[:, 0]] - grey[:, ENDS[:, 1]]).square()
         tie = self.weight[0] * torch.exp(-self.weight[1].exp() * contrast)
@@ -54,13 +54,13 @@ class Segmenter(torch.nn.Module):
 
 
 def main(count: int = 20, steps: int = 40) -> tuple[float, float]:
-    """Train; return the share of right pixels on new images without and with the edges."""
+    """Train; return the share of correct pixels on new images without and with the edges."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     images, labels = pictures(count, rng)
     inside = torch.nn.functional.max_pool2d((labels > 0).float(), 3, 1, padding=1) > 0
     gold = labels.masked_fill(inside & (labels == 0), -100)
     model = Segmenter()
-    criterion = fgt.MRFLoss(GRID)  # exact; "bp" or "trw" for larger pictures
+    criterion = fgt.MRFLoss(GRID)  # exact; use "bp" or "trw" for larger pictures
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(steps):
         optimizer.zero_grad()

@@ -1,10 +1,10 @@
 """PyTorch: a tagger with the bigram loss
 ======================================
 
-A BiLSTM tagger is trained with the bigram loss: predicted tags should share bigrams with gold.
+A BiLSTM tagger is trained with the bigram loss, so that predicted tags share bigrams with gold.
 
-The sentences are synthetic.  A word's tag is its number modulo the number of tags, but every fifth
-word is rare and has a tag that depends on the word before it, so that context matters.
+The sentences are synthetic.  A word's tag is its number modulo the number of tags.  Every fifth
+word is an exception: its tag depends on the word before it, so that context matters.
 
     python examples/torch_tagger.py
 """
@@ -19,7 +19,7 @@ WORDS, TAGS, LENGTH = 40, 4, 8
 
 
 def sentences(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (words, tags), each (count, LENGTH)."""
+    """Return words and tags, both (count, LENGTH)."""
     words = rng.integers(WORDS, size=(count, LENGTH))
     tags = words % TAGS
     rare = words % 5 == 0
@@ -38,19 +38,19 @@ class Tagger(torch.nn.Module):
         self.follow = torch.nn.Parameter(torch.zeros(TAGS + 1, TAGS))
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        """Return scores (batch, LENGTH, TAGS + 1, TAGS)."""
+        """Return the scores (batch, LENGTH, TAGS + 1, TAGS) of pairs (previous tag, tag)."""
         hidden, _ = self.lstm(self.embed(words))
         return self.emit(hidden)[:, :, None, :] + self.follow
 
 
 def accuracy(model: Tagger, words: torch.Tensor, tags: torch.Tensor) -> float:
-    """Return the share of right tags of the best sequences."""
+    """Return the share of correct tags in the most probable sequences."""
     best = fgt.Strings(model(words)).decode()
     return float((best == tags).float().mean())
 
 
 def main(train: int = 200, epochs: int = 15) -> float:
-    """Train and return the accuracy on new sentences."""
+    """Train; return the accuracy on new sentences."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     words, tags = sentences(train, rng)

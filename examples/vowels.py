@@ -12,7 +12,7 @@ EXAMPLES = [("gerl", "girl", 0.5), ("gurls", "girl", 1.5)]
 
 
 def build():
-    """Return the grammar; labels are characters, as pynini reads strings."""
+    """Return the grammar; its labels are code points, as pynini reads strings."""
     letter = pynini.union(*ALPHABET)
     vowel = pynini.union(*"aeiou")
     half, one = (pynini.accep("", weight=cost) for cost in (0.5, 1.0))

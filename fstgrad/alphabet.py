@@ -1,7 +1,7 @@
 """Alphabets: symbols in a fixed order, and sequences as integer ids.
 
-Symbol number i has the id i, 0 <= i < n, in every array of fstgrad and the label i + 1 in OpenFst,
-where the label 0 is epsilon.
+Symbol i of n has the id i, 0 <= i < n, in every array of fstgrad, and the label i + 1 in OpenFst,
+where label 0 is epsilon.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from fstgrad.errors import AlphabetError
 EPSILON = "<eps>"
 _LONGEST_RANGE = 2**26
 _INT64 = np.dtype(np.int64)
-# the alphabets that have a name: amino acids, nucleotides, the letters of English
+# the named alphabets: amino acids, nucleotides, English letters
 STANDARD = {
     "protein": "ACDEFGHIKLMNPQRSTVWY",
     "dna": "ACGT",
@@ -34,12 +34,12 @@ class Alphabet:
     Parameters
     ----------
     symbols : str or iterable of str
-        A str gives one symbol per character; otherwise any non-empty strings.
+        The symbols in order: the characters of a str, or non-empty strings.
 
     Raises
     ------
     AlphabetError
-        No symbols, a repeated, empty or reserved one ("<eps>").
+        There is no symbol, or a symbol is repeated, empty, reserved ("<eps>") or not a str.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Alphabet:
     def __init__(self, symbols: str | Iterable[str]) -> None:
         try:
             self.symbols: tuple[str, ...] = tuple(symbols)
-        except Exception as error:  # whatever __iter__ of a stranger raises
+        except Exception as error:  # a foreign __iter__ may raise anything
             raise AlphabetError(f"symbols is {symbols!r}; give a str or a sequence") from error
         for symbol in self.symbols:
             if not isinstance(symbol, str) or symbol in ("", EPSILON):
@@ -69,7 +69,13 @@ class Alphabet:
 
     @classmethod
     def from_sequences(cls, sequences: Iterable[str | Sequence[str]]) -> "Alphabet":
-        """Return the sorted alphabet of all symbols in `sequences`."""
+        """Return the sorted alphabet of all symbols in `sequences`.
+
+        Raises
+        ------
+        AlphabetError
+            There is no symbol, or a symbol is not a str or is reserved.
+        """
         found = [items("a sequence", sequence) for sequence in items("sequences", sequences)]
         symbols = list(itertools.chain.from_iterable(found))
         for symbol in symbols:
@@ -79,7 +85,7 @@ class Alphabet:
 
     @classmethod
     def named(cls, name: str) -> "Alphabet":
-        """Return a standard alphabet: protein, dna, rna (capital letters) or latin (a to z).
+        """Return a standard alphabet: protein, dna or rna (capital letters), or latin (a to z).
 
         Raises
         ------
@@ -97,7 +103,7 @@ class Alphabet:
 
     @cached_property
     def is_characters(self) -> bool:
-        """Whether every symbol is one character, so that a str is a sequence of symbols."""
+        """Whether every symbol is one character; if so, a str is a sequence of symbols."""
         return all(len(symbol) == 1 for symbol in self.symbols)
 
     def __len__(self) -> int:
@@ -125,20 +131,20 @@ class Alphabet:
 
         Parameters
         ----------
-        sequence : str, sequence of symbols, or integer array of ids
-            A str is read character by character.
+        sequence : str, sequence of symbols, or sequence or (length,) integer array of ids
+            Each character of a str is a symbol.
         name : str
-            What the sequence is called in an error.
+            The name of the sequence in errors.
 
         Raises
         ------
         AlphabetError
-            A symbol or an id is not in the alphabet.
+            A symbol or an id is not in the alphabet, or `sequence` has another type or shape.
         """
         if type(sequence) is np.ndarray and sequence.dtype is _INT64:
             return self._checked_ids(sequence.astype(np.int64), name)
         if type(sequence) is list and set(map(type, sequence)) == {int}:
-            with contextlib.suppress(OverflowError):  # below, which says how long it is
+            with contextlib.suppress(OverflowError):  # raised below, with the number of bits
                 return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence
@@ -173,7 +179,10 @@ class Alphabet:
         return ids
 
     def encode_characters(self, text: str) -> IntArray | None:
-        """Return the ids of a long text of one-character symbols; None where one is unknown."""
+        """Return the ids (int64) of a text's characters; None if one is not in the alphabet.
+
+        Faster than `encode` for long texts.  All symbols must be characters (`is_characters`).
+        """
         instance("text", text, str, "a str")
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         if codes.size and codes.max() >= len(self._id_of_code):
@@ -183,21 +192,27 @@ class Alphabet:
 
     @cached_property
     def _id_of_code(self) -> IntArray:
-        """The id of each code point, -1 where there is none."""
+        """The id of each code point up to the largest symbol; -1 if it is not a symbol."""
         codes = [ord(symbol) for symbol in self.symbols]
         table = np.full(max(codes) + 1, -1, dtype=np.int64)
         table[codes] = np.arange(len(codes))
         return table
 
     def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[str]:
-        """Return the symbols of `ids`."""
+        """Return the symbols of `ids`, a sequence or (length,) array of integers.
+
+        Raises
+        ------
+        AlphabetError
+            An id is not in the alphabet, or the array does not have one axis.
+        """
         array = index_array("ids", ids, 2**62, lower=-(2**62))
         return [self.symbols[i] for i in self._checked_ids(array, "ids")]
 
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
         if ids.ndim != 1:
             raise AlphabetError(f"{name} has shape {ids.shape}; a sequence of ids is 1-dimensional")
-        if ids.size and ids.view(np.uint64).max() >= len(self):  # a negative id is a large one
+        if ids.size and ids.view(np.uint64).max() >= len(self):  # as uint64, negative ids are large
             bad = np.flatnonzero((ids < 0) | (ids >= len(self)))
             raise AlphabetError(
                 f"{name}[{bad[0]}] is {ids[bad[0]]}; ids of this alphabet run from 0 to "
@@ -211,8 +226,8 @@ class Alphabet:
 
 
 def _is_sized(sequence: object) -> bool:
-    """Whether `len` and `iter` work."""
+    """Return whether `len` and `iter` work."""
     try:
         return len(sequence) >= 0 and iter(sequence) is not None  # type: ignore[arg-type, call-overload]
-    except (TypeError, ValueError):  # no length, or one below zero
+    except (TypeError, ValueError):  # no length, or a negative one
         return False

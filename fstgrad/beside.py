@@ -1,10 +1,10 @@
-"""What works beside this thread: threads, and a process that compiles the kernels needed next.
+"""Parallel work: a process that compiles the kernels needed next, and a pool of threads.
 
-A first gradient compiles two groups of kernels, except for the small work that Python does
-(`automata/few.py`): those that determinize a loss, then those of the passes.  While this process
-compiles the first group, another one compiles the second, and both have a core.  The compiler asks
-`is_coming` before it compiles a kernel itself.  Nothing is started where there is one core only, in
-a process that is itself a worker, or with FSTGRAD_COMPILE_BESIDE=0.
+A first gradient compiles two groups of kernels (small problems run in Python instead, see
+`automata/few.py`): those that determinize a loss, then those of the passes.  While this process
+compiles the first group, another process compiles the second on another core.  The compiler calls
+`is_coming` before it compiles a kernel itself.  The process is not started if there is only one
+core, in a process that is itself a worker, or with FSTGRAD_COMPILE_BESIDE=0.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _SWITCH = "FSTGRAD_COMPILE_BESIDE"
-_PATIENCE = 120.0  # seconds for one kernel: a process that takes longer is stuck
+_PATIENCE = 120.0  # seconds to wait for one kernel; a process that needs longer is stuck
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -32,10 +32,20 @@ compile_kernels()
 
 @dataclass
 class Beside:
-    """The one process of this process.
+    """The compiling process; each Python process starts at most one.
 
-    before : files of kernels whose compilation starts it, "package/file"
-    compiles : files of kernels that it compiles
+    Parameters
+    ----------
+    before : tuple of str
+        Kernel files, as "package/file", whose compilation starts the process.
+    compiles : tuple of str
+        Kernel files that the process compiles.
+    process : Popen, optional
+        The process, once it is started.
+    owner : int
+        The id of the process that created this object.
+    is_used : bool
+        Whether `start` has met a file of `before`; it then does nothing more.
     """
 
     before: tuple[str, ...] = ("automata/composition", "automata/reduction", "automata/tropical")
@@ -45,7 +55,7 @@ class Beside:
     is_used: bool = False
 
     def start(self, source: pathlib.Path) -> None:
-        """Start the process, once, where `source` is a kernel that others follow."""
+        """Start the process at the first kernel file `source` that is in `before`, if allowed."""
         if self.is_used or _name(source) not in self.before:
             return
         self.is_used = True
@@ -64,7 +74,10 @@ class Beside:
         atexit.register(self.stop)
 
     def is_coming(self, source: pathlib.Path, path: pathlib.Path) -> bool:
-        """Wait for the kernel `path` where the process compiles it; return whether it is there."""
+        """Wait if the process compiles the file `source`; return whether the kernel `path` exists.
+
+        Waiting ends when the file exists, the process ends, or 120 seconds pass.
+        """
         if _name(source) not in self.compiles:
             return False
         deadline = time.monotonic() + _PATIENCE
@@ -75,7 +88,7 @@ class Beside:
         return path.is_file()
 
     def stop(self) -> None:
-        """End the process: what it has compiled stays."""
+        """Terminate the process; kernels that it has compiled remain on disk."""
         if self.process is not None and self._is_running():
             self.process.terminate()
             self.process.wait()
@@ -96,14 +109,14 @@ def _is_allowed() -> bool:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def has_interpreter() -> bool:
-    """Return whether `sys.executable` is Python, not a program that Python is embedded in."""
+    """Return whether `sys.executable` is Python, not a program that embeds Python."""
     return pathlib.Path(sys.executable or "").name.lower().startswith("python")
 
 
@@ -112,10 +125,15 @@ BESIDE = Beside()
 
 @contextmanager
 def worker_threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of threads; after an error or an interruption what has not begun is cancelled.
+    """Yield a pool of threads; an error or an interruption cancels the tasks that have not started.
 
-    An error waits for what has begun.  An interruption does not: a thread that compiles, or runs a
-    kernel, cannot be stopped.
+    After an error, the pool waits for the running tasks.  After an interruption it does not,
+    because a thread that compiles or runs a kernel cannot be stopped.
+
+    Parameters
+    ----------
+    count : int
+        The number of threads.
     """
     pool = ThreadPoolExecutor(count)
     wait = True

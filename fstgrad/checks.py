@@ -1,20 +1,21 @@
-"""Checks of public arguments: the one place of input validation.
+"""Validation of public arguments.
+
+A check raises InvalidInputError, which names the argument, or returns the converted value.
 
 Index
 -----
 - `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
-- `real_array` : finite numbers of a given shape; `direction_array` : of moderate size;
+- `real_array` : finite numbers of a given shape; `direction_array` : numbers up to 1e150;
   `float_array` : any numbers.
-- `index_array`, `index` : integers in a range; `output_array` : an array that is added to.
-- `sparse_matrix` : a matrix of scipy whose indices are in its shape.
-- `positive_number`, `positive_integer`, `one_of` : scalars and modes.
-- `instance`, `optional`, `items`, `path_name` : objects of a class, sequences, names of files;
-  `called` : what a function returns;
-  `symbol_strings`, `fields` : sequences of strings, of rows.
+- `index_array`, `index` : integers in a range; `output_array` : an array to add results to.
+- `sparse_matrix` : a scipy matrix whose indices are within its shape.
+- `positive_number`, `positive_integer`, `one_of`, `flag` : scalars, modes and booleans.
+- `instance`, `optional`, `items`, `path_name` : objects of a class, iterables, file names;
+  `called` : the result of a function; `symbol_strings`, `fields` : sequences of strings, of rows.
 - `freeze` : make arrays read-only.
-- `generator` : of random numbers; `extra` : import an optional package or say how to get it.
+- `generator` : a random generator; `extra` : import an optional package, or say how to install it.
 
-Shapes are written as tuples in which None stands for any length.
+In a shape, None is any length.
 """
 
 import importlib
@@ -32,16 +33,16 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
-_DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # modules of another name
-LARGEST_SCORE = 1e300  # sums of scores stay finite
-_LARGEST_FACTOR = 1e150
+_DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # package names
+LARGEST_SCORE = 1e300  # sums of scores up to this are finite
+_LARGEST_FACTOR = 1e150  # products of numbers up to this are finite
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
 Kind = TypeVar("Kind")
 
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as float64 log-weights, at most `LARGEST_SCORE`; -inf forbids."""
+    """Return `values` as float64 log-weights, at most `LARGEST_SCORE` or -inf (forbidden)."""
     array = float_array(name, values, shape)
     if array.size and not np.maximum.reduce(array, axis=None) <= LARGEST_SCORE:  # NaN too
         where = _first(~(array <= LARGEST_SCORE))
@@ -57,7 +58,7 @@ def unusable_score(place: str, value: float) -> InvalidInputError:
 
 
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array; NaN and infinities are errors."""
+    """Return `values` as a float64 array without NaN and infinities."""
     array = float_array(name, values, shape)
     if not (good := np.isfinite(array)).all():
         where = _first(~good)
@@ -66,7 +67,7 @@ def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 
 def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as finite numbers whose products with others do not overflow."""
+    """Return `values` as float64 of at most 1e150 in absolute value, so products are finite."""
     array = float_array(name, values, shape)
     if array.size and not (largest := max(array.max(), -array.min())) <= _LARGEST_FACTOR:
         real_array(name, array)
@@ -77,11 +78,11 @@ def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None
 
 
 def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array, whatever real numbers it holds."""
+    """Return `values` as a float64 array of real numbers, which may be infinite or NaN."""
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         _check_shape(name, values, shape)
         return values
-    kind = getattr(getattr(values, "dtype", None), "kind", "")  # of pandas, too
+    kind = getattr(getattr(values, "dtype", None), "kind", "")  # pandas objects have it too
     if kind == "c":
         raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")  # type: ignore[union-attr]
     if kind in ("m", "M"):
@@ -89,7 +90,7 @@ def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     _check_mask(name, values)
     try:
         array = np.asarray(values, dtype=np.float64)
-    except Exception as error:  # whatever __array__ of a stranger raises
+    except Exception as error:  # a foreign __array__ may raise anything
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
     _check_shape(name, array, shape)
     return array
@@ -120,7 +121,7 @@ def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
 
 
 def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
-    """Return an array of the caller to which sums are added in place."""
+    """Return the caller's float64 array of this shape, to which results are added in place."""
     instance(name, array, np.ndarray, "an array of float64")
     if array.dtype != np.float64 or not (array.flags.writeable and array.dtype.isnative):
         kind = array.dtype if array.flags.writeable else "read-only"
@@ -130,7 +131,7 @@ def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
 
 
 def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return `values` as an array of integers of any type and shape."""
+    """Return `values` as an array of any integer dtype and shape (an empty one may be float)."""
     _check_mask(name, values)
     try:
         array = np.asarray(values)
@@ -142,19 +143,19 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def sparse_matrix(name: str, matrix: Any) -> Any:
-    """Return a matrix of scipy.sparse whose indices have been looked through.
+    """Return a scipy.sparse matrix whose indices are checked.
 
-    scipy's own loops, and ours, write where the indices say.
+    The loops of scipy and fstgrad write at these indices without a check.
 
     Raises
     ------
     InvalidInputError
-        An index lies outside the shape, or pointers are not ascending.
+        An index is outside the shape, or the index pointers decrease.
     """
     try:
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
-            # scipy looks at no pointer where the last one is 0
+            # scipy does not check the pointers if the last one is 0
             if hasattr(matrix, "indptr") and (np.diff(matrix.indptr) < 0).any():
                 raise ValueError("its pointers descend")
         elif matrix.format == "coo":
@@ -166,7 +167,7 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
 
 
 def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as float64 costs; NaN and -inf are errors, +inf forbids."""
+    """Return `values` as float64 costs, finite or +inf (forbidden); negative costs are valid."""
     array = float_array(name, values, shape)
     if (bad := ~(array > -np.inf)).any():
         where = _first(bad)
@@ -177,7 +178,7 @@ def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 
 def cost(name: str, value: float) -> float:
-    """Return `value` as a float >= 0; infinity forbids."""
+    """Return `value` as a float >= 0 or +inf (forbidden)."""
     is_inf = isinstance(value, float) and value == np.inf
     return value if is_inf else positive_number(name, value, allow_zero=True)
 
@@ -189,7 +190,7 @@ def real_number(name: str, value: float, *, needed: str = "a finite number") -> 
         array = np.asarray(value)
     except Exception as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
-    # no fraction, no text, no integer of 80 bits, no float that float64 does not hold
+    # reject fractions, text, integers beyond 64 bits, and floats wider than float64
     if array.ndim or array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidInputError(f"{name} is {value!r}; give a number")
     number = float(array)
@@ -199,7 +200,7 @@ def real_number(name: str, value: float, *, needed: str = "a finite number") -> 
 
 
 def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
-    """Return `value` as a finite float above zero (or not below it)."""
+    """Return `value` as a finite float > 0, or >= 0 if `allow_zero`."""
     needed = "a finite number >= 0" if allow_zero else "a finite number > 0"
     number = real_number(name, value, needed=needed)
     if number < 0 or (number == 0 and not allow_zero):
@@ -208,12 +209,12 @@ def positive_number(name: str, value: float, *, allow_zero: bool = False) -> flo
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is a whole number of Python or NumPy: no bool, no span of time."""
+    """Return whether a value is a Python or NumPy integer, but not a bool or a timedelta."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def positive_integer(name: str, value: int, *, minimum: int = 1) -> int:
-    """Return `value` as an int not below `minimum`."""
+    """Return `value` as an int, at least `minimum` and below 2^63."""
     if not is_integer(value) or value < minimum:
         raise InvalidInputError(f"{name} is {value!r}; give an integer >= {minimum}")
     if value >= 2**63:
@@ -231,24 +232,24 @@ def one_of(name: str, value: str, options: Sequence[str]) -> str:
 
 
 def instance(name: str, value: object, kind: Any, what: str) -> None:
-    """Raise unless `value` is of a kind, which an error calls `what` ("an Alphabet").
+    """Check that `value` is an instance of `kind`, a class or a union; errors call it `what`.
 
     Raises
     ------
     InvalidInputError
-        It is not.
+        `value` is not an instance.
     """
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} is a {type(value).__name__}; give {what}")
 
 
 def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind | None:
-    """Return `value`, None or of a kind.
+    """Return `value`, which is None or an instance of `kind`.
 
     Raises
     ------
     InvalidInputError
-        It is neither.
+        `value` is neither.
     """
     if value is not None:
         instance(name, value, kind, what)
@@ -256,27 +257,27 @@ def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind
 
 
 def items(name: str, values: Any) -> list[Any]:
-    """Return the items of an iterable; raise InvalidInputError if it has none."""
+    """Return the items of an iterable as a list; raise InvalidInputError if it is not iterable."""
     try:
         return list(values)
-    except InvalidInputError:  # of a generator: it says more
+    except InvalidInputError:  # from a generator of fstgrad, with a more precise message
         raise
-    except Exception as error:  # whatever __iter__ of a stranger raises
+    except Exception as error:  # a foreign __iter__ may raise anything
         raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
 
 
 def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
-    """Return what a function of the caller returns; errors inside it are its own.
+    """Return the result of a caller's function; errors raised inside it propagate.
 
     Raises
     ------
     InvalidInputError
-        It takes other arguments.
+        The function cannot be called with these arguments.
     """
     try:
         return function(*given, **named)
     except Exception as error:
-        if error.__traceback__ and error.__traceback__.tb_next is None:  # no line of it ran
+        if error.__traceback__ and error.__traceback__.tb_next is None:  # the call itself failed
             raise InvalidInputError(f"{name} is {function!r}; calling it fails: {error}") from error
         raise
 
@@ -287,7 +288,7 @@ def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
     Raises
     ------
     InvalidInputError
-        A symbol is no str.
+        A symbol is not a str.
     """
     found = [tuple(items(f"{name}[{i}]", one)) for i, one in enumerate(items(name, sequences))]
     for i, one in enumerate(found):
@@ -302,7 +303,7 @@ def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
     Raises
     ------
     InvalidInputError
-        A row has another number of fields, or none.
+        A row is not iterable, or has another number of fields.
     """
     found: list[list[Any]] = []
     for i, row in enumerate(items(name, rows)):
@@ -314,12 +315,12 @@ def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
 
 
 def path_name(path: Any, name: str = "path") -> str:
-    """Return the name of a file as text.
+    """Return a path as text.
 
     Raises
     ------
     InvalidInputError
-        It is no path, or has what no name of a file has.
+        `path` is not a path, or has characters that no file name can have.
     """
     try:
         text = os.fsdecode(path)
@@ -339,7 +340,7 @@ def freeze(**arrays: Any) -> None:
     Raises
     ------
     InvalidInputError
-        One is no array.
+        An argument is not an array.
     """
     for name, array in arrays.items():
         instance(name, array, np.ndarray, "an array")
@@ -347,7 +348,7 @@ def freeze(**arrays: Any) -> None:
 
 
 def generator(rng: Seed) -> np.random.Generator:
-    """Return a numpy Generator from a Generator (used as it is), a seed or None (fresh entropy)."""
+    """Return a numpy Generator: `rng` itself, or a new one from a seed >= 0 or None (entropy)."""
     if isinstance(rng, np.random.Generator):
         return rng
     if rng is None or (is_integer(rng) and rng >= 0):
@@ -356,7 +357,7 @@ def generator(rng: Seed) -> np.random.Generator:
 
 
 def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
-    """Import an optional package; where it is missing, name the extra that brings it."""
+    """Import an optional module; if it is missing, raise MissingDependencyError with the extra."""
     name = package.split(".")[0]
     needed = f"{purpose} needs the package {_DISTRIBUTIONS.get(name, name)!r}, which"
     try:
@@ -364,7 +365,7 @@ def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
     except ModuleNotFoundError as error:
         remedy = f"pip install 'fstgrad[{extra_name}]'"
         raise MissingDependencyError(f"{needed} is not installed: {remedy}") from error
-    except ImportError as error:  # damaged, or a signal came while it loaded
+    except ImportError as error:  # damaged, or interrupted by a signal while loading
         raise FstgradError(f"{needed} cannot be imported ({error}); reinstall it") from error
 
 
@@ -379,18 +380,18 @@ def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None)
 
 
 def _check_mask(name: str, values: object) -> None:
-    """Raise if a masked array hides entries: numpy would use the values below the mask."""
+    """Raise if a masked array hides entries, because numpy uses the values below the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 
 
 def _first(mask: BoolArray) -> tuple[int, ...]:
-    """Return the index of the first True as plain integers."""
+    """Return the index of the first True entry as Python integers."""
     return tuple(int(i) for i in np.argwhere(mask)[0])
 
 
 def flag(name: str, given: Any) -> bool:
-    """Return a bool; InvalidInputError for anything else."""
+    """Return a Python or NumPy bool as bool; raise InvalidInputError for any other value."""
     if not isinstance(given, bool | np.bool_):
         raise InvalidInputError(f"{name} is {given!r}; give True or False")
     return bool(given)

@@ -1,10 +1,10 @@
-"""The decorators of all kernels, their cache on disk, and a notice of compilation.
+"""Decorators of kernels, their cache on disk, and a notice of compilation.
 
-A compiled kernel is cached beside its source, one file for each signature.  The file's name holds a
-digest of the kernel's source and of every fstgrad module that the source imports, so that an edited
-kernel, a new release of fstgrad or another numba never runs old machine code; the file holds a
-checksum, so that a damaged one is compiled anew.  Where no folder is writable, kernels are compiled
-in every process.
+A compiled kernel is cached next to its source, in one file for each signature.  The file name has a
+digest of the numba version, the kernel's source and every fstgrad module that the source imports,
+so an edited kernel or another version of fstgrad or numba never runs old machine code.  The file
+has a checksum; a damaged file is compiled again.  If no folder is writable, every process compiles
+its kernels.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ from fstgrad.beside import BESIDE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# no entry for callers in C, which nobody uses and which costs time to compile
+# without the wrapper for callers in C, which is unused and takes time to compile
 _OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _INLINED: dict[str, Any] = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
 COMPILING = (
@@ -46,9 +46,9 @@ COMPILING = (
     "is kept for later runs"
 )
 _PART = "a part of kernels, which Python cannot call"
-# what Python runs that calls one: it raises TypeError and returns 0
+# Python runs this function if it calls a part: it raises TypeError and returns 0
 _TYPE_ERROR = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
-_CONFIG: Any = numba.core.config  # its names are set at run time
+_CONFIG: Any = numba.core.config  # numba sets its attributes at run time
 _LIBRARY: Any = JITCodeLibrary
 _PASS: Any = LoweringPass
 _COMPILER: Any = Compiler
@@ -57,47 +57,47 @@ _LISTENER: Any = event.Listener
 _DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parent
 _IMPORT = re.compile(r"^(?:from|import) +fstgrad\.([\w.]+)(?: +import +\(?([\w, ]+))?", re.M)
-# what kernels import from these is not compiled into them
+# modules from which kernels import only types, so that their code is not compiled into kernels
 _TYPES_ONLY = {"beside", "checks", "compiler"}
 
 
 def kernel(function: Function) -> Function:
-    """Compile plain loops on arrays: cached on disk, without the interpreter lock."""
+    """Compile loops over arrays; the result is cached on disk and releases the interpreter lock."""
     return _compiled(function, **_OPTIONS)
 
 
 def fused_kernel(function: Function) -> Function:
-    """Compile as `kernel` does, but let a product and the sum it enters share one rounding."""
+    """Compile as `kernel` does, but allow a product and a sum to be fused, with one rounding."""
     return _compiled(function, **_OPTIONS, fastmath={"contract"})
 
 
 def sum_kernel(function: Function) -> Function:
-    """Compile sums of products: their terms may be regrouped, products fused into the sum.
+    """Compile sums of products; terms may be reordered, and products fused into the sum.
 
-    Infinities and NaN keep their meaning, and the same input gives the same result, as long as no
-    loop adds up and stores at once: LLVM would take its plain form, which adds up in another order,
-    where two arrays lie too near to each other.
+    Infinities and NaN keep their meaning.  The same input gives the same result, unless a loop both
+    sums and stores: if two of its arrays are too close in memory, LLVM's scalar version of the loop
+    runs, which sums in another order.
     """
     return _compiled(function, **_OPTIONS, fastmath={"reassoc", "contract"})
 
 
 def inner_kernel(function: Function) -> Function:
-    """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
+    """Compile an innermost part, inlined into the kernels that call it; Python cannot call it."""
     return _part(function, **_INLINED)
 
 
 def part_kernel(function: Function) -> Function:
-    """Compile a part of kernels, its only callers, which LLVM may leave a function of its own."""
+    """Compile a part that only kernels call; LLVM decides whether to inline it."""
     return _part(function)
 
 
 def sum_part_kernel(function: Function) -> Function:
-    """Compile as `part_kernel` does, with sums as in `sum_kernel`."""
+    """Compile a part as `part_kernel` does, with sums as in `sum_kernel`."""
     return _part(function, fastmath={"reassoc", "contract"})
 
 
 def shared_kernel(function: Function) -> Function:
-    """Compile an inner kernel that Python calls too."""
+    """Compile an inlined kernel that Python can call too."""
     return _compiled(function, **_OPTIONS, **_INLINED)
 
 
@@ -114,7 +114,7 @@ def _part(function: Function, **options: Any) -> Function:
 
 
 class _PartLibrary(_LIBRARY):  # type: ignore[misc]
-    """The code of a part: LLVM optimizes it within the kernels that it is linked to, once."""
+    """The code of a part; LLVM optimizes it only within the kernels that it is linked to."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -126,7 +126,7 @@ class _PartLibrary(_LIBRARY):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
 class _Registration(_PASS):  # type: ignore[misc]
-    """Makes a part known to the kernels that call it."""
+    """Register a part for the kernels that call it."""
 
     _name = "fstgrad_part_registration"
 
@@ -144,7 +144,7 @@ class _Registration(_PASS):  # type: ignore[misc]
 
 
 class _PartCompiler(_COMPILER):  # type: ignore[misc]
-    """Compiles what only kernels call: no machine code of its own, no file in the cache."""
+    """Compile a part, which has no separate machine code and no file in the cache."""
 
     def __init__(self, typing: Any, target: Any, library: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(typing, target, library, *args, **kwargs)
@@ -159,7 +159,7 @@ class _PartCompiler(_COMPILER):  # type: ignore[misc]
 
 
 class KernelCache(caching._Cache):
-    """The compiled forms of one kernel on disk, one file for each signature."""
+    """The cache of one compiled kernel on disk, one file for each signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._source = source = pathlib.Path(function.__code__.co_filename)
@@ -170,11 +170,11 @@ class KernelCache(caching._Cache):
 
     @property
     def cache_path(self) -> str | None:
-        """The folder of the files; None where none is writable."""
+        """The folder of the files; None if no folder is writable."""
         return None if self._folder is None else str(self._folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled form for a signature; None if it is missing, stale or damaged."""
+        """Return the compiled kernel for a signature; None if it is missing, stale or damaged."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
         found = None if path is None else self._read(path, target_context)
@@ -196,7 +196,7 @@ class KernelCache(caching._Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the compiled form for a signature; remove those of older sources."""
+        """Write the compiled kernel for a signature; remove the files of older sources."""
         path = self._path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals:
             return
@@ -213,17 +213,17 @@ class KernelCache(caching._Cache):
             _warn(f"compiled kernels cannot be kept in {path.parent} ({error.strerror})")
 
     def is_there(self) -> bool:
-        """Return whether a file holds a compiled form."""
+        """Return whether the cache has a file for the current source, of any signature."""
         if self._folder is None or not self._enabled:
             return False
         return any(self._folder.glob(f"{self._name}{self._stamp}-*.nbk"))
 
     def enable(self) -> None:
-        """Read and write files."""
+        """Let the cache read and write files."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Neither read nor write files."""
+        """Stop reading and writing files."""
         self._enabled = False
 
     def flush(self) -> None:
@@ -247,7 +247,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 
 @functools.cache
 def _stamp(source: pathlib.Path) -> str:
-    """Return a digest of a kernel file, of what it imports of fstgrad, and of the compiler."""
+    """Return a digest of a kernel file, the fstgrad modules it imports, this module and numba."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted({*kernel_sources(source), pathlib.Path(__file__)}):
         digest.update(path.read_bytes())
@@ -255,7 +255,7 @@ def _stamp(source: pathlib.Path) -> str:
 
 
 def kernel_sources(source: pathlib.Path) -> set[pathlib.Path]:
-    """Return a file and the fstgrad modules that it imports at its top, and those that they do."""
+    """Return a file and all fstgrad modules that it imports at top level, also indirectly."""
     found: set[pathlib.Path] = set()
     todo = [source]
     while todo:
@@ -280,9 +280,10 @@ def _imported(source: pathlib.Path) -> list[pathlib.Path]:
 
 @functools.cache
 def _cache_folder(beside: pathlib.Path) -> pathlib.Path | None:
-    """Return the first writable folder: NUMBA_CACHE_DIR, beside the source, the user's, temporary.
+    """Return the first writable cache folder, or None.
 
-    The temporary folder belongs to the user alone, for what is read from it is run.
+    Candidates are NUMBA_CACHE_DIR if set, otherwise `__pycache__` next to the source and the user's
+    cache folder; then a private folder in the temporary one (private, as its files are executed).
     """
     own = f"{beside.name}_{hashlib.sha256(str(beside).encode()).hexdigest()[:16]}"
     if _CONFIG.CACHE_DIR:
@@ -312,7 +313,7 @@ def _is_writable(folder: pathlib.Path) -> bool:
 
 
 def _is_private(folder: pathlib.Path) -> bool:
-    """Make a folder that only its owner may enter; return whether it is one."""
+    """Create a private folder; return whether it is a folder that only its owner can write."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
@@ -324,14 +325,14 @@ def _is_private(folder: pathlib.Path) -> bool:
 
 @functools.cache
 def _warn(message: str) -> None:
-    """Warn once a process for each message."""
+    """Warn once per process and message."""
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def announce_compilation(announce: Callable[[], object]) -> None:
-    """Call `announce()` once, before the first kernel is compiled; never if all are cached.
+    """Set the function to call once, before the first compilation; never if all is cached.
 
-    Without it, the logger "fstgrad" says so, as a warning.
+    The default function logs a warning to the logger "fstgrad".
     """
     _PENDING[:] = [announce]
 
@@ -350,10 +351,10 @@ def _announce() -> None:
 
 
 class Compilation(_LISTENER):  # type: ignore[misc]
-    """Keeps what a signal's handler would raise while the main thread compiles or loads kernels.
+    """Delay an exception of a signal handler while the main thread compiles or loads kernels.
 
-    Inside callbacks of LLVM it would be lost, or end as another error; it is raised before the
-    next pass of the compiler, or after the kernel.
+    Within a callback of LLVM the exception would be lost or turn into another one.  It is raised
+    before the next compiler pass, or after the kernel.
     """
 
     def __init__(self) -> None:
@@ -363,13 +364,13 @@ class Compilation(_LISTENER):  # type: ignore[misc]
             event.register(kind, self)  # type: ignore[no-untyped-call]
 
     def hold(self, error: type[BaseException]) -> bool:
-        """Keep an exception if the main thread, which calls this, compiles; return whether."""
+        """Keep an exception if the main thread (the caller) is compiling; return whether it is."""
         if self._depth:
             self._held = error
         return self._depth > 0
 
     def on_start(self, event: Any) -> None:
-        """Count the kernels that are compiled, one within another."""
+        """Count nested compilations; before a compiler pass, raise a delayed exception."""
         if threading.current_thread() is threading.main_thread():
             if event.kind == "numba:run_pass":
                 self._let_go()
@@ -377,7 +378,7 @@ class Compilation(_LISTENER):  # type: ignore[misc]
                 self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """Let an exception go that came while a kernel was compiled."""
+        """Raise a delayed exception after the outermost compilation."""
         is_lock = event.kind == "numba:compiler_lock"
         if is_lock and threading.current_thread() is threading.main_thread():
             self._depth -= 1

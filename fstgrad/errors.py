@@ -1,7 +1,7 @@
-"""The errors of fstgrad: one base class, one class for each thing that can go wrong.
+"""The errors of fstgrad: one base class, and one class for each kind of failure.
 
-Every message names the argument, the values that clash and what to do about it.
-Old public names warn: `RenamedAttribute`, `renamed_arguments`, `warn_renamed`.
+Every message names the argument, the conflicting values and the remedy.  `RenamedAttribute`,
+`renamed_arguments` and `warn_renamed` keep old public names working, with a DeprecationWarning.
 """
 
 import functools
@@ -14,10 +14,10 @@ Result = TypeVar("Result")
 
 
 class FstgradError(Exception):
-    """Base of every error that fstgrad raises on purpose; its message is one line."""
+    """Base of all errors that fstgrad raises deliberately; the message is one line."""
 
     def __str__(self) -> str:
-        """Return the message; values of several lines, such as tables, are put on one."""
+        """Return the message with its line breaks (as in a printed table) replaced by spaces."""
         return " ".join(super().__str__().split("\n"))
 
 
@@ -30,29 +30,28 @@ class AlphabetError(InvalidInputError):
 
 
 class FstError(FstgradError):
-    """OpenFst cannot perform an operation: arc types or labels clash, or it failed."""
+    """OpenFst cannot perform an operation: arc types or labels conflict, or OpenFst fails."""
 
 
 class InfeasibleError(FstgradError):
-    """No structure has a finite score: the partition function is zero."""
+    """No structure has a finite score, so the partition function is zero."""
 
 
 class StateLimitError(FstgradError):
-    """A determinization would exceed its limit of states, or the memory limit that follows from it.
+    """A determinization would exceed `max_states`, or the memory limit derived from it.
 
     Parameters
     ----------
     states : int
-        Number of states that were reached or predicted.
+        The number of states reached or predicted.
     limit : int
-        The limit that was passed, `max_states`.
+        The limit, `max_states`.
     where : str
-        Which computation stopped, with its sizes.
+        The computation that stopped, with its sizes.
     remedy : str
-        What the caller can do instead.
+        The alternative for the caller.
     nbytes : int, optional
-        Where it is the memory that would be passed: the bytes that were predicted, none of which
-        were allocated.
+        For the memory limit: the predicted bytes, which were not allocated.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class StateLimitError(FstgradError):
         self.nbytes = nbytes
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle an error by its arguments, not by its message, for other processes."""
+        """Pickle the error by its arguments, not by its message, for other processes."""
         return _state_limit_error, (self.states, self.limit, self.where, self.remedy, self.nbytes)
 
 
@@ -84,15 +83,15 @@ def _state_limit_error(
 
 
 class MemoryLimitError(FstgradError):
-    """A computation would need more memory than it is allowed; predicted before allocating."""
+    """A computation would exceed its memory limit; nearly always predicted before allocation."""
 
 
 class NotSupportedError(FstgradError):
-    """The family cannot do this exactly; the message names the alternative."""
+    """The family has no exact algorithm for this; the message names the alternative."""
 
 
 class MissingDependencyError(FstgradError, ImportError):
-    """An optional package is not installed; the message gives the command that installs it."""
+    """An optional package is not installed; the message has the command to install it."""
 
 
 class RowError(FstgradError):
@@ -100,7 +99,7 @@ class RowError(FstgradError):
 
 
 class RenamedAttribute:
-    """The old name of an attribute: reading it warns and gives the new one."""
+    """A descriptor for the old name of an attribute; reading it warns and returns the new one."""
 
     def __init__(self, new: str) -> None:
         self._new = new
@@ -118,9 +117,12 @@ class RenamedAttribute:
 def renamed_arguments(
     **new_names: str,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator under which keyword arguments go by old names too, with a warning.
+    """Return a decorator that also accepts the old names of keyword arguments, with a warning.
 
-    new_names : old="new", the new name of each old one.
+    Parameters
+    ----------
+    **new_names
+        The new name of each old one, as old="new".
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -137,5 +139,5 @@ def renamed_arguments(
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Warn the caller of the caller that a public name has changed."""
+    """Emit a DeprecationWarning for a renamed public name, at the caller's caller."""
     warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)

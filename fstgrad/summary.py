@@ -1,24 +1,24 @@
-"""A short `repr`: the class and its parts, arrays by dtype and shape, never their entries."""
+"""A short `repr`: the class and its fields; arrays by dtype and shape, without their entries."""
 
 import dataclasses
 from typing import Any
 
 import numpy as np
 
-_LONGEST = 200  # characters of a repr
-_PART = 48  # characters of one part
+_LONGEST = 200  # most characters of a repr
+_PART = 48  # most characters of one field
 
 
 def short_repr(self: Any) -> str:
     """Return the class and its public fields on one line of at most 200 characters.
 
-    For the body of a class, a dataclass or a named tuple too: `__repr__ = short_repr`.
+    Use it in the body of a class, dataclass or named tuple: `__repr__ = short_repr`.
     """
     return summary(type(self).__name__, fields_of(self))
 
 
 def summary(name: str, parts: dict[str, Any]) -> str:
-    """Return `name(part=..., ...)`; parts that do not fit are counted."""
+    """Return `name(part=..., ...)`; parts that do not fit become "... k more"."""
     shown: list[str] = []
     length = len(name) + 2
     for key, value in parts.items():
@@ -42,7 +42,7 @@ def fields_of(self: Any) -> dict[str, Any]:
 
 
 def described(value: Any) -> str:
-    """Return a value in a few characters."""
+    """Return a short text of a value: its `repr` if that has at most 48 characters."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

@@ -1,29 +1,29 @@
-"""Losses written as grammars, and how a grammar is found, loaded, checked and updated.
+"""Losses written as grammars; find, load, check and update grammars.
 
 A grammar is a file of rules (`NAME.rules`, see `fstgrad.transducers.rules.syntax`), or a Python
 module with
 
-- a docstring: one line of summary, then what costs what, then its source;
-- `build(alphabet=None)`, which returns a pynini.Fst: it reads the hypothesis, writes the target,
-  and its weights are costs;
-- optionally `ALPHABET`, the symbols it is made for; `EXAMPLES`, rows (hypothesis, target, loss);
+- a docstring: a one-line summary, the costs, and their source;
+- `build(alphabet=None)`, which returns a pynini.Fst that reads the hypothesis and writes the target
+  and whose weights are costs;
+- optionally `ALPHABET`, its default symbols; `EXAMPLES`, rows (hypothesis, target, loss); and
   `SEMIRING`, "tropical" (the default) or "probability".
 
-The grammars here are found by name, any other by the path of its file (`Grammar.load`).
+`Grammar.load` finds the grammars of this folder by name, and any other grammar by its path.
 
 Index
 -----
 - `keyboard`, `qwertz`, `azerty`, `dvorak` : slips to neighbouring keys (`layouts`).
-- `damerau`, `caseless`, `unicode_forms` : transpositions; without case; width, case, diacritics.
+- `damerau`, `caseless`, `unicode_forms` : transpositions; ignored case; width, case, diacritics.
 - `german`, `french`, `names` : spellings of German, of French, of English names.
-- `ocr`, `fraktur` : characters that look alike, also in black letter.
+- `ocr`, `fraktur` : characters of similar shape, in roman type and in black letter.
 - `phonetic`, `ipa`, `articulation` : sounds by articulation, in ARPAbet, IPA, PanPhon's features.
-- `morphology` : forms of one word.
-- `number_formats`, `measures` : how numbers, dates, units and money are written.
+- `morphology` : inflected forms of a word.
+- `number_formats`, `measures` : notations of numbers, dates, units and money.
 - `dna`, `protein`, `codons` : mutations; classes of residues; protein against DNA.
-- `smiles`, `code_tokens`, `melody` : molecules, programs, tunes, token by token.
-- `pieces` : what they are put together from.  `templates` : what a new one begins with.
-- `checking`, `updating` : examples and their coverage; new values in a file.
+- `smiles`, `code_tokens`, `melody` : molecules, programs and tunes as tokens.
+- `pieces` : the building blocks of grammars.  `templates` : the text of new grammars.
+- `checking`, `updating` : check examples and their coverage; update the examples of a file.
 """
 
 from fstgrad.grammars.loading import NAMES, Grammar, ModuleGrammar, RuleGrammar

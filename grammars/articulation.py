@@ -1,8 +1,8 @@
 """Confusion of sounds in IPA by binary features: what differs in fewer features costs less.
 
-A substitution costs 1/8 for each feature in which two sounds differ, 1/16 where one of them has no
-value for it, at least 1/16 and at most 1.  A diacritic, a length mark or the first part of an
-affricate that the table lacks costs 1/8.  An insertion or a deletion costs 1.
+A substitution costs 1/8 for each feature whose values differ, or 1/16 if only one of the two sounds
+has a value; at least 1/16 and at most 1.  A diacritic, a length mark or the first part of an
+affricate adds 1/8, unless the table has the whole sound.  An insertion or a deletion costs 1.
 
 Source: the features of 149 sounds in PanPhon 0.22 (MIT licence, `panphon-LICENSE.txt`): Mortensen
 et al., "PanPhon: A resource for mapping IPA segments to articulatory feature vectors", COLING 2016.
@@ -48,6 +48,6 @@ def _confusion(read: str, written: str) -> float:
 
 
 def _base(sound: str) -> str:
-    """Return the sound if the table has it, else the last of its letters that the table has."""
+    """Return the sound if it is in the table, else the last of its letters that is."""
     letters = [letter for letter in sound if letter in _FEATURES]
     return sound if sound in _FEATURES or not letters else letters[-1]

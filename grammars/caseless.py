@@ -1,7 +1,7 @@
 """Edit distance that ignores case and punctuation.
 
-Letters that differ in case only are the same, punctuation may come and go for nothing; any other
-edit costs 1.
+Letters that differ only in case are equal.  Punctuation is inserted, deleted and exchanged for
+other punctuation at no cost.  Any other edit costs 1.
 
 Source: caseless matching of the Unicode Standard, section 3.13, by full case folding
 (`str.casefold`); punctuation is the general category P of the Unicode character database.
@@ -25,7 +25,10 @@ EXAMPLES = [
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over any alphabet; a symbol of punctuation only is punctuation."""
+    """Return the grammar over any alphabet.
+
+    A symbol is punctuation if all its characters are.
+    """
     abc = alphabet or Alphabet(ALPHABET)
     return finished(abc, edits(abc, _substitution, _presence, _presence))
 
@@ -36,7 +39,7 @@ def _substitution(read: str, written: str) -> float:
 
 
 def _presence(symbol: str) -> float:
-    """Return the cost of a symbol that only one side has."""
+    """Return the cost of inserting or deleting a symbol."""
     return 0.0 if _is_punctuation(symbol) else 1.0
 
 

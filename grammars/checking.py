@@ -1,4 +1,4 @@
-"""What the examples of a grammar say about it: which are wrong, what they use and leave out."""
+"""Check a grammar against its examples: wrong ones, and the parts that they use or leave out."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from fstgrad.grammars.loading import Grammar
 from fstgrad.losses import RuleLoss, TransducerLoss
 from fstgrad.openfst import connect
 
-_TOLERANCE = 1e-6  # costs of a pynini grammar are float32
+_TOLERANCE = 1e-6  # absolute; costs of a pynini grammar are float32
 
 
 @dataclass(frozen=True)
 class Checked:
-    """An example and what the grammar makes of it.
+    """An example and its result under the grammar.
 
     Attributes
     ----------
-    y, target, expected : the example.
-    value : the loss.
-    explanation : its two cheapest alignments; None of a rational loss with smoothing.
-    rivals : targets of other examples whose loss is the same, though they are not this target.
+    y, target, expected : the hypothesis, the target and the loss of the example.
+    value : the loss under the grammar.
+    explanation : the two cheapest alignments.
+    rivals : targets of other examples to which y has the same finite loss.
     """
 
     y: str
@@ -38,24 +38,24 @@ class Checked:
 
     @property
     def is_right(self) -> bool:
-        """Whether the loss is what the example says."""
+        """Whether the loss equals that of the example."""
         return self.value == self.expected or abs(self.value - self.expected) <= _TOLERANCE
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether several alignments are the cheapest."""
+        """Whether several alignments have the smallest cost."""
         return self.explanation.is_ambiguous
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the cheapest alignments of the examples use.
+    """The parts of the transducer that the cheapest alignments of the examples use.
 
     Attributes
     ----------
-    arcs, used_arcs : int, those of the transducer, and those that are used.
-    classes : (name, how often used) of rules, and of edits by kind and cost.
-    unreachable : int, states that are on no path.
+    arcs, used_arcs : int, the numbers of all arcs and of used arcs.
+    classes : (name, number of uses) of each rule, and of edits by kind and cost.
+    unreachable : int, the number of states that are on no path from the start to a final state.
     """
 
     arcs: int
@@ -72,7 +72,7 @@ class Coverage:
 def check_examples(
     grammar: Grammar, alphabet: Alphabet | None = None
 ) -> tuple[TransducerLoss, list[Checked], Coverage]:
-    """Return the loss of a grammar, its examples checked, and their coverage.
+    """Return the loss of a grammar, its checked examples, and their coverage.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _coverage(
 
 
 def _counts(transducer: PairTransducer, event: int, is_rules: bool) -> bool:
-    """Whether an arc is a rule or an edit: not a free copy, nor a step of a rule."""
+    """Return whether an arc is a rule or an edit, not a free copy or a step within a rule."""
     if transducer.rule[event] >= 0 or transducer.cost[event] != 0:
         return True
     return not is_rules and bool(transducer.ilabel[event] != transducer.olabel[event])

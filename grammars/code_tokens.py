@@ -1,11 +1,11 @@
 """Edits of source code by token: replacing a name costs little, a keyword much.
 
-Symbols are tokens.  Among names, among numbers and among strings a substitution costs 0.25, among
-operators of one group 0.5, any other 1; a bracket, comma, semicolon or end of a line that only one
-side has costs 0.5, any other token 1.
+Symbols are tokens.  Replacing a name by a name, a number by a number or a string by a string costs
+0.25, an operator by one of its group 0.5, any other token 1.  Inserting or deleting a bracket, a
+comma, a semicolon, a colon, a point, NEWLINE, INDENT or DEDENT costs 0.5, any other token 1.
 
-Source: tokens of the Python Language Reference, chapter 2; that names count little: Prechelt,
-Malpohl, Philippsen, "Finding plagiarisms with JPlag", J. of Universal Computer Science 8 (2002).
+Source: tokens of the Python Language Reference, chapter 2; low cost of names: Prechelt, Malpohl,
+Philippsen, "Finding plagiarisms with JPlag", J. of Universal Computer Science 8 (2002).
 """
 
 import keyword
@@ -54,7 +54,7 @@ def _presence(token: str) -> float:
 
 
 def _kind(token: str) -> str:
-    """Return name, number or string; "" for keywords and operators."""
+    """Return "name", "number", "string", or "" for keywords and operators."""
     if token.isidentifier() and not keyword.iskeyword(token) and token not in _PUNCTUATION:
         return "name"
     return "number" if token[0].isdigit() else "string" if token[0] in "'\"" else ""

@@ -1,8 +1,9 @@
 """Protein against DNA by codons: an amino acid matches the three bases that code for it.
 
-The hypothesis has amino acids (capitals, * for a stop), the target bases (a c g t).  An amino acid
-for a codon costs half for each base in which the codon differs from the nearest of its own; an
-amino acid or a codon that only one side has costs 1.5; a base too many, which shifts the frame, 2.
+The hypothesis consists of amino acids (capitals, * for a stop), the target of bases (a c g t).
+Aligning an amino acid with a codon costs 0.5 for each base in which the codon differs from the
+nearest codon of the amino acid.  An unaligned amino acid or codon costs 1.5.  A single extra base,
+which shifts the frame, costs 2.
 
 Source: the standard genetic code (NCBI translation table 1); frame shifts as in Pearson, Wood,
 Zhang, Miller, "Comparison of DNA sequences with protein sequences", Genomics 46 (1997).
@@ -18,8 +19,8 @@ from fstgrad.grammars.pieces import NOTHING, costs, finished, spelled
 ALPHABET = "ACDEFGHIKLMNPQRSTVWY*acgt"
 EXAMPLES = [
     ("MAL", "atggctctg", 0.0),
-    ("MAL", "atggcgctc", 0.0),  # other codons of the same
-    ("MAL", "atggctcag", 0.5),  # cag is Q, one base from L
+    ("MAL", "atggcgctc", 0.0),  # other codons of A and L
+    ("MAL", "atggctcag", 0.5),  # cag codes for Q, one base from a codon of L
     ("MAL", "atgctg", 1.5),
     ("ML", "atggctctg", 1.5),
     ("MAL", "atggcttctg", 2.0),
@@ -31,7 +32,7 @@ _BASE, _GAP, _SHIFT = 0.5, 1.5, 2.0
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar; symbols that are no amino acid or base have no path."""
+    """Return the grammar; strings with other symbols have no path."""
     abc = alphabet or Alphabet(ALPHABET)
     codons = [codon for codon in _CODONS if all(base in abc for base in codon)]
     pairs = []
@@ -45,6 +46,6 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
 
 
 def _cost(acid: str, codon: str) -> float:
-    """Return the cost of an amino acid for a codon."""
+    """Return the cost of aligning an amino acid with a codon."""
     own = [other for other, coded in _CODONS.items() if coded == acid]
     return _BASE * min(sum(a != b for a, b in zip(codon, other, strict=True)) for other in own)

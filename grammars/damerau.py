@@ -1,10 +1,10 @@
 """Edit distance with transpositions: swapping two adjacent symbols is one error.
 
-Insertion, deletion, substitution and the transposition of two neighbouring symbols cost 1 each; no
-symbol takes part in two edits (optimal string alignment).
+An insertion, a deletion, a substitution and a transposition of two adjacent symbols cost 1 each.  A
+symbol is part of at most one edit (optimal string alignment).
 
 Source: Damerau, "A technique for computer detection and correction of spelling errors",
-Communications of the ACM 7 (1964), who found four of five errors to be one of these.
+Communications of the ACM 7 (1964): four of five errors are one of these.
 """
 
 import string
@@ -19,12 +19,12 @@ EXAMPLES = [
     ("teh", "the", 1.0),
     ("the", "the", 0.0),
     ("recieve", "receive", 1.0),
-    ("ca", "abc", 3.0),  # 2 if edits could stand between the transposed symbols
+    ("ca", "abc", 3.0),  # would be 2 if edits between transposed symbols were allowed
 ]
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over any alphabet: n (n - 1) + 1 states for n symbols."""
+    """Return the grammar over any alphabet; it has n (n - 1) + 1 states for n symbols."""
     abc = alphabet or Alphabet(ALPHABET)
     single = edits(abc, lambda _a, _b: 1.0, lambda _: 1.0, lambda _: 1.0)
     return finished(abc, single, *_transpositions(abc))

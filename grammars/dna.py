@@ -1,7 +1,8 @@
 """Mutations of DNA: transitions cost half as much as transversions; gaps are affine.
 
 A transition (A with G, C with T) costs 0.5, a transversion 1, a gap 1.5 for its first base and 0.5
-for each further one.  U is read as T, small letters as capitals, N as any base (0.25).
+for each further one.  U counts as T, a small letter as its capital.  N with any other base costs
+0.25.
 
 Source: the two kinds of substitution of Kimura, "A simple method for estimating evolutionary rates
 of base substitutions", Journal of Molecular Evolution 16 (1980); affine gaps: Gotoh (1982).
@@ -26,7 +27,7 @@ _OPEN, _EXTEND = 1.5, 0.5
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over bases; any other symbol is replaced as by a transversion."""
+    """Return the grammar over bases; substituting any other symbol costs 1."""
     abc = alphabet or Alphabet(ALPHABET)
     pairs = {(a, b): _substitution(_base(a), _base(b)) for a in abc for b in abc}
     return finished(abc, costs(abc, pairs), gaps(abc, _OPEN, _EXTEND))

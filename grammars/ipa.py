@@ -1,8 +1,10 @@
 """Confusion of sounds in IPA: sounds that share features of articulation cost less.
 
-A substitution costs a quarter for each step between two consonants (voicing; place and manner, up
-to two) or two vowels (height and backness, up to two; rounding), a vowel for a consonant 1, another
-length or nasality 0.125.  An insertion or a deletion costs 1, of ə, h or ʔ 0.5.
+A substitution costs 0.25 for each step, at most 1.  Steps between two consonants are another
+voicing, another manner, and the distance of places, at most two; between two vowels, another
+rounding, and the distances of height and of backness, at most two each.  A substitution between a
+vowel and a consonant costs 1, between sounds that differ only in length or nasality 0.125.  An
+insertion or a deletion costs 1, or 0.5 for ə, h and ʔ.
 
 Source: charts of the International Phonetic Association (Handbook, 1999; 2020), in their order.
 """
@@ -12,7 +14,8 @@ import pynini
 from fstgrad.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
-# the chart, a column a place from the lips to the glottis: voiceless and voiced, - for none
+# the chart; columns are places from the lips to the glottis, with a voiceless and a voiced sound
+# each (- for none)
 _CHART = {
     "stop": "pb -- -- td -- ʈɖ cɟ kɡ qɢ -- ʔ-",
     "nasal": "-m -ɱ -- -n -- -ɳ -ɲ -ŋ -ɴ -- --",
@@ -22,7 +25,7 @@ _CHART = {
     "lateral": "-- -- -- ɬl -- -ɭ -ʎ -ʟ -- -- --",
     "approximant": "-w -ʋ -- -ɹ -- -ɻ -j -ɰ -- -- --",
 }
-# close to open: front, central, back; unrounded and rounded
+# rows from close to open; columns front, central, back, with an unrounded and a rounded vowel each
 _VOWELS = "iy ɨʉ ɯu, ɪʏ -- -ʊ, eø ɘɵ ɤo, -- ə- --, ɛœ ɜɞ ʌɔ, æ- ɐ- --, aɶ -- ɑɒ"
 _CONSONANTS = {
     sound: (voice, place, manner) for manner, row in _CHART.items()
@@ -39,7 +42,7 @@ EXAMPLES = [("k a t", "k a t", 0.0), ("k a t", "ɡ a t", 0.25), ("k æ t", "k a 
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over an alphabet of sounds; of an affricate the last sound counts."""
+    """Return the grammar over an alphabet of sounds; an affricate counts as its last sound."""
     abc = alphabet or Alphabet(ALPHABET)
     presence = {sound: 0.5 if _plain(sound) in "əhʔ" else 1.0 for sound in abc}
     return finished(abc, edits(abc, _confusion, presence.__getitem__, presence.__getitem__))

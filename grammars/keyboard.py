@@ -1,7 +1,7 @@
 """Typing errors: edit distance in which neighbouring keys cost half.
 
-A slip to a neighbouring key costs 0.5, one letter typed twice or once of two 0.5, the wrong case of
-a letter 0.25, any other edit 1.
+A neighbouring key costs 0.5, a letter typed twice instead of once or once instead of twice 0.5, the
+wrong case of a letter 0.25, any other edit 1.
 
 Source: the letter keys of the US layout, ANSI INCITS 154-1988 (QWERTY).  Kinds of slips: Kernighan,
 Church, Gale, "A spelling correction program based on a noisy channel model", COLING 1990.
@@ -17,7 +17,7 @@ from fstgrad.grammars.layouts import typing
 ALPHABET = string.ascii_lowercase
 EXAMPLES = [
     ("cat", "cat", 0.0),
-    ("cst", "cat", 0.5),  # s stands beside a
+    ("cst", "cat", 0.5),  # s is next to a
     ("cpt", "cat", 1.0),
     ("leter", "letter", 0.5),
     ("lettter", "letter", 0.5),

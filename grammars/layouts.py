@@ -1,10 +1,10 @@
-"""Keyboards: where the letters of a layout are, and the slips of a typist on it.
+"""Keyboards: the positions of the letters of a layout, and the costs of typing errors.
 
 Index
 -----
-- `LAYOUTS` : rows of letters by name; the second and third row begin a quarter and three quarters
-  of a key further to the right.
-- `typing` : edit distance in which slips on a layout are cheap.
+- `LAYOUTS` : rows of letters by name.  The second and third rows begin 0.25 and 0.75 of a key to
+  the right of the first.
+- `typing` : edit distance with cheap slips to neighbouring keys.
 """
 
 import pynini
@@ -19,12 +19,12 @@ LAYOUTS = {
     "dvorak": ("',.pyfgcrl", "aoeuidhtns", ";qjkxbmwvz"),
 }
 _SHIFTS = (0.0, 0.25, 0.75)
-_REACH = 1.2  # in units of a key: neighbours are nearer than this, from middle to middle
+_REACH = 1.2  # in key widths; keys are neighbours if their centres are closer than this
 _NEAR, _CASE, _FAR = 0.5, 0.25, 1.0
 
 
 def typing(alphabet: Alphabet, layout: str) -> pynini.Fst:
-    """Return errors of typing: a neighbouring key, a doubled letter 0.5, case 0.25, others 1."""
+    """Return the typing errors: a neighbouring key or doubled letter 0.5, case 0.25, others 1."""
     places = {
         key: (column + shift, float(row))
         for row, (letters, shift) in enumerate(zip(LAYOUTS[layout], _SHIFTS, strict=True))
@@ -45,7 +45,7 @@ def typing(alphabet: Alphabet, layout: str) -> pynini.Fst:
 
 
 def _doubled(alphabet: Alphabet) -> pynini.Fst:
-    """Return a letter that is typed twice for once, or once for twice."""
+    """Return the FST of one letter typed twice instead of once, or once instead of twice."""
     either = [
         costs(alphabet, {(a, a): _NEAR}) + costs(alphabet, {pair: 0.0})
         for a in alphabet

@@ -1,4 +1,4 @@
-"""Grammars found by name or by path, built over an alphabet, tested by their examples."""
+"""Load grammars by name or path, and build their losses over an alphabet."""
 
 import difflib
 import importlib
@@ -62,9 +62,9 @@ MOST_BYTES = 16 * 2**20
 
 
 class Grammar(ABC):
-    """A loss that is written down: a Python module in pynini, or a file of rules.
+    """A loss in a file: a Python module that uses pynini, or a file of rules.
 
-    `Grammar.load(reference)` finds it.  A subclass gives the abstract parts, which the rest uses.
+    Use `Grammar.load(reference)`.  A subclass implements the abstract methods.
 
     Attributes
     ----------
@@ -82,9 +82,11 @@ class Grammar(ABC):
         Raises
         ------
         InvalidInputError
-            No grammar has this name; the near names are listed.
+            No grammar has this name; the message lists similar names.
         FstError
-            The file cannot be imported, has no such builder, or has lines that are wrong.
+            The file cannot be imported, has no such builder, or has invalid lines.
+        MissingDependencyError
+            The grammar is a Python module, and pynini is not installed.
         OSError
             The file cannot be read.
         """
@@ -107,27 +109,27 @@ class Grammar(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """What costs what, and its source; the first line is a summary."""
+        """The costs and their source; the first line is a summary."""
 
     @property
     @abstractmethod
     def semiring(self) -> Literal["tropical", "probability"]:
-        """What the weights mean."""
+        """The semiring of the weights."""
 
     @property
     @abstractmethod
     def alphabet(self) -> Alphabet | None:
-        """The alphabet that the grammar is made for; None if it does not say."""
+        """The default alphabet; None if the grammar has none."""
 
     @property
     @abstractmethod
     def examples(self) -> Sequence[tuple[str, str, float]]:
-        """Rows (hypothesis, target, loss); strings of words where symbols are words."""
+        """Rows (hypothesis, target, loss); symbols that are words are separated by spaces."""
 
     @property
     @abstractmethod
     def takes_alphabet(self) -> bool:
-        """Whether the grammar fits itself to an alphabet."""
+        """Whether the grammar can be built over any alphabet."""
 
     @abstractmethod
     def build(self, alphabet: Alphabet | None = None) -> Fst:
@@ -136,7 +138,7 @@ class Grammar(ABC):
         Raises
         ------
         FstError
-            The grammar cannot be built; the message names its file, line and rule.
+            The grammar cannot be built; the message has the file, line and rule.
         """
 
     @property
@@ -145,16 +147,16 @@ class Grammar(ABC):
         return self.description.partition("\n")[0]
 
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
-        """Return the loss over an alphabet; over that of the grammar if left out.
+        """Return the loss over an alphabet; the default is that of the grammar.
 
-        A grammar that names none has the characters of its examples.
+        If the grammar has none either, the alphabet consists of the characters of its examples.
 
         Raises
         ------
         FstError
-            As in `build`, or the grammar has no symbol of that name.
+            As in `build`, or the grammar lacks a symbol of the alphabet.
         InvalidInputError
-            Neither the caller nor the grammar names an alphabet, and there are no examples.
+            There is no alphabet, and there are no examples.
         """
         abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or self.alphabet
         abc = abc or self._alphabet_of_examples()
@@ -166,19 +168,18 @@ class Grammar(ABC):
         return TransducerLoss(self.build(abc), abc, semiring=self.semiring)
 
     def _alphabet_of_examples(self) -> Alphabet | None:
-        """Return the characters of the examples; None where there are none."""
+        """Return the alphabet of the examples' characters; None if there are no examples."""
         symbols = {symbol for y, target, _ in self.examples for symbol in y + target}
         return Alphabet(sorted(symbols)) if symbols else None
 
     def __call__(self, y: str, target: str) -> float:
-        """Return the loss of a hypothesis against a target, written as in the examples."""
+        """Return the loss of a hypothesis against a target, both written as in `examples`."""
         return self._own_loss(self.symbols(y), self.symbols(target))
 
     def explain(self, y: str, target: str, k: int = 3) -> "Explanation":
         """Return the k cheapest alignments, with rules and costs, and what would change them.
 
-        Strings are written as in the examples.  `print` shows the explanation, and so does a
-        notebook.
+        Strings are written as in `examples`.  `print` and notebooks show the explanation.
 
         Examples
         --------
@@ -189,12 +190,12 @@ class Grammar(ABC):
         what would change it
           without substitute s -> a: 2
         """
-        from fstgrad.costs import explain  # which takes as long to import as the rest
+        from fstgrad.costs import explain  # a slow import, so only when needed
 
         return explain(self._own_loss, self.symbols(y), self.symbols(target), k)
 
     def symbols(self, text: str) -> list[str]:
-        """Return the symbols of a string of the examples: characters, or words between spaces."""
+        """Return the symbols of a string: characters, or words between white space."""
         instance("text", text, str, "a str")
         return list(text) if self._own_loss.alphabet.is_characters else text.split()
 
@@ -205,14 +206,13 @@ class Grammar(ABC):
 
 @dataclass(frozen=True)
 class ModuleGrammar(Grammar):
-    """A module that builds a loss.
+    """A Python module that builds a loss.
 
     Attributes
     ----------
-    name : the name of the module.
-    file : its path.
+    name, file : the name and the path of the module.
     module : the module.
-    builder : the name of its public builder.
+    builder : the name of its function that returns the FST.
     """
 
     name: str
@@ -222,8 +222,8 @@ class ModuleGrammar(Grammar):
 
     @classmethod
     def imported(cls, path: pathlib.Path, builder: str) -> "ModuleGrammar":
-        """Return the grammar of a Python file, which is run."""
-        (path := pathlib.Path(path_name(path))).open().close()  # an OSError of its own
+        """Return the grammar of a Python file, which is executed; see `load` for errors."""
+        (path := pathlib.Path(path_name(path))).open().close()  # raise OSError if unreadable
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise FstError(f"{path} is no Python module; give a file NAME.py")
@@ -245,28 +245,28 @@ class ModuleGrammar(Grammar):
 
     @property
     def description(self) -> str:
-        """The docstring."""
+        """The docstring of the module."""
         return inspect.cleandoc(self.module.__doc__ or "")
 
     @property
     def semiring(self) -> Literal["tropical", "probability"]:
-        """What the weights mean."""
+        """SEMIRING of the module; by default "tropical"."""
         return getattr(self.module, "SEMIRING", "tropical")
 
     @property
     def alphabet(self) -> Alphabet | None:
-        """The alphabet that the grammar is made for; None if it does not say."""
+        """ALPHABET of the module; None if it has none."""
         symbols = getattr(self.module, "ALPHABET", None)
         return None if symbols is None else Alphabet(symbols)
 
     @property
     def examples(self) -> Sequence[tuple[str, str, float]]:
-        """Rows (hypothesis, target, loss); strings of words where symbols are words."""
+        """EXAMPLES of the module, rows (hypothesis, target, loss)."""
         return getattr(self.module, "EXAMPLES", ())
 
     @property
     def takes_alphabet(self) -> bool:
-        """Whether the builder is given the alphabet."""
+        """Whether the builder has a parameter for the alphabet."""
         return bool(inspect.signature(getattr(self.module, self.builder)).parameters)
 
     def build(self, alphabet: Alphabet | None = None) -> Fst:
@@ -275,7 +275,7 @@ class ModuleGrammar(Grammar):
         Raises
         ------
         FstError
-            The builder fails, or returns no FST, or an empty one.
+            The builder fails, or does not return an FST, or returns an empty one.
         """
         arguments = (alphabet,) if self.takes_alphabet else ()
         try:
@@ -297,13 +297,13 @@ class ModuleGrammar(Grammar):
 
 @dataclass(frozen=True)
 class RuleGrammar(Grammar):
-    """A file of rules, which runs no code.
+    """A file of rules, which is not executed.
 
     Attributes
     ----------
     name : the name of the file without its ending.
     file : its path.
-    rules : RuleSet
+    rules : RuleSet, the content of the file.
     """
 
     name: str
@@ -317,7 +317,7 @@ class RuleGrammar(Grammar):
         Raises
         ------
         FstError
-            Lines that are wrong, each named; a file that is not UTF-8 text or above 16 MiB.
+            Lines are invalid (all are listed), or the file is not UTF-8 text or above 16 MiB.
         OSError
             The file cannot be read.
         """
@@ -340,12 +340,12 @@ class RuleGrammar(Grammar):
 
     @property
     def semiring(self) -> Literal["tropical", "probability"]:
-        """Tropical: the cheapest way counts."""
+        """The string "tropical": the loss is the cost of the cheapest alignment."""
         return "tropical"
 
     @property
     def alphabet(self) -> Alphabet | None:
-        """That of the file."""
+        """The alphabet of the file."""
         return self.rules.alphabet
 
     @property
@@ -355,7 +355,7 @@ class RuleGrammar(Grammar):
 
     @property
     def takes_alphabet(self) -> bool:
-        """Rules fit themselves to an alphabet."""
+        """True: rules can be compiled over any alphabet."""
         return True
 
     def build(self, alphabet: Alphabet | None = None) -> Fst:
@@ -364,19 +364,19 @@ class RuleGrammar(Grammar):
         return with_symbols(loss.transducer, loss.alphabet)
 
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
-        """Return the loss over an alphabet; over that of the file if left out."""
+        """Return the loss over an alphabet; the default is that of the file."""
         return RuleLoss(self.rules, alphabet)
 
 
 def _no_pipe(file: pathlib.Path) -> pathlib.Path:
-    """Return a file that can be read again."""
+    """Return a file; raise InvalidInputError if it is a pipe, which cannot be read twice."""
     if file.is_fifo():
         raise InvalidInputError(f"{file} is a pipe; a grammar is read twice: give a file")
     return file
 
 
 def _unknown(reference: str) -> str:
-    """Return an error about a name that is no grammar, with what may have been meant."""
+    """Return the message about an unknown grammar, with similar names or all names."""
     files = [reference + ending for ending in (".rules", ".py")]
     near = [file for file in files if pathlib.Path(file).exists()]
     near = near or difflib.get_close_matches(reference, NAMES)
@@ -385,7 +385,7 @@ def _unknown(reference: str) -> str:
 
 
 def _said(error: Exception, file: pathlib.Path, reasons: Sequence[str]) -> str:
-    """Return an error with the line of the file it came from, and OpenFst's reason."""
+    """Return an error's text, with the line of the file that raised it and OpenFst's reasons."""
     if isinstance(error, SyntaxError) and _is_same(error.filename, file):
         return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

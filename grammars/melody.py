@@ -1,11 +1,11 @@
 """Distance of melodies as intervals: a transposed tune is the same.
 
-Symbols are intervals in semitones, from -12 to +12.  An interval for another costs 0.125 for each
-semitone of difference, at least 0.25 where the direction changes, at most 1; an octave apart it
-costs 0.25; a repeated note (0) that only one side has costs 0.5, any other interval 1.
+Symbols are intervals in semitones, from -12 to +12.  A substitution costs 0.125 for each semitone
+of difference, at least 0.25 if the direction changes, and at most 1; if the intervals differ by an
+octave, 0.25.  Inserting or deleting a repeated note (0) costs 0.5, any other interval 1.
 
 Source: Mongeau and Sankoff, "Comparison of musical sequences", Computers and the Humanities 24
-(1990), who weigh substitutions by the interval between the notes.
+(1990): substitutions are weighted by the interval between the notes.
 """
 
 import pynini
@@ -26,7 +26,7 @@ EXAMPLES = [
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over an alphabet of intervals, numbers with their sign."""
+    """Return the grammar over an alphabet of intervals, which are integers such as +7, 0 and -2."""
     abc = alphabet or Alphabet(ALPHABET)
     return finished(abc, edits(abc, _substitution, _presence, _presence))
 

@@ -1,11 +1,12 @@
 """Forms of one word: edits at the end cost little, at the beginning much.
 
-The first two steps are the beginning: an edit costs 1.5 there.  The last four may be the end, where
-it costs 0.25.  Between them, where stems change, a vowel for a vowel costs 0.5, any other edit 1.
+An alignment consists of steps: copies and edits.  The first two steps are the beginning, where an
+edit costs 1.5.  Up to four last steps are the end, where an edit costs 0.25.  The steps between
+them are the stem, where replacing a vowel by a vowel costs 0.5 and any other edit 1.
 
 Source: weighted edit distances of inflected forms as in Yarowsky and Wicentowski, "Minimally
-supervised morphological analysis by multimodal alignment", ACL 2000; that most inflection is by
-suffixes: Dryer, "Prefixing vs. suffixing in inflectional morphology", WALS 26 (2013).
+supervised morphological analysis by multimodal alignment", ACL 2000; most inflection is suffixing:
+Dryer, "Prefixing vs. suffixing in inflectional morphology", WALS 26 (2013).
 """
 
 import string
@@ -20,7 +21,7 @@ ALPHABET = string.ascii_lowercase
 EXAMPLES = [
     ("walk", "walk", 0.0),
     ("walked", "walk", 0.5),  # two letters at the end
-    ("drank", "drink", 0.25),  # in a short word all but the beginning may be the end
+    ("drank", "drink", 0.25),  # in a short word, all steps but the first two can be the end
     ("walking", "talking", 1.5),
     ("begins", "began", 0.5),
     ("understood", "understand", 0.5),

@@ -1,11 +1,11 @@
 """Edit distance of numbers, regardless of notation.
 
-Free are: a leading plus, leading zeros, separators of groups of digits (a comma, a space, an
-apostrophe), point or comma as the decimal mark, and zeros that end the decimals, with the mark if
-nothing is left.  Any other edit of a digit, a mark or a sign costs 1.
+These cost nothing: a leading plus, leading zeros, separators of groups of digits (a comma, a space,
+an apostrophe), a point or a comma as decimal mark, and zeros at the end of the decimals, together
+with the mark if there are no other decimals.  Any other edit of a digit, a mark or a sign costs 1.
 
 Source: decimal marks and groups of digits as in the SI Brochure (BIPM, 9th edition 2019), section
-5.4.4, and the commas and apostrophes of common use.
+5.4.4; commas and apostrophes as in common usage.
 """
 
 import pynini
@@ -36,7 +36,8 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
     integer = pynini.union(edit, separators).closure()
     mark = costs(abc, {(a, b): 0.0 for a in _MARKS for b in _MARKS})
     number = _free(abc, "+").closure(0, 1) + zeros + integer
-    # what follows the mark, its last zeros free; or a mark and zeros that one side has not
+    # both sides have a mark, and last zeros are free; or only one side has a mark, followed by free
+    # zeros (alone), or by digits at a cost and free zeros (half)
     decimals = mark + edit.copy().closure() + zeros
     alone = [
         costs(abc, {_side(mark_, written): 0.0 for mark_ in _MARKS})
@@ -54,10 +55,10 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
 
 
 def _free(alphabet: Alphabet, symbols: str) -> pynini.Fst:
-    """Return one of the symbols on either side, for nothing."""
+    """Return the FST that inserts or deletes one of the symbols at no cost."""
     return costs(alphabet, {_side(s, written): 0.0 for s in symbols for written in (False, True)})
 
 
 def _side(symbol: str, written: bool) -> tuple[str, str]:
-    """Return the pair of a symbol that only the target has (written) or only the hypothesis."""
+    """Return the pair of a symbol in the target only (`written`) or in the hypothesis only."""
     return (NOTHING, symbol) if written else (symbol, NOTHING)

@@ -1,11 +1,11 @@
 """Misread characters: similar shapes cost less, also one character for two.
 
-Reading one of a group of alike shapes for another costs 0.25, one character for two that join to it
-(m for rn) 0.5, any other edit 1.
+Replacing a character by one of similar shape costs 0.25, two characters by one that looks like both
+joined (rn by m) or the reverse 0.5, any other edit 1.
 
-Source: confusions of optical readers as Kukich, "Techniques for automatically correcting words in
-text", ACM Computing Surveys 24 (1992), describes them: substitutions of similar shapes and
-characters split and joined.
+Source: confusions of optical character recognition as in Kukich, "Techniques for automatically
+correcting words in text", ACM Computing Surveys 24 (1992): substitutions of similar shapes, and
+split and joined characters.
 """
 
 import string
@@ -21,7 +21,7 @@ EXAMPLES = [
     ("rnodem", "modem", 0.5),
     ("b0ok", "book", 0.25),
     ("c1ear", "clear", 0.25),
-    ("dear", "clear", 0.5),  # cl joins to d
+    ("dear", "clear", 0.5),  # cl joined looks like d
     ("bxok", "book", 1.0),
 ]
 
@@ -39,7 +39,7 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
 
 
 def _joins(alphabet: Alphabet) -> list[pynini.Fst]:
-    """Return the characters that are split or joined, both ways."""
+    """Return the FSTs that replace two joined characters by one, and the reverse."""
     found = []
     for two, one in _JOINED.items():
         if all(symbol in alphabet for symbol in two + one):

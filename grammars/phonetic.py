@@ -1,9 +1,9 @@
 """Confusion of phones: phones that share features of articulation cost less.
 
-Phones are those of ARPAbet as CMUdict writes them, with or without stress.  A substitution costs a
-quarter for each feature in which two consonants differ (voicing, place, manner) or two vowels do
-(height, backness, rounding, length), a vowel for a consonant 1.  Another stress costs 0.125.  An
-insertion or a deletion costs 1, of a schwa or of HH 0.5.
+Symbols are ARPAbet phones as CMUdict writes them, with or without stress.  A substitution costs
+0.25 for each feature in which two consonants (voicing, place, manner) or two vowels (height,
+backness, rounding, length) differ; 1 between a vowel and a consonant; 0.125 if only the stress
+differs.  An insertion or a deletion costs 1, or 0.5 for AH (schwa) and HH.
 
 Source: the phone set of the CMU Pronouncing Dictionary; the features of the consonant and vowel
 charts of the International Phonetic Association (Handbook of the IPA, 1999) for General American.
@@ -43,12 +43,12 @@ EXAMPLES = [
     ("K AE T", "G AE D", 0.5),
     ("K AE T", "K EH T", 0.25),  # height
     ("K AE T", "K S T", 1.0),
-    ("B AH T ER", "B T ER", 0.5),  # a schwa is weak
+    ("B AH T ER", "B T ER", 0.5),  # schwa
 ]
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over an alphabet of phones; an unknown phone costs 1 to replace."""
+    """Return the grammar over an alphabet of phones; replacing an unknown phone costs 1."""
     abc = alphabet or Alphabet(ALPHABET)
     return finished(abc, edits(abc, _confusion, _loss_of, _loss_of))
 

@@ -1,15 +1,15 @@
-"""What grammars are put together from: arcs between symbols, spelled strings, the finished loss.
+"""Building blocks of grammars.
 
 Index
 -----
-- `costs` : one symbol for another, at a cost.
-- `spelled` : a string of symbols.
-- `edits` : what every edit grammar starts with: copies, substitutions, insertions, deletions.
+- `costs` : replace one symbol by another, at a cost.
+- `spelled` : accept a string of symbols.
+- `edits` : the base of every edit grammar: copies, substitutions, insertions, deletions.
 - `gaps` : gaps on either side, of affine cost.
-- `finished` : closure, size and symbol tables.
+- `finished` : closure, optimization and symbol tables.
 
-A piece is a pynini.Fst in the tropical semiring: it reads the hypothesis, writes the target, and
-its weight is a cost.  Costs that are multiples of 2^-20 stay exact.
+A piece is a pynini.Fst in the tropical semiring that reads the hypothesis and writes the target.
+Its weights are costs in float32; multiples of 2^-20 up to 16 are exact.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ import pynini
 from fstgrad.alphabet import Alphabet
 from fstgrad.openfst import FstArrays, from_arrays, with_symbols
 
-NOTHING = ""  # on one side of a pair: an insertion or a deletion
+NOTHING = ""  # no symbol on one side of a pair: an insertion or a deletion
 
 
 def costs(alphabet: Alphabet, pairs: Mapping[tuple[str, str], float]) -> pynini.Fst:
-    """Return the FST that reads one symbol and writes another: pairs[read, written] is the cost.
+    """Return the FST that reads one symbol and writes another at the cost pairs[read, written].
 
-    `NOTHING` stands for no symbol.  Pairs with symbols outside the alphabet are left out.
+    `NOTHING` means no symbol.  Pairs with a symbol outside the alphabet are left out.
     """
     label = {NOTHING: 0} | {symbol: i for i, symbol in enumerate(alphabet, start=1)}
     known = [pair for pair in pairs if pair[0] in label and pair[1] in label]
@@ -45,7 +45,7 @@ def costs(alphabet: Alphabet, pairs: Mapping[tuple[str, str], float]) -> pynini.
 
 
 def spelled(alphabet: Alphabet, symbols: Sequence[str]) -> pynini.Fst:
-    """Return the acceptor of a string of symbols, all of the alphabet."""
+    """Return the acceptor of a string of symbols of the alphabet."""
     fst = pynini.accep("")
     for symbol in symbols:
         fst.concat(costs(alphabet, {(symbol, symbol): 0.0}))
@@ -58,7 +58,17 @@ def edits(
     insert: Callable[[str], float],
     delete: Callable[[str], float],
 ) -> pynini.Fst:
-    """Return one edit: a copy (cost 0), or a substitution, insertion or deletion at its cost."""
+    """Return the FST of one copy (cost 0), substitution, insertion or deletion.
+
+    Parameters
+    ----------
+    substitute : function (a, b)
+        The cost of symbol a of the hypothesis for b of the target.
+    insert : function (b)
+        The cost of b in the target only.
+    delete : function (a)
+        The cost of a in the hypothesis only.
+    """
     pairs = {(a, b): 0.0 if a == b else substitute(a, b) for a in alphabet for b in alphabet}
     pairs |= {(NOTHING, b): insert(b) for b in alphabet}
     pairs |= {(a, NOTHING): delete(a) for a in alphabet}
@@ -66,7 +76,7 @@ def edits(
 
 
 def gaps(alphabet: Alphabet, first: float, further: float) -> pynini.Fst:
-    """Return a gap in the target or in the hypothesis; k symbols cost first + (k - 1) further."""
+    """Return the FST of a gap on either side; k symbols cost first + (k - 1) further."""
     sides = [
         {(symbol, NOTHING): 0.0 for symbol in alphabet},
         {(NOTHING, symbol): 0.0 for symbol in alphabet},
@@ -80,10 +90,10 @@ def gaps(alphabet: Alphabet, first: float, further: float) -> pynini.Fst:
 
 
 def finished(alphabet: Alphabet, *alternatives: pynini.Fst) -> pynini.Fst:
-    """Return any number of the alternatives in a row, small, with the symbols of the alphabet.
+    """Return the optimized closure of the union of the alternatives, with symbol tables.
 
-    OpenFst merges alternatives that begin with the same pair at the same cost, and then every state
-    behind one holds all arcs of the others: let the first arc of a longer alternative have a cost
-    of its own.
+    OpenFst merges alternatives whose first arcs have the same pair and cost; the states after such
+    an arc then have the arcs of all alternatives.  To avoid this, give the first arc of a longer
+    alternative a different cost.
     """
     return with_symbols(pynini.union(*alternatives).closure().optimize(), alphabet)

@@ -1,7 +1,7 @@
 """Alignment of proteins: residues of one class are similar; gaps are affine.
 
-Aligning a residue with one of its class costs 0.5, with another 1; a gap costs 1.5 for its first
-residue and 0.25 for each further one.
+Aligning two different residues costs 0.5 if they are in the same class, otherwise 1.  A gap costs
+1.5 for its first residue and 0.25 for each further one.
 
 Source: the eight classes that Murphy, Wallqvist, Levy, "Simplified amino acid alphabets for protein
 fold recognition", Protein Engineering 13 (2000), derive from BLOSUM50; affine gaps: Gotoh, Journal
@@ -26,7 +26,7 @@ _NEAR, _FAR, _OPEN, _EXTEND = 0.5, 1.0, 1.5, 0.25
 
 
 def build(alphabet: Alphabet | None = None) -> pynini.Fst:
-    """Return the grammar over amino acids; any other symbol is in no class."""
+    """Return the grammar over amino acids; other symbols are in no class."""
     abc = alphabet or Alphabet(ALPHABET)
     pairs = {(a, b): _substitution(a, b) for a in abc for b in abc}
     return finished(abc, costs(abc, pairs), gaps(abc, _OPEN, _EXTEND))

@@ -1,8 +1,9 @@
 """Edits of molecules in SMILES notation, by token.
 
-Symbols are tokens.  An aromatic for the aliphatic atom of the same element costs 0.25, one ring
-number for another 0.25, one bond or one halogen for another 0.5, any other substitution 1; a bond
-or a mark of geometry that only one side has costs 0.5, any other token 1.
+Symbols are tokens.  Replacing an aromatic atom by the aliphatic atom of the same element, or the
+reverse, costs 0.25, a ring number by another 0.25, a bond, a halogen or a mark of geometry by
+another 0.5, any other token 1.  Inserting or deleting a bond or a mark of geometry costs 0.5, any
+other token 1.
 
 Source: Weininger, "SMILES, a chemical language and information system", Journal of Chemical
 Information and Computer Sciences 28 (1988); tokens as in Schwaller et al., "Found in Translation",

@@ -1,4 +1,4 @@
-"""What `fstgrad grammar new` writes: a grammar that works and says how to go on, and its test."""
+"""The files that `fstgrad grammar new` writes: a working, commented grammar and its test."""
 
 EDIT = '''"""NAME: edit distance in which some confusions are cheap.
 
@@ -190,7 +190,7 @@ def test_example(hypothesis, target, loss):
     assert grammar(hypothesis, target) == pytest.approx(loss)
 '''
 
-# name -> (ending of the file, text)
+# name -> (ending of the file name, text)
 TEMPLATES = {
     "edit": (".py", EDIT),
     "context": (".rules", CONTEXT),

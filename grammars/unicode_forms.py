@@ -1,11 +1,11 @@
 """Letters in other forms: width is free, case costs little, diacritics a little more.
 
-Compatibility forms (full width, ligatures of one letter, superscripts) cost 0, another case 0.125,
-another or no diacritic 0.25, both 0.375, a combining mark that only one side has 0.25; any other
-edit 1.
+Replacing a character by a compatibility form (full width, superscript, ligature of one letter)
+costs 0, by another case 0.125, by another diacritic or none 0.25, by both 0.375.  Inserting or
+deleting a combining mark costs 0.25.  Any other edit costs 1.
 
-Source: the levels of the Unicode Collation Algorithm (UTS #10): base letters, diacritics, case;
-letters are taken apart by compatibility decomposition (UAX #15, NFKD) and full case folding.
+Source: the levels of the Unicode Collation Algorithm (UTS #10): base letters, diacritics, case.
+Characters are compared by compatibility decomposition (UAX #15, NFKD) and full case folding.
 """
 
 import string
@@ -25,7 +25,7 @@ EXAMPLES = [
     ("ＡＢＣ", "ABC", 0.0),
     ("abc", "Abc", 0.125),
     ("resume", "résumé", 0.5),
-    ("re\u0301sume\u0301", "résumé", 1.0),  # marks of their own
+    ("re\u0301sume\u0301", "résumé", 1.0),  # combining marks
     ("Ecole", "école", 0.375),
     ("x²", "x2", 0.0),
     ("cat", "car", 1.0),
@@ -50,7 +50,7 @@ def _presence(symbol: str) -> float:
 
 
 def _parts(symbol: str) -> tuple[str, str]:
-    """Return the base letters of a symbol and its marks."""
+    """Return the base characters of a symbol and its combining marks."""
     plain = unicodedata.normalize("NFKD", symbol)
     marks = "".join(c for c in plain if unicodedata.combining(c))
     return "".join(c for c in plain if not unicodedata.combining(c)), marks

@@ -1,4 +1,4 @@
-"""New values in the examples of a grammar's file, the rest left as it is."""
+"""Update the losses of the examples in a grammar's file; the rest of the file is unchanged."""
 
 import ast
 import difflib
@@ -11,12 +11,14 @@ from fstgrad.grammars.loading import Grammar, RuleGrammar
 
 
 def updated(grammar: Grammar, checked: Sequence[Checked]) -> tuple[str, str]:
-    """Return the text of a grammar's file with the values it gives, and the difference.
+    """Return the text of a grammar's file with updated losses, and the difference (unified diff).
+
+    Only examples that are wrong get the loss under the grammar.  The file is not written.
 
     Raises
     ------
     FstError
-        The file's EXAMPLES is not a list of literal rows.
+        EXAMPLES of the file is not a list of literal rows (hypothesis, target, loss).
     """
     before = grammar.file.read_text(encoding="utf-8")
     if isinstance(grammar, RuleGrammar):
@@ -50,7 +52,7 @@ def _updated_module(text: str, file: pathlib.Path, checked: Sequence[Checked]) -
         for row, example in zip(rows, checked, strict=True)
         if not example.is_right
     ]
-    # from the end, so that the places before stay right; columns count bytes
+    # replace from the end, so that earlier positions stay valid; column offsets count bytes
     for node, value in sorted(changes, key=lambda c: (-c[0].lineno, -c[0].col_offset)):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         head = lines[first][: node.col_offset]
@@ -60,7 +62,7 @@ def _updated_module(text: str, file: pathlib.Path, checked: Sequence[Checked]) -
 
 
 def _rows(tree: ast.Module, file: pathlib.Path) -> list[ast.Tuple]:
-    """Return the rows of the assignment to EXAMPLES."""
+    """Return the rows in the assignment to EXAMPLES."""
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(isinstance(t, ast.Name) and t.id == "EXAMPLES" for t in targets):

@@ -14,7 +14,7 @@ SHARED = pathlib.Path(
 
 @pytest.fixture(scope="session")
 def shared_data():
-    """The folder of reference data that lies beside the project; skips where it is absent."""
+    """Return the folder of reference data (FSTGRAD_DATA or beside the project); skip without it."""
     if not SHARED.is_dir():
         pytest.skip(f"no reference data in {SHARED}")
     return SHARED
@@ -22,14 +22,14 @@ def shared_data():
 
 @pytest.fixture(autouse=True)
 def _quiet_compilation(monkeypatch):
-    """No notice on standard error when a test is the first to compile a kernel."""
+    """Suppress the notice of the test that compiles the first kernel."""
     monkeypatch.setattr("fstgrad.cli.problem.announce_compilation", lambda: None)
     monkeypatch.setattr("fstgrad.cli.report.announce_compilation", lambda: None)
 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run a command: (exit code, standard output, standard error)."""
+    """Return a function that runs a command: (exit code, standard output, standard error)."""
     from fstgrad.cli.main import main
 
     def call(*args, stdin=""):

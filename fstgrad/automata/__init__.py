@@ -2,11 +2,13 @@
 
 Reading order
 -------------
-- `semiring`, `machine` : weights, and M, the loss against one target as rows of weights.
-- `composition`, `reduction`, `equivalence` : U o Y on arrays; epsilons ordered or removed; states
-  with the same future merged.
-- `determinize`, `minimize` : B level by level, then from the last level back.
-- `automaton`, `layout` : B as frozen arrays, and its arcs in the order in which the passes walk.
-- `bounds`, `evaluation` : capped losses between bounds; M run along given hypotheses.
-- `kernels`, `few` : the compiled loops, and the same in Python while they are not compiled.
+- `semiring`, `machine` : the two semirings; M, the acceptor of the loss against one target.
+- `composition`, `reduction`, `equivalence` : compose U o Y on arrays; sort or remove epsilon arcs;
+  merge states with equal futures.
+- `determinize`, `minimize` : build B level by level; merge its states from the last level back.
+- `automaton`, `layout` : B as read-only arrays; its arcs in the order of the compiled passes.
+- `bounds`, `band`, `evaluation` : caps and their bounds; alignments in a band; M run along given
+  hypotheses.
+- `product`, `collapse` : sums of two losses; losses of latent strings.
+- `kernels`, `few` : the compiled loops; the same loops in Python until they are compiled.
 """

@@ -28,10 +28,10 @@ from fstgrad.openfst import Fst, FstArrays, from_arrays
 
 @dataclass(frozen=True)
 class Level:
-    """The arcs that read one position: from S states over C symbol classes to S' states.
+    """The arcs of one position: from S states, over C symbol classes, to S' states.
 
-    nextstate : (S, C) int64, the state of the next level, or -1 where no hypothesis continues.
-    cost : (S, C) float64, loss in nats; 0 where dead.
+    nextstate : (S, C) int64, a state of the next level, or -1 (dead) if no hypothesis continues.
+    cost : (S, C) float64, loss in nats; 0 if dead.
     """
 
     nextstate: IntArray
@@ -40,7 +40,7 @@ class Level:
 
     @cached_property
     def segments(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-        """For each class (sources, starts, nextstates), as ufunc.reduceat takes them.
+        """For each class, the indices (sources, starts, nextstates) for ufunc.reduceat.
 
         sources[starts[i] : starts[i + 1]] are the states that lead to nextstates[i].
         """
@@ -55,10 +55,11 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class FlatLevels:
-    """All levels concatenated, as the passes on logarithms read them; N states with arcs.
+    """All levels concatenated, for the passes on logarithms; N states with arcs.
 
-    Level t holds the states offsets[t] .. offsets[t + 1]; `nextstate` (N, C) int32 counts from the
-    start of the next level, -1 where dead; `cost` (N, C) and `final` in nats.
+    `class_of` (n,) int64 is the class of each symbol.  Level t has the states offsets[t] ..
+    offsets[t + 1].  `nextstate` (N, C) int32 counts from the start of the next level, -1 if dead;
+    `cost` (N, C) and `final` (S_l,) are float64, in nats.
     """
 
     class_of: IntArray
@@ -69,35 +70,35 @@ class FlatLevels:
 
 
 class Cap(Protocol):
-    """What is known of the uncapped loss where a cap was given."""
+    """What is known about the uncapped loss of a capped automaton."""
 
     @property
     def upper(self) -> "LossAutomaton":
-        """An automaton whose loss is nowhere below the uncapped loss."""
+        """The automaton of an upper bound of the uncapped loss, else NotSupportedError."""
 
 
 @dataclass(frozen=True)
 class LossAutomaton:
     """The deterministic, layered automaton B of a loss against one target.
 
-    B has one initial state in level 0 and states in the levels 0..l; a hypothesis y of length l is
-    one path, whose cost
+    The states of B are in levels 0..l; level 0 has one state, the initial one.  A hypothesis y of
+    length l is one path, and its loss in nats is the cost of the path:
 
         L(y) = initial + sum_t levels[t].cost[state_t, class_of[y_t]] + final[state_l]
 
-    is its loss in nats.  A hypothesis without a path has L = +inf and is left out of every sum.
+    A hypothesis without a path has L = +inf and is left out of every sum.
 
     Attributes
     ----------
     alphabet : Alphabet of n symbols.
-    class_of : (n,) int64, the class of each symbol: symbols of a class have the same arcs.
+    class_of : (n,) int64, the class of each symbol; symbols of a class have the same arcs.
     levels : l Levels.
     initial : float, nats.
     final : (S_l,) float64, nats.
     cap : Cap, optional
-        Set if L is min(loss, cap): gives the automaton of an upper bound of the uncapped loss.
+        Set if L is min(loss, cap); `cap.upper` is an upper bound of the uncapped loss.
     band : int or (int, int), optional
-        Set if the alignments were restricted to a band: L is nowhere below the full loss.
+        Set if the alignments are restricted to a band; L is then at least the full loss.
     """
 
     alphabet: Alphabet
@@ -124,7 +125,7 @@ class LossAutomaton:
         self._check()
 
     def _check(self) -> None:
-        """Raise where the passes would read or write beside their arrays."""
+        """Raise InvalidInputError if the passes would read or write outside their arrays."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         class_of = index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
         classes = int(class_of.max(initial=-1)) + 1
@@ -152,7 +153,7 @@ class LossAutomaton:
 
     @cached_property
     def flat(self) -> FlatLevels:
-        """The levels concatenated; O(arcs), once."""
+        """The levels, concatenated; computed once, O(arcs)."""
         return FlatLevels(
             self.class_of.copy(),
             np.concatenate([[0], np.cumsum(self.level_sizes)]).astype(np.int64),
@@ -163,17 +164,17 @@ class LossAutomaton:
 
     @cached_property
     def bigram_layout(self) -> Layout:
-        """The layout for the passes with bigram scores; O(arcs), once."""
+        """The layout for the passes with bigram scores; computed once, O(arcs)."""
         return self._layout(bigram=True)
 
     @cached_property
     def plain_layout(self) -> Layout:
-        """The layout for the passes with scores of any other order; O(arcs), once."""
+        """The layout for the passes with scores of any other order; computed once, O(arcs)."""
         return self._layout(bigram=False)
 
     @classmethod
     def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":
-        """Return the automaton of the loss 0 on all strings of a length."""
+        """Return the automaton of the loss 0 for all strings of `length` symbols."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         length = positive_integer("length", length)
         level = Level(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1)))
@@ -183,9 +184,15 @@ class LossAutomaton:
 
     @classmethod
     def from_arrays(cls, alphabet: Alphabet, fst: FstArrays, length: int) -> "LossAutomaton":
-        """Return the automaton of a deterministic acceptor of strings of one length.
+        """Return the automaton of a deterministic acceptor of strings of `length` symbols.
 
-        The inverse of `to_arrays`: a string of cost c has the loss -c.  Every symbol is a class.
+        This is the inverse of `to_arrays`: a string of weight w has the loss -w.  Each symbol is a
+        class.
+
+        Raises
+        ------
+        InvalidInputError
+            `fst` has labels beyond the alphabet, no start state, or too few states for the length.
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
@@ -255,18 +262,18 @@ class LossAutomaton:
 
     @cached_property
     def spread(self) -> float:
-        """Largest difference, at any level, between losses still possible from two states."""
+        """Largest difference, over the levels, of the greatest and the least cost to go; nats."""
         return open_spread(self.levels, [level.cost for level in self.levels], self.final)
 
     @cached_property
     def greatest(self) -> float:
-        """Greatest finite loss of a hypothesis, nats."""
+        """Greatest finite loss of a hypothesis, in nats."""
         costs = [level.cost for level in self.levels]
         *_, (_, high) = costs_to_go(self.levels, costs, self.final)
         return self.initial + float(high[0])
 
     def loss(self, y: SequenceLike) -> float:
-        """Return L(y) in nats; +inf for a hypothesis without a path."""
+        """Return L(y) in nats, +inf if y has no path; y must have length l."""
         ids = self.alphabet.encode(y, name="y")
         if len(ids) != self.length:
             raise InvalidInputError(
@@ -281,7 +288,7 @@ class LossAutomaton:
         return total + float(self.final[state])
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
-        """Return L (k,) in nats of k strings of ids (k, l); +inf without a path; O(k l)."""
+        """Return L (k,) in nats of k strings of ids (k, l), +inf if there is no path; O(k l)."""
         ids = index_array("samples", samples, len(self.alphabet), (None, self.length))
         state = np.zeros(len(ids), dtype=np.int64)
         total = np.full(len(ids), self.initial)
@@ -292,7 +299,10 @@ class LossAutomaton:
         return total + self.final[state]
 
     def scaled(self, factor: float) -> "LossAutomaton":
-        """Return the automaton of factor * L; a negative factor makes it a log-reward."""
+        """Return the automaton of factor * L; a negative factor makes it a log-reward.
+
+        The result has neither `cap` nor `band`.
+        """
         factor = real_number("factor", factor)
         levels = tuple(Level(level.nextstate, factor * level.cost) for level in self.levels)
         return LossAutomaton(
@@ -300,11 +310,11 @@ class LossAutomaton:
         )
 
     def to_fst(self) -> Fst:
-        """Return B as a pynini.Fst over symbols in log64: the weight of y is -L(y), that is e^L."""
+        """Return B as a pynini.Fst in log64; y has the weight -L(y), which represents e^L."""
         return from_arrays(self.to_arrays())
 
     def to_arrays(self) -> FstArrays:
-        """Return the arrays of `to_fst`."""
+        """Return B as the arrays of `to_fst`; label i + 1 is symbol i."""
         offsets = np.concatenate([[0], np.cumsum(self.level_sizes)])
         sources, labels, nextstates, weights = [], [], [], []
         for t, level in enumerate(self.levels):
@@ -344,9 +354,9 @@ class LossAutomaton:
 def costs_to_go(
     levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield the least and the greatest finite cost (S,) from each state, for levels l .. 0.
+    """Yield the least and the greatest finite cost to go (S,) of each state, for levels l .. 0.
 
-    costs : (S, C) each, in place of the levels' own; dead arcs do not count.
+    costs : (S, C) for each level, used instead of the level's own; dead arcs do not count.
     """
     low, high = final, final
     yield low, high
@@ -358,12 +368,12 @@ def costs_to_go(
 
 
 def open_spread(levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray) -> float:
-    """Return the largest difference, at any level, of the costs still to come from two states."""
+    """Return the largest difference, over the levels, of two costs to go."""
     return max(float(high.max() - low.min()) for low, high in costs_to_go(levels, costs, final))
 
 
 def is_complete(levels: Sequence[Level]) -> bool:
-    """Whether every string has a path."""
+    """Return whether every string has a path."""
     return all(bool((level.nextstate != DEAD).all()) for level in levels)
 
 
@@ -375,7 +385,7 @@ def trusted(
     final: FloatArray,
     cap: Cap | None,
 ) -> LossAutomaton:
-    """Return the automaton of arrays that the compiled steps made: no checks."""
+    """Return the automaton of arrays that the compiled steps made, without checks."""
     b = object.__new__(LossAutomaton)
     freeze(class_of=class_of, final=final)
     for level in levels:

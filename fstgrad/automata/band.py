@@ -1,8 +1,8 @@
-"""Bands: the alignments whose offset, symbols of the target less symbols of y read, is bounded.
+"""Bands: alignments with a bounded offset (target symbols read minus symbols of y read).
 
-A band keeps some of M's paths, so its loss L_k is nowhere below L, and its automaton is small where
-that of L is exponential.  Hence log Z <= log Z_k, and strings drawn from p e^{L_k} have the weights
-e^{L - L_k} in (0, 1]: what `fg.sampled_softmax_margin` draws from.
+A band keeps only some paths of M, so its loss satisfies L_k >= L, and its automaton is small even
+if that of L is exponential.  Hence log Z <= log Z_k, and strings drawn from p e^{L_k} have weights
+e^{L - L_k} in (0, 1].  `fg.sampled_softmax_margin` draws from this distribution.
 """
 
 from dataclasses import replace
@@ -19,13 +19,18 @@ from fstgrad.checks import BoolArray, IntArray, is_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 
 Band = int | tuple[int, int]
-_BEYOND = 2**31  # more than any string has symbols
+_BEYOND = 2**31  # more symbols than any string has
 
 
 def check_band(band: Band) -> Band:
     """Return a band as integers: a width k >= 0, or the least and the greatest offset.
 
-    Numbers beyond all lengths become the nearest that int64 adds without overflow.
+    Numbers beyond all lengths are clipped to +-2^31, so that int64 sums do not overflow.
+
+    Raises
+    ------
+    InvalidInputError
+        `band` is neither a width nor a pair.
     """
     if isinstance(band, tuple):
         if len(band) == 2 and all(is_integer(end) for end in band) and band[0] <= band[1]:
@@ -45,9 +50,14 @@ def compile_band(
 
     Raises
     ------
-    InvalidInputError, NotSupportedError, StateLimitError
+    InvalidInputError
+        `band` is neither a width nor a pair.
+    NotSupportedError
+        The loss sums over paths, so that a band bounds nothing.
+    StateLimitError
+        B would have more than `max_states` states.
     InfeasibleError
-        No alignment of this length lies in the band, or none of some string whose loss is finite.
+        The band has no alignment of this length, or none of some string whose loss is finite.
     """
     read = np.arange(length, -1, -1)
     places = np.stack([read, read], axis=1)
@@ -61,7 +71,7 @@ def compile_band(
 
 
 def leaves_out(band: Band) -> InfeasibleError:
-    """Return the error of a band in which strings of a finite loss have no alignment."""
+    """Return the error for a band without alignments of some strings of finite loss."""
     return InfeasibleError(
         f"band {band} leaves out strings whose loss is finite, so that it bounds nothing; give a "
         "wider band, or leave it out"
@@ -71,17 +81,18 @@ def leaves_out(band: Band) -> InfeasibleError:
 def barred_cells(
     machine: TargetMachine, band: Band, read: IntArray, lengths: IntArray
 ) -> BoolArray:
-    """Return (N, K): the states of M that lie outside a band, at N places of the hypotheses.
+    """Return (N, K) bool: the states of M outside a band, at N places of the hypotheses.
 
     `read` (N, 2) is the least and the greatest number of symbols read at a place, and `lengths`
-    (2,) those of whole hypotheses.  With width k the offsets of all alignments of the lengths l and
-    m that leave the diagonal by at most k are kept: from min(0, m - l) - k to max(0, m - l) + k.
-    States that wait for nothing (before and after a local alignment) are in every band.
+    (2,) the least and the greatest length of a hypothesis.  A width k keeps the offsets of all
+    alignments of lengths l and m that leave the diagonal by at most k: from min(0, m - l) - k to
+    max(0, m - l) + k.  States that wait at cost 0 (before and after a local alignment) are in every
+    band.
 
     Raises
     ------
     NotSupportedError
-        The machine does not know how much of the target its states have read.
+        The machine has no `place`: the loss sums over paths.
     """
     if machine.place is None:
         raise NotSupportedError(
@@ -97,7 +108,7 @@ def barred_cells(
 
 
 def _num_strings(raw: RawAutomaton, class_of: IntArray) -> int:
-    """Return how many strings have a path."""
+    """Return the number of strings with a path, as an exact integer."""
     sizes = np.bincount(class_of, minlength=raw.levels[0].nextstate.shape[1]).astype(object)
     count = np.ones(len(raw.final), dtype=object)
     for level in reversed(raw.levels):
@@ -106,7 +117,7 @@ def _num_strings(raw: RawAutomaton, class_of: IntArray) -> int:
 
 
 def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, IntArray]:
-    """Return the least and the greatest offset (T,) for each target."""
+    """Return the least and the greatest offset in the band (T,), for each target."""
     if isinstance(band, tuple):
         ends = np.array(band)[:, None] + np.zeros(place.shape[1], dtype=np.int64)
         return ends[0], ends[1]

@@ -1,9 +1,9 @@
-"""Certified caps: an automaton from above for a loss that was cut off at a cap.
+"""Certified caps: lower and upper bounds of a loss that is cut off at a cap.
 
-min(L, cap) is a lower bound of L.  The upper bound follows every hypothesis until its row holds
-nothing but the cap; from there it continues from the cheapest state of M by one fixed policy, which
-costs one alignment of the hypothesis and so never less than L.  Up to the cap both bounds are L
-itself.
+min(L, cap) is a lower bound of L.  The upper bound follows each hypothesis until its row holds only
+the cap.  From there it continues from the cheapest state of M by one fixed policy; the result is
+the cost of one alignment of the hypothesis, which is at least L.  Where L < cap, both bounds are
+equal to L.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray, real_number
 from fstgrad.errors import InvalidInputError, NotSupportedError
 
-_NO_LIMIT = 2**40  # the same levels were built under the caller's limit before
+_NO_LIMIT = 2**40  # the same levels were built before, within the caller's limit
 
 
 @dataclass(frozen=True, eq=False)
 class TropicalCap:
-    """The machine of min(L, cap), whose last state holds the cap."""
+    """The machine of min(L, cap); its last state holds the cap."""
 
     alphabet: Alphabet
     machine: TargetMachine
@@ -34,7 +34,7 @@ class TropicalCap:
 
     @cached_property
     def upper(self) -> LossAutomaton:
-        """The automaton from above: the states of min(L, cap) and, in each level, some of M's.
+        """The automaton of the upper bound: the states of min(L, cap), then some states of M.
 
         Raises
         ------
@@ -46,20 +46,20 @@ class TropicalCap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the automaton from above, 0 until it is made."""
+        """Bytes of the automaton of the upper bound, 0 until it is built."""
         upper = vars(self).get("upper")
         return 0 if upper is None else int(upper.nbytes)
 
 
 @dataclass(frozen=True)
 class UncertifiedCap:
-    """A cap without bounds, and why."""
+    """A cap without an upper bound, and the reason."""
 
     reason: str
 
     @property
     def upper(self) -> LossAutomaton:
-        """There is none."""
+        """Raise NotSupportedError: no upper bound is known."""
         raise NotSupportedError(f"no upper bound is known: {self.reason}")
 
 
@@ -71,12 +71,12 @@ STORED_CAP = UncertifiedCap("the automaton was read from a file; compile it agai
 
 
 def check_cap(cap: float | str) -> float:
-    """Return a cap in nats where there are no scores that could choose one.
+    """Return a cap in nats, for callers without scores, which could choose one.
 
     Raises
     ------
     InvalidInputError
-        It is not a number; for "auto" with what chooses it.
+        `cap` is not a finite number; for "auto", the message names the functions that choose one.
     """
     if isinstance(cap, str) and cap == "auto":
         raise InvalidInputError(
@@ -84,13 +84,13 @@ def check_cap(cap: float | str) -> float:
             "tolerance=t).automaton or fg.PairObjective(..., cap='auto', tolerance=t); here, and "
             "on lattices, give a number"
         )
-    return real_number("cap", cap)  # type: ignore[arg-type]  # or an error
+    return real_number("cap", cap)  # type: ignore[arg-type]  # real_number checks it
 
 
 def in_nats(
     alphabet: Alphabet, class_of: IntArray, raw: RawAutomaton, unit: float, cap: Cap | None
 ) -> LossAutomaton:
-    """Return the automaton whose costs are those of `raw` times `unit`."""
+    """Return the automaton whose costs are those of `raw` times `unit` (nats)."""
     return trusted(
         alphabet,
         class_of,
@@ -102,11 +102,11 @@ def in_nats(
 
 
 def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
-    """Return the automaton from above: states of the frontier, then cells that follow the policy.
+    """Return the automaton of the upper bound: the frontier's states, then cells under the policy.
 
-    Where only cells are left that need certain symbols to go on (the middle of a transposition),
-    the string gets the bound that holds for all strings: one more cell, K, that waits for nothing
-    and is entered for what is left of that bound.  O(states of min(L, cap) + l K C).
+    If only cells are left that need certain symbols to go on (the middle of a transposition), the
+    string gets the upper bound of all strings.  For this, one more cell, K, reads each symbol at
+    cost 0 and is entered at the rest of that bound.  O(states of min(L, cap) + l K C).
     """
     frontier = TropicalFrontier(machine, length, cap_state=machine.num_states - 1)
     ways, ways_cost, final = _with_waiting_cell(*frontier.policy())
@@ -118,7 +118,7 @@ def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
     if frontier.is_only_cap:
         cell, initial = frontier.first_way
         cells = np.array([cell])
-    paid = np.array([initial])  # by the cheapest prefix that leads to each state of the frontier
+    paid = np.array([initial])  # cost of the cheapest prefix to each state of the frontier
     levels: list[RawLevel] = []
     ahead = 0
     for remaining in reversed(range(length)):
@@ -145,7 +145,7 @@ def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
 def _with_waiting_cell(
     ways: IntArray, costs: IntArray, final: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return ways on (l, K + 1, C), their costs and final weights with the cell that waits."""
+    """Return the policy (l, K + 1, C), its costs and final weights, with the waiting cell added."""
     shape = (len(ways), 1, ways.shape[2])
     return (
         np.concatenate([ways, np.full(shape, len(final))], axis=1),
@@ -155,7 +155,7 @@ def _with_waiting_cell(
 
 
 def _least_paid(level: RawLevel, paid: IntArray, states: int) -> IntArray:
-    """Return the least cost (S',) of a prefix that leads to each state of the next level."""
+    """Return the cost (S',) of the cheapest prefix to each state of the next level."""
     result = np.full(states, TROPICAL.zero)
     alive = level.nextstate != DEAD
     np.minimum.at(result, level.nextstate[alive], (paid[:, None] + level.cost)[alive])
@@ -163,7 +163,9 @@ def _least_paid(level: RawLevel, paid: IntArray, states: int) -> IntArray:
 
 
 def loss_range(machine: TargetMachine, length: int) -> tuple[float, float, float]:
-    """Return the least loss, a bound of the greatest, and the least positive cost, in nats.
+    """Return the least loss, an upper bound of the greatest, and the least positive cost; nats.
+
+    The last is the machine's unit if no cost is positive.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def _unbounded() -> NotSupportedError:
 
 
 def _reachable(raw: RawAutomaton) -> RawAutomaton:
-    """Return the automaton without the states that no prefix leads to."""
+    """Return the automaton without the states that no prefix reaches."""
     found = np.array([0])
     levels: list[RawLevel] = []
     for level in raw.levels:

@@ -1,8 +1,8 @@
-"""Machines that read latent strings: M behind a map that shortens, spells out or ends a string.
+"""Machines that read latent strings: M after a map that shortens, spells out or ends a string.
 
-A collapse maps a latent string z to a hypothesis y, and a loss sees y alone.  Composed with M it
-gives a machine over the latent symbols, so that everything that is computed from M (automata,
-gradients, samples, caps) holds for latent strings too.
+A collapse maps a latent string z to a hypothesis y, and the loss depends on y only.  Composed with
+M, the collapse gives a machine over latent symbols.  Everything computed from M (automata,
+gradients, samples, caps) can then be computed for latent strings.
 
 - `spelled_machine` : each latent symbol spells a string of symbols, possibly the empty one.
 - `ctc_machine` : runs of a symbol become one symbol, then blanks are left out.
@@ -20,9 +20,9 @@ from fstgrad.checks import BoolArray, IntArray
 
 
 def spelled_machine(machine: TargetMachine, words: Sequence[IntArray]) -> TargetMachine:
-    """Return the machine over latent symbols of which symbol i is read as the string words[i].
+    """Return the machine over latent symbols that reads symbol i as the string words[i] of ids.
 
-    Words of the same classes of symbols share their arcs.  O(|word| arcs K) for each of these.
+    Words with the same classes of symbols share their arcs; each such word costs O(|word| arcs K).
     """
     spelt = [tuple(machine.class_of[word].tolist()) for word in words]
     number = {classes: i for i, classes in enumerate(dict.fromkeys(spelt))}
@@ -36,13 +36,13 @@ def spelled_machine(machine: TargetMachine, words: Sequence[IntArray]) -> Target
 def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
     """Return the machine of the collapse of connectionist temporal classification.
 
-    A state of the result is (state of M, symbol read last), n + 1 times as many as M has; the
-    number n stands for a blank or the start.  Symbol a read after a leaves the state as it is.
+    A state of the result is (state of M, last symbol read), with n for a blank or the start:
+    K (n + 1) states before reduction.  Reading symbol a right after a does not change the state.
 
     Parameters
     ----------
     machine : TargetMachine of n symbols
-    blank : (n,) bool, the symbols that are left out
+    blank : (n,) bool, True for the symbols that are left out
 
     References
     ----------
@@ -89,9 +89,10 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
 
 
 def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
-    """Return the machine of which the symbols of `end` (n,) end the hypothesis; they repeat.
+    """Return the machine in which the symbols of `end` (n,) bool end the hypothesis.
 
-    One state is added: the end has been read.  A string without an end symbol is whole too.
+    Only end symbols may follow an end symbol.  One state is added, which the end leads to.  A
+    string without an end symbol is a whole hypothesis.
     """
     over = machine.num_states
     states = np.append(np.arange(over), over)
@@ -109,9 +110,9 @@ def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
 
 
 def _word_arcs(machine: TargetMachine, classes: tuple[int, ...]) -> Arcs:
-    """Return the arcs that read symbols of these classes one after the other.
+    """Return the arcs that read one symbol of each of these classes, in this order.
 
-    Rows are closed under epsilon before a word and after it, so only the steps inside close.
+    The machine closes rows under epsilon before and after a word, so only inner steps close here.
     """
     semiring = machine.semiring
     rows = semiring.full((machine.num_states, machine.num_states))

@@ -1,4 +1,4 @@
-"""Composition on arrays, equal to OpenFst's but without its overhead."""
+"""Compose transducers on arrays: OpenFst's composition without its overhead."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fstgrad.openfst.arrays import trusted
 
 
 def string_arrays(ids: IntArray) -> FstArrays:
-    """Return the acceptor of the string with these ids."""
+    """Return the acceptor in log64 of the string with these ids (m,), weight 0."""
     state = np.arange(len(ids))
     final = np.full(len(ids) + 1, np.inf)
     final[-1] = 0.0
@@ -22,14 +22,14 @@ def string_arrays(ids: IntArray) -> FstArrays:
 
 
 def compose_arrays(left: FstArrays, right: FstArrays) -> FstArrays:
-    """Return left o right, trimmed; without a path it has no states and starts in -1."""
+    """Return left o right, trimmed; if it has no path, it has no states and its start is -1."""
     return composition(left, right)[0]
 
 
 def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]:
-    """Return left o right, trimmed, and the pair of states (S, 2) that each of its states is.
+    """Return left o right, trimmed, and for each of its states the states (S, 2) of both sides.
 
-    States are found from the start on; O(pairs + arcs log arcs of a state).
+    Only pairs that the start reaches are visited; O(pairs + arcs log arcs of a state).
     """
     no_pairs = np.empty((0, 2), dtype=np.int64)
     if left.start < 0 or right.start < 0:
@@ -41,7 +41,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
     pairs, arcs = compose(*left_side, *right_side)
     if len(pairs) == 0:
         return _nothing(), no_pairs
-    own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 takes the last, which stays
+    own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 selects the last: -1
     fst = trusted(
         "log64",
         0,
@@ -56,7 +56,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
 
 
 def _sort(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
-    """Return the order of the arcs by source and label, -1 behind it, and what the kernel reads."""
+    """Return the order of the arcs by source and label, then -1, and the inputs of the kernel."""
     order = np.lexsort((label, fst.source))
     first = np.searchsorted(fst.source, np.arange(fst.num_states + 1))
     side = first, label[order], fst.nextstate[order], fst.start, np.isfinite(fst.final)
@@ -64,7 +64,7 @@ def _sort(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
 
 
 def _taken(values: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
-    """Return values[where], zero where -1."""
+    """Return values[where], with 0 where the index is -1."""
     return np.append(values, values.dtype.type(0))[where]
 
 
@@ -74,9 +74,9 @@ def _nothing() -> FstArrays:
 
 
 def depth_range(fst: FstArrays) -> IntArray:
-    """Return (S, 2): the symbols on the shortest and on the longest way to each state.
+    """Return (S, 2) int64: the least and the greatest number of symbols read on a path to a state.
 
-    The FST is acyclic; O(longest way x arcs).
+    The FST must be acyclic.  A state without a path has (2^40, -1).  O(longest path x arcs).
     """
     reads = (fst.ilabel > 0).astype(np.int64)
     low, high = np.full(fst.num_states, 2**40), np.full(fst.num_states, -1)
@@ -94,7 +94,10 @@ def depth_range(fst: FstArrays) -> IntArray:
 
 
 def skips_all(fst: FstArrays) -> BoolArray:
-    """Return (S,): the states that skip every symbol of either side for nothing, as loops."""
+    """Return (S,) bool: the states with loops of weight 0 that skip every symbol of both sides.
+
+    A loop skips an input symbol if it writes epsilon, and an output symbol if it reads epsilon.
+    """
     loops = (fst.source == fst.nextstate) & (fst.weight == 0)
     skips = np.ones(fst.num_states, dtype=np.bool_)
     for own, other in ((fst.ilabel, fst.olabel), (fst.olabel, fst.ilabel)):

@@ -1,18 +1,18 @@
 """Determinization of a target machine over Delta^l, level by level.
 
-A state of level t is the row of M's forward weights of a prefix of length t, brought to a canonical
-form; prefixes with the same row share a state.  All states of a level are advanced together, one
-symbol class after the other.
+A state of level t is the row of M's forward weights of a prefix of length t, in canonical form;
+prefixes with the same row share a state.  All states of a level are advanced together, one symbol
+class after the other.
 
 Canonical form of a row, with r symbols left:
 
-- tropical: the least weight that can still matter is subtracted and becomes the cost of the arc;
-  then every cell that can never be on the cheapest path is dropped.  With lower bounds lb_j(r) and
-  upper bounds ub_j(r) of what cell j still costs, j is dropped if
-  v_j + lb_j(r) >= min_k (v_k + ub_k(r)), except the cell k of the minimum.
-- probability: cells from which nothing can be reached in r symbols are set to zero.
+- tropical: each cell that can never be on the cheapest path is dropped; the least remaining weight
+  is subtracted and becomes the cost of the arc.  With lower bounds lb_j(r) and upper bounds ub_j(r)
+  of the cost to go from cell j, j is dropped if v_j + lb_j(r) >= min_k (v_k + ub_k(r)), unless j is
+  the cell k of the minimum.
+- probability: cells from which no end can be reached in r symbols are set to zero.
 
-Exact determinization takes exponentially many states in l in the worst case.
+In the worst case, exact determinization needs a number of states that is exponential in l.
 """
 
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, NotSupportedError, StateLimitError
 from fstgrad.io import memory_limit
 
-_STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
+_STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # allowed memory: per state of the limit, and at least
 _NO_LIMIT = 2**62
 MAX_STATES = 2_000_000  # the default limit of a loss automaton
 
 
 @dataclass(frozen=True)
 class RawLevel:
-    """Arcs from S states: `nextstate` (S, C) int64, -1 where dead, and `cost` (S, C) in units."""
+    """Arcs from S states: `nextstate` (S, C) int64, -1 if dead, and `cost` (S, C) in units."""
 
     nextstate: IntArray
     cost: npt.NDArray[Any]
@@ -54,8 +54,8 @@ _NOTHING = RawLevel(np.empty((0, 0), dtype=np.int64), np.empty((0, 0)))
 class RawAutomaton:
     """A deterministic layered automaton in the units of its machine.
 
-    The weight of a string is initial + the costs of its arcs, then `final` (S_l,), plus meaning the
-    semiring's times.
+    Tropical: the weight of a string is initial + the costs of its arcs + `final` (S_l,).
+    Probability: it is `final`; initial is 1, and arcs cost 0.
     """
 
     levels: tuple[RawLevel, ...]
@@ -66,8 +66,8 @@ class RawAutomaton:
 class Step(NamedTuple):
     """A level of a frontier: the number of its states and the arcs that lead to them.
 
-    Where the level would take more memory than it may, `needed` is the bytes that it would take,
-    the level is empty, and the frontier stays where it was; otherwise `needed` is 0.
+    If the level would exceed its memory limit, `needed` is the number of bytes that it would need,
+    the level is empty, and the frontier does not advance; otherwise `needed` is 0.
     """
 
     states: int
@@ -83,7 +83,7 @@ class Frontier(Protocol):
 
     @property
     def offset(self) -> Any:
-        """What was taken out of the row of the empty prefix."""
+        """The weight that was factored out of the row of the empty prefix."""
 
     @property
     def final(self) -> npt.NDArray[Any]:
@@ -95,14 +95,17 @@ def determinize(
 ) -> RawAutomaton:
     """Return the deterministic automaton of `machine` on the strings of `length` symbols.
 
-    Cost O(states x (arcs of M + hashing K cells)); every level is merged by hashing its rows.
-    A tropical machine keeps out of the states that are `barred` (l + 1, K) with r symbols left.
+    O(states x (arcs of M + hashing K cells)); each level is merged by hashing its rows.  `barred`
+    (l + 1, K) bool, for tropical machines only, forbids states of M when r symbols are left.
 
     Raises
     ------
     StateLimitError
-        The levels so far have more than `max_states` states, or the next one would bring memory
-        above 1 KiB for each state of the limit; that is known before it is allocated.
+        The levels have more than `max_states` states, or with the next one they would need more
+        than 1 KiB per state of the limit (at least 16 MiB, at most half of the memory); this is
+        checked before the next level is allocated.
+    NotSupportedError
+        A tropical machine has 2^20 states or more.
     InfeasibleError
         No hypothesis of this length has a path.
     """
@@ -128,7 +131,7 @@ def determinize(
 
 
 def no_hypothesis(length: int) -> InfeasibleError:
-    """Return the error of a length for which M has no path."""
+    """Return the error for a length for which M has no path."""
     return InfeasibleError(
         f"no hypothesis of length {length} has a finite loss against the target; change the length"
     )
@@ -137,7 +140,7 @@ def no_hypothesis(length: int) -> InfeasibleError:
 def too_many_states(
     states: int, limit: int, position: int, length: int, nbytes: int | None = None
 ) -> StateLimitError:
-    """Return the error of a determinization that passed its limit at a position."""
+    """Return the error for a determinization that exceeds its limit at a position."""
     return StateLimitError(
         states,
         limit,
@@ -152,24 +155,25 @@ def too_many_states(
 
 
 def _check_size(states: int, length: int) -> None:
-    """Raise where rows cannot hold the states of a machine, or memory the bounds of its rows."""
+    """Raise if rows cannot hold the states of a machine, or memory its tables of bounds."""
     if states >= kernels.tables.SPAN:
         raise NotSupportedError(
             f"the machine of the loss against this target has {states:,} states, and rows hold "
             f"fewer than {kernels.tables.SPAN:,}; shorten the target, or use one loss of a sum"
         )
-    needed = 3 * 8 * (length + 1) * states  # two tables of bounds, and what is barred, twice
+    needed = 3 * 8 * (length + 1) * states  # two tables of bounds, and twice the barred cells
     if needed > memory_limit():
         raise too_many_states(1, MAX_STATES, 0, length, needed)
 
 
 class TropicalFrontier:
-    """The states of one level in the tropical semiring, as the kernels keep them.
+    """The states of one level in the tropical semiring, stored for the kernels.
 
-    Rows omit the cells that other cells imply by epsilons.  With `cap_state`, the state
-    of M that holds the cap, `fall` (S, C) says after each step where nothing but the cap is left:
-    the cell that led on most cheaply, -2 without one, elsewhere -1; `first_way` is such a cell of
-    the start, and its cost.  `least` and `greatest` bound the loss of all strings.
+    Rows omit the cells that other cells imply by epsilon arcs.  `cap_state` is the state of M that
+    holds the cap, or -1.  With a cap, `fall` (S, C) is set by each step for arcs after which only
+    the cap is left: the other cell with the least upper bound, or -2 if there is none.  For other
+    arcs it is -1.  `first_way` is such a cell of the start, and its cost.  `least` and `greatest`
+    bound the losses of all strings, in units; `greatest_uncapped` leaves out the cap.
     """
 
     fall: IntArray
@@ -237,21 +241,22 @@ class TropicalFrontier:
         return Step(count, 0, RawLevel(nextstate, cost))
 
     def policy(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
-        """Return one way on from every state of M, and final weights (K,).
+        """Return the next states and costs of one policy, and the final weights (K,).
 
-        (l, K, C) states, -1 where there is none, and costs, by symbols left after the step.
+        States (l, K, C), -1 if there is none, and costs (l, K, C) in units; the first index is the
+        number of symbols left after the step.
         """
         return *kernels.tropical.policy(self._arcs, self._upper), self._final
 
     @property
     def final(self) -> npt.NDArray[Any]:
-        """Final weights (S,): with no symbol left a row is one cell of weight zero."""
+        """Final weights (S,) in units; with no symbol left, a row is one cell of weight 0."""
         final: npt.NDArray[Any] = self._final[self._pool.reshape(-1, 3)[:, 1] // self._span]
         return final
 
 
 class CountFrontier:
-    """The states of one level in the probability semiring, as the kernels keep them."""
+    """The states of one level in the probability semiring, stored for the kernels."""
 
     def __init__(self, machine: TargetMachine, length: int) -> None:
         order, arcs = machine.by_class()

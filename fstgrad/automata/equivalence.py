@@ -1,4 +1,4 @@
-"""States of a target machine with the same future: partition refinement, and the quotient."""
+"""Merge states of a target machine with equal futures: partition refinement and quotient."""
 
 from dataclasses import replace
 
@@ -18,17 +18,17 @@ from fstgrad.automata.machine import (
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 
-_CELLS = 2**27  # of closed rows, in all rounds: two seconds
-_ARCS = 2**28  # that are hashed, in all rounds: some ten seconds
+_CELLS = 2**27  # limit of the cells of closed rows in all rounds: about two seconds
+_ARCS = 2**28  # limit of the arcs hashed in all rounds: about ten seconds
 
 
 def merge_equivalent_states(machine: TargetMachine) -> TargetMachine:
     """Return the quotient by the coarsest equivalence of states with equal futures.
 
-    Two states are equal if they are equally final and, for each class, lead with equal total
-    weight into each block: partition refinement, O(rounds x arcs x blocks).  A tropical machine
-    whose rounds compute more than `_CELLS` cells is refined arc by arc from there on: epsilons are
-    then compared as any other arc, and a few states that are equal may stay apart.
+    Two states are equivalent if they have equal final weights and, for each class, equal total
+    weights into each block.  Partition refinement costs O(rounds x arcs x blocks).  Once the rounds
+    of a tropical machine have computed more than `_CELLS` cells, its arcs are compared one by one:
+    epsilon arcs then count like other arcs, and a few equivalent states may stay apart.
     """
     is_tropical = machine.semiring is TROPICAL
     refine = refine_costs if is_tropical else refine_by_class
@@ -49,8 +49,9 @@ def merge_equivalent_states(machine: TargetMachine) -> TargetMachine:
 def merge_equal_arcs(machine: TargetMachine, block: IntArray) -> TargetMachine:
     """Return the quotient by a refinement of `block` (K,): states with equal arcs into each block.
 
-    A round is O(arcs + states log states): states are compared by hashes of their arcs, and the
-    last round by the arcs.  More rounds than `_ARCS` arcs allow leave the machine as it is.
+    A round costs O(arcs + states log states) and compares states by hashes of their arcs; the last
+    round compares the arcs themselves.  If the rounds would hash more than `_ARCS` arcs, the
+    machine is returned unchanged.
     """
     size, every = machine.num_states, concatenate((*machine.arcs, machine.epsilon))
     lengths = [len(arcs.source) for arcs in (*machine.arcs, machine.epsilon)]
@@ -65,7 +66,7 @@ def merge_equal_arcs(machine: TargetMachine, block: IntArray) -> TargetMachine:
         np.add.at(hashes, every.source, into)
         _, hashed = np.unique(hashes, return_inverse=True)
         _, refined = np.unique(block * size + hashed, return_inverse=True)
-        if int(refined.max()) + 1 == blocks:  # by the hashes; now by the arcs
+        if int(refined.max()) + 1 == blocks:  # hashes split no block: compare the arcs
             own = Arcs(np.full(size, -1), block, np.zeros(size, dtype=np.int64))
             led = Arcs(kind, block[every.nextstate], every.weight)
             label = np.concatenate([np.arange(size), every.source])
@@ -77,7 +78,7 @@ def merge_equal_arcs(machine: TargetMachine, block: IntArray) -> TargetMachine:
 
 
 def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
-    """Return the blocks (K,), split where states lead into blocks with different weights."""
+    """Return the blocks (K,), split by the total weights of each class into each block."""
     indicator = machine.semiring.full((machine.num_states, blocks))
     indicator[np.arange(machine.num_states), block] = machine.semiring.one
     indicator = machine.close_backward(indicator)
@@ -90,7 +91,7 @@ def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> Int
 
 
 def refine_costs(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
-    """Return what `refine_by_class` does for tropical machines, by the kernel."""
+    """Return the result of `refine_by_class` for a tropical machine, computed by a kernel."""
     order, arcs = machine.by_class()
     refined = np.empty(len(block), dtype=np.int64)
     refined[order] = kernels.reduction.refine(arcs, block[order], blocks)
@@ -98,9 +99,11 @@ def refine_costs(machine: TargetMachine, block: IntArray, blocks: int) -> IntArr
 
 
 def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
-    """Return one state for each block, with the arcs of its last member along epsilons.
+    """Return the machine with one state per block; it gets the arcs of the block's last member.
 
-    The others may have arcs only through epsilons that stay in the block, and those go.
+    Last means last along the epsilon arcs.  Epsilon arcs within a block are removed, and other
+    members may reach their arcs only through these.  If epsilon arcs between blocks form a cycle,
+    the machine is returned unchanged.
     """
     semiring = machine.semiring
     first = _last_members(machine, block)
@@ -135,7 +138,7 @@ def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
 
 
 def _spanned(place: IntArray, block: IntArray, blocks: int) -> IntArray:
-    """Return the places that the members of each block have, from the least to the greatest."""
+    """Return `place` of each block: the least and the greatest over its members."""
     result = np.empty((blocks, *place.shape[1:]), dtype=np.int64)
     result[..., 0], result[..., 1] = place.max(), place.min()
     np.minimum.at(result[..., 0], block, place[..., 0])
@@ -144,7 +147,7 @@ def _spanned(place: IntArray, block: IntArray, blocks: int) -> IntArray:
 
 
 def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
-    """Return for each block a member from which no epsilons lead to another member."""
+    """Return, for each block, a member without epsilon arcs to others of the block."""
     rank = np.zeros(machine.num_states, dtype=np.int64)
     for source, nextstate in zip(machine.epsilon.source, machine.epsilon.nextstate, strict=True):
         rank[nextstate] = max(rank[nextstate], rank[source] + 1)

@@ -23,26 +23,26 @@ from fstgrad.summary import short_repr
 
 
 class LossProgramme(Protocol):
-    """A faster way from strings (k, l) to their losses (k,) in nats."""
+    """A faster algorithm for the losses (k,) in nats of strings of ids (k, l)."""
 
     @property
     def work(self) -> float:
-        """What it spends for each state of M and position, in units of a step along M."""
+        """Cost per state of M and position, relative to a step along M."""
 
     def __call__(self, strings: IntArray, /) -> FloatArray:
-        """Return the losses."""
+        """Return the losses (k,) in nats of `strings` (k, l) of ids."""
 
 
 @dataclass(frozen=True)
 class TargetLoss:
-    """L(., y_i) for hypotheses of any length, by running M without determinization.
+    """The loss L(., y_i) of hypotheses of any length, from M without determinization.
 
     Attributes
     ----------
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
-    finished : function from values (k,) and their machine to losses (k,) in nats.
-    programme : function from strings (k, l) to losses (k,), if the loss has a faster algorithm.
+    finished : function from path sums (k,) and their machine to losses (k,) in nats.
+    programme : function from strings (k, l) to losses (k,) in nats, if there is a faster algorithm.
 
     Examples
     --------
@@ -61,14 +61,14 @@ class TargetLoss:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arcs."""
+        """Bytes of the arcs of M."""
         first, ends, weights = self._arcs
         return first.nbytes + ends.nbytes + weights.nbytes + sum(a.nbytes for a in self._epsilon)
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
-        """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path.
+        """Return the losses (k,) in nats of k strings of ids (k, l), +inf if there is no path.
 
-        Cost O(k l (arcs of a class + epsilon arcs)), about K each for edit distances.
+        O(k l (arcs of a class + epsilon arcs)); an edit distance has about K of each.
         """
         ids = index_array("samples", samples, len(self.alphabet), (None, None))
         if self.programme is not None:
@@ -77,7 +77,13 @@ class TargetLoss:
         return self.in_nats(self._compiled(classes))
 
     def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
-        """Return the losses in nats of values of the machine."""
+        """Return the losses (k,) in nats of path sums (k,) of the machine.
+
+        Raises
+        ------
+        InvalidInputError
+            `value` is not an array of numbers, or has NaN or impossible sums.
+        """
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "if":
             raise InvalidInputError(f"value is {value!r}; give an array of values of the machine")
         with np.errstate(invalid="ignore"):
@@ -89,7 +95,7 @@ class TargetLoss:
     def bounds(self, length: int) -> tuple[float, float]:
         """Return bounds in nats, lower and upper, of the losses of all strings of a length.
 
-        Infinite if no bound is known.  O(l x arcs of M) for the first call with a length.
+        A bound that is not known is infinite.  O(l x arcs of M) at the first call with a length.
         """
         length = positive_integer("length", length, minimum=0)
         if length not in self._bounds:
@@ -110,12 +116,12 @@ class TargetLoss:
 
     @property
     def num_states(self) -> int:
-        """States of M."""
+        """Number of states of M."""
         return self.machine.num_states
 
     @property
     def step_states(self) -> int:
-        """About how many states of M an evaluation walks at each position."""
+        """Approximate cost of an evaluation per position, counted in states of M."""
         return int(self.num_states * (3 if self.programme is None else self.programme.work))
 
     @property
@@ -126,7 +132,7 @@ class TargetLoss:
     def compile(
         self, length: int, *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
-        """Return B of a tropical loss as `Loss.compile` does, from this machine."""
+        """Return B of a tropical loss, as `Loss.compile` does, but from this machine."""
         length = positive_integer("length", length)
         max_states = positive_integer("max_states", max_states)
         machine = self.machine
@@ -152,7 +158,7 @@ class TargetLoss:
 
     @cached_property
     def _arcs(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
-        """First arc of each class, (source, nextstate) and weights of all arcs."""
+        """The first arc of each class, then (source, nextstate) and the weights of all arcs."""
         every = concatenate(self.machine.arcs)
         sizes = [len(arcs.source) for arcs in self.machine.arcs]
         first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -178,7 +184,7 @@ class SumTargetLoss:
         return self.parts[0].alphabet
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
-        """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path."""
+        """Return the losses (k,) in nats of k strings of ids (k, l), +inf if there is no path."""
         losses = np.array([part.losses_of(samples) for part in self.parts])
         total: FloatArray = losses.sum(axis=0)
         return total
@@ -191,12 +197,12 @@ class SumTargetLoss:
 
     @property
     def num_states(self) -> int:
-        """States of the machines of all parts."""
+        """Number of states of the machines of all parts."""
         return sum(part.num_states for part in self.parts)
 
     @property
     def step_states(self) -> int:
-        """About how many states an evaluation walks at each position."""
+        """Approximate cost of an evaluation per position, counted in states."""
         return sum(part.step_states for part in self.parts)
 
     @property

@@ -1,9 +1,8 @@
-"""Python runs the small work of kernels that are not compiled yet.
+"""Run small problems in Python while their kernels are not compiled yet.
 
-A first automaton of some hundred states takes milliseconds in Python, and its kernels take seconds
-to compile.  A kernel of integers, or of floats whose operations are rounded one by one (no
-`sum_kernel`, no `fused_kernel`, no function of `math` or of linear algebra), gives the same bits
-either way.
+Python builds a first automaton of a few hundred states in milliseconds; compiling its kernels takes
+seconds.  Both give the same bits if a kernel computes on integers, or on floats with each operation
+rounded separately (no `sum_kernel`, no `fused_kernel`, no function of `math` or linear algebra).
 """
 
 import contextlib
@@ -20,12 +19,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass
 class Interpreter:
-    """The steps of about a microsecond that this process may still interpret."""
+    """The number of steps (about a microsecond each) that this process may still run in Python."""
 
     steps: int = 500_000
 
     def take(self, steps: int) -> bool:
-        """Return whether this many steps are left, and subtract them."""
+        """Return whether this many steps are left; if so, subtract them."""
         if steps > self.steps:
             return False
         self.steps -= steps
@@ -36,10 +35,10 @@ INTERPRETER = Interpreter()
 
 
 def few(kernel: Function, steps: int) -> Function:
-    """Return a kernel, or its source for Python where `steps` cost less than to compile it.
+    """Return the kernel, or its Python function if it is not compiled and the work is small.
 
-    The work of this process is added up, so that the kernels of large or of many problems are
-    compiled.
+    The `steps` of all calls in this process add up, so that large or many problems use compiled
+    kernels.
     """
     own: Any = kernel
     if getattr(own, "overloads", True) or own._cache.is_there():
@@ -49,7 +48,7 @@ def few(kernel: Function, steps: int) -> Function:
 
 @contextlib.contextmanager
 def compiled_only() -> Iterator[None]:
-    """Leave nothing to Python within the block."""
+    """Make `few` return compiled kernels only, within the block."""
     left, INTERPRETER.steps = INTERPRETER.steps, -1
     try:
         yield
@@ -59,11 +58,11 @@ def compiled_only() -> Iterator[None]:
 
 @functools.cache
 def interpreted(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel without its compiler; numbers come back as Python's."""
+    """Return the kernel as a Python function, which returns Python numbers."""
     source = _function(kernel)
 
     def run(*arguments: Any) -> Any:
-        with np.errstate(all="ignore"):  # as compiled code does: hashes wrap, inf - inf is NaN
+        with np.errstate(all="ignore"):  # like compiled code: hashes wrap, inf - inf is NaN
             result = source(*arguments)
         return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
 
@@ -72,7 +71,7 @@ def interpreted(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _function(kernel: Any) -> Callable[..., Any]:
-    """Return the function of a kernel, which calls functions where the kernel calls kernels."""
+    """Return the Python function of a kernel; it calls the functions of other kernels likewise."""
     function = kernel.py_func
     names = dict(function.__globals__)
     for name in function.__code__.co_names:

@@ -14,7 +14,7 @@ DEAD = -1
 
 
 class Walk(NamedTuple):
-    """What a pass reads of a `Layout`, under the same names."""
+    """The fields of a `Layout` that a pass reads."""
 
     class_of: IntArray
     offsets: IntArray
@@ -25,7 +25,7 @@ class Walk(NamedTuple):
 
 
 class LevelWalk(NamedTuple):
-    """The same for the S states of one level: `symbol` (S,), `next_entry` (S, C)."""
+    """The same fields for one level of S states: `symbol` (S,), `next_entry` (S, C)."""
 
     class_of: IntArray
     dense: int
@@ -37,25 +37,26 @@ class LevelWalk(NamedTuple):
 class Layout:
     """All levels of B concatenated: N states with arcs, C classes of symbols, l levels.
 
-    A level of A o B is a vector with an entry for each state of B and each context that it can be
-    in.  With bigram scores most states of B are entered by one symbol only: such a state has one
-    entry, any other state has n + 1.  A level lists states of the second kind first.
+    A level of A o B is a vector with one entry for each state of B and each context (previous
+    symbol) in which it can occur.  With bigram scores, most states of B are entered by one symbol
+    only: such a state has one entry, and any other state has n + 1.  The latter come first in a
+    level.
 
     Attributes
     ----------
     class_of : (n,) int64, the class of each symbol
-    offsets : (l + 2,) int64, level t holds the states offsets[t] .. offsets[t + 1]
-    places : (l + 2,) int64, and the entries places[t] .. places[t + 1]
-    dense : (l + 1,) int64, how many states of a level, the first ones, have an entry per context
-    symbol : (N + S_l,) int32, the symbol that enters each other state; 0 for those
+    offsets : (l + 2,) int64, level t has the states offsets[t] .. offsets[t + 1]
+    places : (l + 2,) int64, level t has the entries places[t] .. places[t + 1]
+    dense : (l + 1,) int64, the number of states of a level with an entry per context
+    symbol : (N + S_l,) int32, the symbol that enters a state with one entry; 0 for other states
     next_entry : (N, C) int32
-        The arc that reads b leads to the entry next_entry + b of the next level; 0 where dead.
+        The arc that reads symbol b leads to the entry next_entry + b of the next level; 0 if dead.
     weight : (N, C) float64
-        e^cost divided by the largest of the level, 0 where dead.
-    alive : (N, C) bool
-    final : (S_l,) float64, like weight
-    shift : float, the log of all that was divided out
-    cost, final_cost : like weight and final, in nats
+        e^cost, divided by the largest of the level; 0 if dead.
+    alive : (N, C) bool, whether there is an arc
+    final : (S_l,) float64, e^(final loss), divided by the largest
+    shift : float, the log of the product of all divisors
+    cost, final_cost : (N, C) and (S_l,) float64, the costs of `weight` and `final` in nats
     """
 
     class_of: IntArray
@@ -84,7 +85,8 @@ class Layout:
         """Return the layout of levels of arcs, nextstate and cost (S_t, C); O(arcs).
 
         bigram : bool
-            For bigram scores, as above.  Otherwise `places` and `next_entry` count states.
+            Whether scores are bigram scores.  If not, each state has one entry, and `places` and
+            `next_entry` count states.
         """
         sizes = np.array([*(len(nextstate) for nextstate in nextstates), len(final)])
         level = np.repeat(np.arange(len(sizes)), sizes)
@@ -122,20 +124,20 @@ class Layout:
 
     @cached_property
     def walk(self) -> Walk:
-        """What a pass reads."""
+        """The fields that a pass reads."""
         return Walk(
             self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry
         )
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a step without tangents reads and writes: these arrays and all alphas."""
+        """Bytes that a step without tangents reads and writes: these arrays and all of alpha."""
         arrays = (*self.walk, self.weight, self.final)
         return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
 
     @cached_property
     def unweighted(self) -> FloatArray:
-        """The weights of the loss 0, (N, C): 1, and 0 where dead."""
+        """The weights (N, C) of the loss 0: 1, or 0 if dead."""
         return self.alive.astype(np.float64)
 
 
@@ -144,7 +146,7 @@ def _only_symbols(
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """Return a symbol that enters each state, and whether it is the only one.
 
-    A state without siblings in its level is left out: there is nothing to gain.
+    The latter is False for a state alone in its level, which needs no shorter vector.
     """
     classes = ends.shape[1]
     enters = np.zeros((len(siblings), classes), dtype=bool)

@@ -1,9 +1,9 @@
 """The target machine M = Pi_1(U o Y_i): the loss against one target as a weighted acceptor.
 
-M reads a hypothesis y; the sum over its paths of y is U(y, y_i).  M is stored as arrays.  A prefix
-of y is a row of weights, one per state, which is advanced by the arcs of a class of symbols and
-then by the epsilon arcs.  First M is reduced: symbols with equal arcs form a class, epsilon arcs
-are ordered (or removed), and states with equal futures are merged.
+M reads a hypothesis y; the semiring sum over the paths of y is U(y, y_i).  M is stored as arrays.
+A prefix of y is represented by a row of weights, one per state.  The next symbol advances the row
+along the arcs of the symbol's class, then along the epsilon arcs.  M is reduced first: symbols with
+equal arcs form a class, epsilon arcs are sorted (or removed), states with equal futures are merged.
 """
 
 import itertools
@@ -19,18 +19,18 @@ from fstgrad.automata.semiring import TROPICAL, Semiring
 from fstgrad.checks import FloatArray, IntArray, real_number
 from fstgrad.errors import InvalidInputError
 
-GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
+GRID_BITS = 20  # multiples of 2^-20 are represented exactly
 ANYWHERE = 2**40  # beyond all positions
-_FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
-_LARGEST = 2.0**44  # units of one cost; sums along strings stay below the semiring's infinity
-_MOST_UNITS = 2.0**59  # what is larger is read as the semiring's infinity
-_PRECISION = 2.0**-30  # nats, or the share of itself, by which a cost may be off
-_DIGITS = 9  # after the point, of costs that are decimal numbers
+_FRACTION_BITS = 44  # bits of other costs, relative to the largest
+_LARGEST = 2.0**44  # units of a cost; keeps sums along strings below the semiring's infinity
+_MOST_UNITS = 2.0**59  # more is read as the semiring's infinity
+_PRECISION = 2.0**-30  # greatest error of a cost: nats, or relative if the cost is above 1
+_DIGITS = 9  # decimal places of costs that are decimal numbers
 
 
 @dataclass(frozen=True)
 class Arcs:
-    """Weighted arcs between states: three arrays of shape (number of arcs,)."""
+    """Weighted arcs between states: three arrays (A,)."""
 
     source: IntArray
     nextstate: IntArray
@@ -45,11 +45,12 @@ class Arcs:
 class TargetMachine:
     """M with K states, in one semiring, over symbol classes.
 
-    States 0..K-1, start in the row `initial` (K,) and end by the row `final` (K,).  `arcs[c]` are
-    the arcs of class c, `class_of` (n,) gives the class of each symbol, `epsilon` the epsilon arcs
-    in topological order.  Weights are in the semiring's dtype; tropical ones count `unit`, a cost
-    in nats.  `place` (K, T, 2) says how many symbols of the target are read in each state, at least
-    and at most, for each of T targets that are read side by side (more than one in a sum).
+    The states are 0..K-1, with initial weights `initial` (K,) and final weights `final` (K,).
+    `arcs[c]` are the arcs of class c, `class_of` (n,) int64 is the class of each symbol, and
+    `epsilon` are the epsilon arcs in topological order.  Weights have the semiring's dtype;
+    tropical weights count units of `unit` nats.  `place` (K, T, 2) int64 is the least and the
+    greatest number of target symbols read in each state, for each of T targets that are read side
+    by side (T > 1 in a sum of losses).
     """
 
     semiring: Semiring
@@ -72,9 +73,10 @@ class TargetMachine:
         return bool(self.semiring.is_zero(self.final).all())
 
     def advance(self, rows: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
-        """Return closed rows (K, S) after one symbol of the class, from closed rows.
+        """Return closed rows (K, S) after one symbol of the class, from closed rows (K, S).
 
-        O(S (arcs of the class + epsilon arcs)).
+        after[k] is the sum of rows[j] times weight over the arcs j -> k of the class, closed by
+        `close`.  O(S (arcs of the class + epsilon arcs)).
         """
         after, arcs = self.semiring.full(rows.shape), self.arcs[symbol_class]
         self._relax(after, arcs.nextstate, rows, arcs.source, arcs.weight)
@@ -87,14 +89,14 @@ class TargetMachine:
         return self.close_backward(before)
 
     def close(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
+        """Extend the rows (K, S) along the epsilon arcs, in place, and return them."""
         arcs = self.epsilon
         self._relax(rows, arcs.nextstate, rows, arcs.source, arcs.weight)
         rows[self.semiring.is_zero(rows)] = self.semiring.zero
         return rows
 
     def close_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Prepend the epsilon arcs to every cell of the columns (K, S), in place."""
+        """Prepend the epsilon arcs to the columns (K, S), in place, and return them."""
         arcs = self.epsilon.take(slice(None, None, -1))
         self._relax(columns, arcs.source, columns, arcs.nextstate, arcs.weight)
         columns[self.semiring.is_zero(columns)] = self.semiring.zero
@@ -108,25 +110,28 @@ class TargetMachine:
         starts: IntArray,
         weights: npt.NDArray[Any],
     ) -> None:
-        """Add rows[starts] times the weights to into[ends], one arc after the other."""
+        """Add rows[starts] times the weights to into[ends], one arc at a time."""
         for start, end, weight in zip(starts, ends, weights, strict=True):
             moved = self.semiring.times(rows[start], weight)
             self.semiring.plus(into[end], moved, out=into[end])
 
     def value(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the weight (S,) of each of the rows (K, S) at the end of the hypothesis."""
+        """Return the weight (S,) at the end of the hypothesis: sum of rows (K, S) times final."""
         result: npt.NDArray[Any] = self.semiring.plus.reduce(
             self.semiring.times(rows, self.final[:, None]), axis=0
         )
         return result
 
     def with_constant(self, cost: float) -> "TargetMachine":
-        """Return the machine of min(loss, cost): one more state that waits with weight `cost`.
+        """Return the machine of min(loss, cost), `cost` in nats.
+
+        One state is added: its initial weight is `cost`, and it reads every symbol at cost 0.
 
         Raises
         ------
         InvalidInputError
-            The semiring is not the tropical one.
+            The semiring is not tropical, `cost` is not a finite number, or no unit fits both `cost`
+            and the other costs.
         """
         if self.semiring is not TROPICAL:
             raise InvalidInputError(f"the {self.semiring.name} semiring has no minimum of losses")
@@ -149,14 +154,14 @@ class TargetMachine:
         )
 
     def place_and_anywhere(self) -> IntArray | None:
-        """Return the places with that of one more state, which may be anywhere in the targets."""
+        """Return `place` with one more state, which may be anywhere in the targets."""
         if self.place is None:
             return None
         last = np.broadcast_to(np.array([-ANYWHERE, ANYWHERE]), (1, *self.place.shape[1:]))
         return np.concatenate([self.place, last])
 
     def by_class(self) -> tuple[IntArray, MachineArcs]:
-        """Return the states in an order in which epsilons lead up, and the arcs for the kernels."""
+        """Return the states, sorted so that epsilon arcs lead up, and the kernels' arcs."""
         size, epsilon = self.num_states, self.epsilon
         number = order = np.arange(size)
         if len(epsilon.source) > 0:
@@ -176,7 +181,7 @@ class TargetMachine:
         return order, MachineArcs(*reading, *silent)
 
     def _with_unit(self, cost: float) -> "TargetMachine":
-        """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
+        """Return the machine in a unit, as `cost_unit` chooses it, that also fits `cost` (nats)."""
         if not abs(cost) / self.unit < _MOST_UNITS:
             raise InvalidInputError("it is too large to be counted in the unit of the other costs")
         finite = self._finite_weights()
@@ -186,7 +191,7 @@ class TargetMachine:
         return self.rescale(round(self.unit / unit), unit)
 
     def rescale(self, factor: float, unit: float) -> "TargetMachine":
-        """Return the tropical machine with weights times `factor`, rounded, of another unit."""
+        """Return the tropical machine with weights times `factor`, rounded, in a new `unit`."""
 
         def scaled(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
             zero = self.semiring.is_zero(weight)
@@ -203,12 +208,12 @@ class TargetMachine:
         )
 
     def support(self) -> "TargetMachine":
-        """Return the tropical machine of the loss 0 for every string of a finite loss."""
+        """Return the tropical machine with loss 0 for each string of finite loss, else +inf."""
         return self.rescale(0, self.unit)
 
     @property
     def largest(self) -> int:
-        """Largest magnitude of a finite weight."""
+        """Largest magnitude of a finite weight, in units."""
         return int(np.abs(self._finite_weights()).max(initial=0))
 
     @property
@@ -223,15 +228,16 @@ class TargetMachine:
 
 
 def cost_unit(costs: FloatArray) -> float:
-    """Return the largest 2^-k, 0 <= k <= 20, of which all costs are multiples, else a fine one.
+    """Return a unit in nats of which all costs (in nats) are multiples, exactly or nearly.
 
-    Where there is none, the largest 10^-k, 1 <= k <= 9: written costs have few digits.
+    The first that fits: the largest 2^-k with 0 <= k <= 20; the largest 10^-k with 1 <= k <= 9,
+    because written costs have few digits; 2^-44 of the next power of 2 above the largest cost.
 
     Raises
     ------
     InvalidInputError
-        The costs are too far apart for one unit, so that one would be off by more than 2^-30 nats
-        and by more than 2^-30 of itself.
+        The costs are too far apart for one unit: rounding would change one of them by more than
+        2^-30 nats and by more than 2^-30 of its size.
     """
     sizes = np.abs(costs[costs != 0])
     largest = float(sizes.max(initial=0.0))
@@ -245,7 +251,7 @@ def cost_unit(costs: FloatArray) -> float:
         scaled = costs * 10.0**digits
         if np.allclose(scaled, np.rint(scaled), rtol=1e-15, atol=0):
             return float(10.0**-digits)
-    # frexp: 2^(k - 1) <= largest < 2^k, which logarithms miss by a rounding
+    # frexp finds 2^(k - 1) <= largest < 2^k exactly; rounded logarithms may miss k
     unit = math.ldexp(1.0, max(math.frexp(largest)[1] - _FRACTION_BITS, -1022))
     lost = np.abs(np.rint(sizes / unit) * unit - sizes) > _PRECISION * np.maximum(sizes, 1.0)
     if lost.any():
@@ -259,9 +265,9 @@ def cost_unit(costs: FloatArray) -> float:
 
 
 def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tuple[Arcs, ...]]:
-    """Return the class of each of `num` labels and the arcs of each class: equal arcs, one class.
+    """Return the class of each label 0 .. num - 1, and the arcs of each class.
 
-    Labels without arcs form a class too.
+    Labels with equal arcs are in one class; labels without arcs form a class too.
     """
     order, bounds, first, found = _alike(arcs, label, num)
     arcs = arcs.take(order)
@@ -273,15 +279,16 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
 
 
 def equal_arcs(arcs: Arcs, label: IntArray, num: int) -> IntArray:
-    """Return a number for each of `num` labels (num,), the same for labels with equal arcs."""
+    """Return a number for each label 0 .. num - 1, the same for labels with equal arcs."""
     return _alike(arcs, label, num)[3]
 
 
 def _alike(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return an order of the arcs by labels, where each label begins, first labels and numbers.
+    """Group labels with equal arcs; return (order, bounds, first, found).
 
-    Labels are compared by a hash of their arcs, and the result is verified; on a collision another
-    hash is drawn.
+    `order` sorts the arcs by label, and label i then has the arcs bounds[i] .. bounds[i + 1].
+    `first` is the first label of each group, and `found` (num,) is the group of each label.  Labels
+    are compared by hashes of their arcs; the groups are verified, and a collision changes the hash.
     """
     order = np.lexsort((arcs.weight, arcs.nextstate, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
@@ -303,7 +310,7 @@ def _alike(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, IntArray, I
 def mix_arcs(
     weight: npt.NDArray[np.uint64], source: IntArray, nextstate: IntArray, salt: int
 ) -> npt.NDArray[np.uint64]:
-    """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""
+    """Return a hash of each arc, which mixes all its bits by shifts and products."""
     mixed = weight + np.uint64(salt)
     for number in (source, nextstate):
         mixed ^= mixed >> np.uint64(32)
@@ -316,7 +323,7 @@ def mix_arcs(
 
 
 def concatenate(parts: tuple[Arcs, ...]) -> Arcs:
-    """Return the arcs of all parts, one after the other."""
+    """Return the arcs of all parts, concatenated."""
     return Arcs(
         np.concatenate([part.source for part in parts]),
         np.concatenate([part.nextstate for part in parts]),
@@ -325,7 +332,7 @@ def concatenate(parts: tuple[Arcs, ...]) -> Arcs:
 
 
 def sum_parallel(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
-    """Return the arcs with those between the same two states added up."""
+    """Return the arcs, with all arcs between the same two states summed into one."""
     keys, where = np.unique(arcs.source * num_states + arcs.nextstate, return_inverse=True)
     weight = semiring.full((len(keys),))
     semiring.plus.at(weight, where, arcs.weight)
@@ -333,7 +340,7 @@ def sum_parallel(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
 
 
 def topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
-    """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
+    """Return the indices of the arcs in topological order of their sources; None for a cycle."""
     indegree = np.bincount(arcs.nextstate, minlength=num_states)
     leaving: dict[int, list[int]] = {}
     for arc, source in enumerate(arcs.source.tolist()):

@@ -1,4 +1,4 @@
-"""Minimization of a layered automaton: from the last level back, equal states become one."""
+"""Minimize a layered automaton: merge equal states from the last level to the first."""
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from fstgrad.checks import IntArray
 
 
 def minimize(raw: RawAutomaton) -> RawAutomaton:
-    """Return the minimal automaton whose costs add up along a path; O(arcs) hashing.
+    """Return the minimal automaton of a loss that adds costs along a path; O(arcs), by hashing.
 
-    The cheapest completion of every state is pushed towards the start first, so that states whose
-    losses differ by a constant are one state (Mohri 2000, section 5); a single final state remains.
+    First, the cost of each state's cheapest completion is pushed towards the start, so that states
+    whose losses differ by a constant merge (Mohri 2000, section 5).  One final state remains.
     """
     number = np.zeros(len(raw.final), dtype=np.int64)
     levels, potential = _merge(raw.levels, number, raw.final)
@@ -21,7 +21,7 @@ def minimize(raw: RawAutomaton) -> RawAutomaton:
 
 
 def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
-    """Return the minimal automaton whose arcs cost nothing and whose final losses differ.
+    """Return the minimal automaton of a loss that depends on the final state only: arcs cost 0.
 
     States from which every final loss is +inf are removed.
     """
@@ -36,7 +36,7 @@ def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
 def _merge(
     levels: tuple[RawLevel, ...], number: IntArray, potential: IntArray
 ) -> tuple[tuple[RawLevel, ...], IntArray]:
-    """Return the levels merged from the last to the first, and the potential of the first."""
+    """Return the merged levels, and the potential (cheapest completion) of the first level."""
     result = []
     for level in reversed(levels):
         merge = few(kernels.levels.merge_level, 5 * level.nextstate.size)

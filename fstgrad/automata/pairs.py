@@ -1,4 +1,4 @@
-"""What the kernels of pairs of strings read: strings in a row, and arcs by their labels."""
+"""Inputs of the kernels over pairs of strings: concatenated strings, arcs grouped by labels."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,18 @@ from fstgrad.checks import FloatArray, IntArray
 
 
 class Strings(NamedTuple):
-    """Strings of ids, one behind the other: string i from first[i] to first[i + 1]."""
+    """Concatenated strings of ids (int64): string i is ids[first[i] : first[i + 1]]."""
 
     ids: IntArray
     first: IntArray
 
 
 class PairArcs(NamedTuple):
-    """The arcs of a transducer by labels: those that read a and write b, from a (n + 1) + b.
+    """The arcs of a transducer with S states, grouped by their labels.
 
-    Arcs first[k] .. first[k + 1] of a pair of labels; label 0 is epsilon, state 0 the start.
+    The arcs that read label a and write label b are first[k] .. first[k + 1], k = a (n + 1) + b.
+    Label 0 is epsilon, label i + 1 is symbol i, and state 0 is the start.  `weight` (A,) and
+    `final` (S,) are costs in nats.
     """
 
     first: IntArray

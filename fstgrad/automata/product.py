@@ -15,8 +15,8 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, MemoryLimitError, StateLimitError
 from fstgrad.io import memory_limit
 
-_ARC_BYTES = 2**8  # of an arc while equal states are merged: its arrays, their order and hashes
-# of the arcs of a product for each state of a limit; in any case
+_ARC_BYTES = 2**8  # memory of an arc while states are merged: its arrays, their order and hashes
+# bytes that the arcs of a product may use: per state of the limit, and at least
 _STATE_BYTES, _LEAST_BYTES = 2**8, 2**27
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
 
@@ -26,15 +26,17 @@ def product_machine(
 ) -> TargetMachine:
     """Return the tropical machine of the sum of two losses: K_a K_b states before reduction.
 
-    State (i, j) is i K_b + j; a symbol moves both, an epsilon moves one.  The epsilons of `a` come
-    first, which misses nothing: moves of the two sides commute.
+    State (i, j) has the number i K_b + j.  A symbol advances both sides, an epsilon arc one side.
+    The epsilon arcs of `a` come first; this misses no path, since moves of the two sides commute.
 
     Raises
     ------
     StateLimitError
-        The product would take more than 256 bytes for each state of the limit, and than 128 MiB.
+        The product would need more than 128 MiB and more than 256 bytes per state of the limit.
     MemoryLimitError
-        The product has more states than rows hold, or would take more than half of the memory.
+        The product has 2^20 states or more, or would need more than half of the memory.
+    InvalidInputError
+        The costs of the two losses are too far apart for one unit.
     """
     factor_a, factor_b, unit = _common_unit(a, b)
     a, b = a.rescale(factor_a, unit), b.rescale(factor_b, unit)
@@ -73,7 +75,7 @@ def product_machine(
 def _check_memory(
     a: TargetMachine, b: TargetMachine, classes: IntArray, max_states: int | None
 ) -> None:
-    """Raise where the states or arcs of the product would not fit; nothing is allocated."""
+    """Raise if the states or arcs of the product would not fit; allocate nothing."""
     states = a.num_states * b.num_states
     arcs = len(a.epsilon.source) * b.num_states + a.num_states * len(b.epsilon.source)
     for i, j in classes.T:
@@ -97,15 +99,16 @@ def _check_memory(
 
 
 def _side_by_side(a: IntArray, b: IntArray) -> IntArray:
-    """Return the places (K_a K_b, T_a + T_b, 2) of the pairs of states."""
+    """Return `place` (K_a K_b, T_a + T_b, 2) of the pairs of states."""
     return np.concatenate([np.repeat(a, len(b), axis=0), np.tile(b, (len(a), 1, 1))], axis=1)
 
 
 def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, float]:
-    """Return how many of a common unit the units of `a` and `b` are, and that unit.
+    """Return the units of `a` and `b` as multiples of a common unit, and that unit in nats.
 
-    Units with a ratio of small integers (a third and a half: two and three sixths) get the exact
-    one, if weights stay small; others the smaller of the two, or that of all costs together.
+    If the ratio of the units is one of small integers (1/3 and 1/2 are 2 and 3 sixths) and weights
+    stay small, the common unit is exact.  Otherwise it is the smaller of the two units, or, if
+    weights would be too large, the `cost_unit` of all costs together.
 
     Raises
     ------
@@ -124,7 +127,7 @@ def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, floa
 
 
 def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) -> LossAutomaton:
-    """Return the automaton of the sum of two: its states are the pairs that a hypothesis reaches.
+    """Return the automaton of the sum of two losses: its states are the reachable pairs.
 
     O(pairs x joint classes).
 
@@ -146,7 +149,7 @@ def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) ->
 
 
 class PairLevel(NamedTuple):
-    """The arcs of pairs of states: `nextstate` (S, C), -1 where dead, and both costs, 0 there."""
+    """The arcs of pairs of states: `nextstate` (S, C), -1 if dead; costs in nats, 0 if dead."""
 
     nextstate: IntArray
     left_cost: FloatArray
@@ -156,8 +159,8 @@ class PairLevel(NamedTuple):
 class PairLevels(NamedTuple):
     """The levels of two automata side by side.
 
-    class_of : (n,) int64, classes are the pairs of classes that a symbol has.
-    left, right : (S_l,) int64, the states of the last level.
+    class_of : (n,) int64, the joint class of each symbol: its pair of classes.
+    left, right : (S_l,) int64, the states of the last level in both automata.
     """
 
     class_of: IntArray
@@ -167,7 +170,7 @@ class PairLevels(NamedTuple):
 
 
 def pair_levels(a: LossAutomaton, b: LossAutomaton, *, max_states: int | None = None) -> PairLevels:
-    """Return the pairs of states that a common prefix reaches, level by level.
+    """Return the pairs of states that common prefixes reach, level by level.
 
     Raises
     ------

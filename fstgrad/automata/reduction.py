@@ -1,8 +1,8 @@
-"""From a transducer and OpenFst's M to a small, ordered target machine.
+"""Reduce a transducer before composition, and then M to a small target machine.
 
-Symbols that the transducer treats alike are made one before OpenFst composes; in M, symbols with
-the same arcs form a class, epsilon arcs are put in topological order or removed, and states with
-the same future are merged.
+Symbols that the transducer treats alike are merged before composition.  In M, symbols with equal
+arcs form a class, epsilon arcs are sorted topologically or removed, and states with equal futures
+are merged.
 """
 
 from dataclasses import replace
@@ -34,9 +34,9 @@ from fstgrad.openfst.arrays import trusted
 def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[FstArrays, IntArray]:
     """Return a transducer that reads classes of symbols, and the class of each symbol (n,).
 
-    Only arcs that write a label of `written`, or nothing, are kept; symbols that are then read by
-    the same arcs form a class, and label c + 1 reads class c.  For the edit distance all symbols
-    outside the target are one, so that M costs no more with 10,000 words than with 100.
+    Only arcs that write epsilon or a label of `written` are kept.  Symbols that are then read by
+    equal arcs form a class; label c + 1 reads class c.  For the edit distance, all symbols outside
+    the target form one class, so M costs no more for 10,000 words than for 100.
     """
     is_written = np.zeros(int(fst.olabel.max(initial=0)) + 1, dtype=np.bool_)
     is_written[written[written < len(is_written)]] = is_written[0] = True
@@ -69,23 +69,25 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
 def target_machine(
     fst: FstArrays, num_symbols: int, semiring: Semiring, *, place: IntArray | None = None
 ) -> TargetMachine:
-    """Return the arrays of M, small and ordered.
+    """Return M as a reduced target machine.
 
     Parameters
     ----------
     fst : FstArrays
-        The acceptor M, weights as costs (tropical) or as -log of probabilities or counts.
+        The acceptor M; its weights are costs in nats (tropical) or -log of counts (probability).
     num_symbols : int
         Size n of the alphabet; label i + 1 is symbol i.
     semiring : Semiring
-        What the weights mean.
+        TROPICAL or PROBABILITY.
     place : (S, 2), optional
-        How many symbols of the target are read in each state, at least and at most.
+        The least and the greatest number of target symbols read in each state.
 
     Raises
     ------
     FstError
         M has an epsilon cycle of negative cost, or one whose weights do not converge.
+    InvalidInputError
+        The costs are too far apart for one unit (see `cost_unit`).
     """
     if fst.start < 0:
         return _empty_machine(num_symbols, semiring)
@@ -110,7 +112,7 @@ def target_machine(
 def _counting_machine(
     fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
 ) -> TargetMachine:
-    """Return the machine of counts without epsilons, equivalent states merged, by the kernels."""
+    """Return the machine of counts, with epsilon arcs removed and equivalent states merged."""
     size = len(final)
     silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
     paths = _closure_of_counts(silent, size)
@@ -133,7 +135,7 @@ def _counting_machine(
 
 
 def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
-    """Return the machine that no hypothesis passes: one state, no arcs."""
+    """Return the machine that accepts no hypothesis: one state, no arcs."""
     nothing = semiring.full((1,))
     none = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
     classes = np.zeros(num_symbols, dtype=np.int64)
@@ -143,7 +145,7 @@ def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
 def semiring_weights(
     fst: FstArrays, semiring: Semiring
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
-    """Return arc weights and final weights in the semiring's dtype, and the unit of costs."""
+    """Return arc and final weights in the semiring's dtype, and the unit of costs in nats."""
     from_log = np.concatenate([fst.weight, fst.final])
     if semiring is PROBABILITY:
         values = np.exp(-from_log)
@@ -159,10 +161,10 @@ def semiring_weights(
 
 
 def order_epsilons(machine: TargetMachine) -> TargetMachine:
-    """Return an equal tropical machine whose epsilon arcs are in topological order, rows closed.
+    """Return an equal tropical machine with epsilon arcs in topological order and closed rows.
 
-    Epsilon arcs are kept where they have no cycle (they are few, their closure is not); those of
-    cycles are replaced by their closure.
+    Epsilon arcs outside cycles are kept: they are few, and their closure is large.  Those in cycles
+    are replaced by their closure.  The rows are `initial` and `final`.
     """
     order = topological_order(machine.epsilon, machine.num_states)
     if order is None:
@@ -177,7 +179,16 @@ def order_epsilons(machine: TargetMachine) -> TargetMachine:
 
 
 def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[Any]:
-    """Return the weights (K, K) of all paths, the empty ones included (Lehmann 1977)."""
+    """Return the weights (K, K) of all paths, the empty ones included (Lehmann 1977).
+
+    For k = 0 .. K - 1: w_ij <- w_ij plus w_ik star(w_kk) w_kj, in the semiring, where star(w) is
+    1 / (1 - w) for probabilities and 0 for costs.  Then the empty paths are added.
+
+    Raises
+    ------
+    FstError
+        A cycle has a negative cost, or a weight >= 1 as a probability.
+    """
     closure = semiring.full((size, size))
     semiring.plus.at(closure, (arcs.source, arcs.nextstate), arcs.weight)
     for k in range(size):
@@ -202,10 +213,10 @@ def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[An
 
 
 def _closed_components(semiring: Semiring, epsilon: Arcs, size: int) -> tuple[Arcs, Arcs]:
-    """Return the paths inside the components of epsilons, empty ones too, and the arcs between.
+    """Return the epsilon paths within each component, and the epsilon arcs between components.
 
-    A component is made of states that lead to each other: O(states^3) of each, and with a string as
-    target it has no more states than the transducer.
+    Empty paths are included.  The states of a component lead to each other.  A component of s
+    states costs O(s^3); if the target is a string, s is at most the transducer's number of states.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -229,7 +240,7 @@ def _closed_components(semiring: Semiring, epsilon: Arcs, size: int) -> tuple[Ar
 
 
 def _closure_of_counts(silent: Arcs, size: int) -> FloatArray:
-    """Return (K, K): the weights of all epsilon paths, the empty ones included."""
+    """Return (K, K): the weights of all epsilon paths, including the empty ones."""
     inner: Arcs | None = None
     order = topological_order(silent, size)
     if order is None:
@@ -247,10 +258,10 @@ def _closure_of_counts(silent: Arcs, size: int) -> FloatArray:
 
 
 def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
-    """Return the machine whose arcs, and whose end, are preceded by the closure.
+    """Return the machine without epsilon arcs: `closure` (K, K) precedes each arc and the end.
 
     The arcs of a state then determine its whole future, so `merge_equivalent_states` can compare
-    them.  States that were entered only by epsilons are no longer reached and are dropped.
+    them.  States that only epsilon arcs enter are no longer reached and are dropped.
     """
     sources, nextstates = np.nonzero(~machine.semiring.is_zero(closure))
     paths = Arcs(sources, nextstates, closure[sources, nextstates])
@@ -259,7 +270,7 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
 
 
 def _preceded(machine: TargetMachine, paths: Arcs) -> TargetMachine:
-    """Return the machine whose arcs, and whose end, are preceded by paths."""
+    """Return the machine with `paths` put before each arc and before the end."""
     semiring, size = machine.semiring, machine.num_states
     final = semiring.full((size,))
     ends = semiring.times(paths.weight, machine.final[paths.nextstate])
@@ -275,7 +286,7 @@ def _preceded(machine: TargetMachine, paths: Arcs) -> TargetMachine:
 
 
 def _led(paths: Arcs, arcs: Arcs, semiring: Semiring, size: int) -> Arcs:
-    """Return the ways of a path and then an arc, those between the same two states added up."""
+    """Return each path followed by each arc, summed over those between the same two states."""
     paths = paths.take(np.argsort(paths.nextstate, kind="stable"))
     first = np.searchsorted(paths.nextstate, np.arange(size + 1))
     counts = np.diff(first)[arcs.source]
@@ -286,7 +297,7 @@ def _led(paths: Arcs, arcs: Arcs, semiring: Semiring, size: int) -> Arcs:
 
 
 def _reachable(machine: TargetMachine) -> TargetMachine:
-    """Return the machine without the states that no arcs lead to."""
+    """Return the machine without the states that the start does not reach."""
     found = ~machine.semiring.is_zero(machine.initial)
     every = concatenate((*machine.arcs, machine.epsilon))
     count = 0

@@ -1,4 +1,4 @@
-"""The two semirings in which a transducer gives a loss, as parameters of the layered engine.
+"""The two semirings of the layered engine, in which a transducer defines a loss.
 
 ========== ============ ======= ====== ==== =====================================================
 name       values       plus    times  zero loss of a hypothesis whose paths sum to u
@@ -7,8 +7,8 @@ tropical   int64 units  min     +      INF  u times the unit: the cheapest align
 probability float64     +       *      0    -log(u + smoothing), or -u: counts and kernels
 ========== ============ ======= ====== ==== =====================================================
 
-Tropical costs are integers in a common unit, so that equal states compare equal; INF stands for
-+infinity, and every value above INF / 2 is read as INF.
+Tropical costs are integer multiples of one unit, so that equal states compare equal.  INF means
++infinity, and so does every value above INF / 2.
 """
 
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ class Semiring:
     one: Any
 
     def is_zero(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return where `values` are the semiring's zero."""
+        """Return a mask of the `values` that are the semiring's zero."""
         mask: npt.NDArray[np.bool_] = (
             values > self.zero // 2 if self is TROPICAL else values == self.zero
         )
         return mask
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the name: what comes back is the same object."""
+        """Pickle by name, so that unpickling returns the same object."""
         return _by_name, (self.name,)
 
     def full(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Return an array of zeros of the semiring."""
+        """Return an array of this shape, filled with the semiring's zero."""
         return np.full(shape, self.zero, dtype=self.dtype)
 
 

@@ -1,9 +1,9 @@
-"""Learning the costs of a transducer: from pairs of strings, or from which candidate is right.
+"""Learn the costs of a transducer from pairs of strings, or from which candidate is right.
 
 Reading order: `transducer` (a transducer that scores many pairs; `kernels` are its loops),
 `ties` (which arcs share a weight, which weights sum to 1), `em` and `fit` (maximum likelihood),
-`result` and `tables` (what was learned, as a transducer and as a table), `explain` (alignments);
-`ranking` (costs that rank the right candidate first), `gradients` (objectives of strings).
+`result` and `tables` (learned costs as a transducer and as a table), `explain` (alignments),
+`ranking` (costs that rank the right candidate first), `gradients` (gradients in the costs).
 """
 
 import warnings
@@ -41,7 +41,7 @@ __all__ = [
     "with_costs",
 ]  # fmt: skip
 
-_RENAMED = {"Aligner": "PairTransducer", "aligner_of": "pair_transducer"}  # for one release
+_RENAMED = {"Aligner": "PairTransducer", "aligner_of": "pair_transducer"}  # for one release only
 
 
 def __getattr__(name: str) -> object:

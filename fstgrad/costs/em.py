@@ -1,8 +1,8 @@
-"""Expectation-maximization: likelihood of pairs in the weights of a transducer.
+"""Maximize the likelihood of pairs in the weights of a transducer, by expectation-maximization.
 
-E-step: the expected counts of all events over all alignments.  M-step: if no class is shared by
-groups, the share of the class in its group; otherwise by L-BFGS, since the expected complete
-log-likelihood is concave in theta.
+E-step: compute the expected counts of all events over all alignments.  M-step: if no class is in
+several groups, its probability is its share of the counts of its group.  Otherwise L-BFGS maximizes
+the expected complete log-likelihood, which is concave in theta.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from fstgrad.costs.transducer import PairTransducer
 
 @dataclass(frozen=True)
 class Weights:
-    """theta (K,), the costs of the classes, and the log-probabilities of the gates (2 S,)."""
+    """The costs theta (K,) of the classes, in nats; the log-probabilities (2 S,) of the gates."""
 
     theta: FloatArray
     log_gate: FloatArray
@@ -25,12 +25,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Estimator:
-    """EM of one transducer under its ties.
+    """EM for one transducer under its ties.
 
     Attributes
     ----------
-    pseudo : (cells,) float64, counts added to each cell: a Dirichlet prior of 1 + pseudo.
-    gate_pseudo : float, the same for each side of a gate.
+    pseudo : (cells,) float64, counts added to each cell: a Dirichlet prior with 1 + pseudo.
+    gate_pseudo : float, counts added to each side of a gate.
     """
 
     pair_transducer: PairTransducer
@@ -39,24 +39,24 @@ class Estimator:
     gate_pseudo: float
 
     def initial(self) -> Weights:
-        """Return the weights of the transducer's own costs: the mean cost of each class."""
+        """Return the weights for the transducer's own costs: the mean cost of each class."""
         ties = self.ties
         cost = self.pair_transducer.cost[ties.events]
         theta = np.bincount(ties.class_of, cost) / np.bincount(ties.class_of)
         return Weights(theta, self._even_gates())
 
     def disturbed(self, weights: Weights, rng: np.random.Generator) -> Weights:
-        """Return the weights with standard normal noise on each theta: a restart."""
+        """Return the weights of a restart: standard normal noise is added to each theta."""
         return replace(weights, theta=weights.theta + rng.standard_normal(len(weights.theta)))
 
     def log_weights(self, weights: Weights) -> FloatArray:
-        """Return the log-probabilities (A + S,) of all events."""
+        """Return the log-probabilities (A + S,) of all events under the weights."""
         return self.ties.log_weights(
             weights.theta, weights.log_gate, len(self.pair_transducer.cost)
         )
 
     def log_prior(self, weights: Weights) -> float:
-        """Return the log of the prior, up to a constant."""
+        """Return the log-prior of the weights, in nats, up to a constant."""
         log_cell = self.ties.log_cells(weights.theta)
         given = self.pseudo > 0
         value = float(self.pseudo[given] @ log_cell[given])
@@ -66,12 +66,12 @@ class Estimator:
         return value
 
     def step(self, weights: Weights, pairs: Pairs) -> tuple[FloatArray, FloatArray, Weights]:
-        """Return the log-sums (N,) and counts (A + S,) under the weights, and better weights."""
+        """Return the log-sums (N,) and counts (A + S,) under the weights, and the next weights."""
         values, counts = self.pair_transducer.expected_counts(pairs, self.log_weights(weights))
         return values, counts, self.maximized(weights, counts)
 
     def maximized(self, weights: Weights, counts: FloatArray) -> Weights:
-        """Return the weights that maximize the expected complete log-likelihood and the prior."""
+        """Return the weights that maximize expected complete log-likelihood plus log-prior."""
         ties = self.ties
         seen = counts[ties.events]
         cells = np.bincount(ties.cell, seen) + self.pseudo
@@ -88,7 +88,7 @@ class Estimator:
         return Weights(theta, gates(ties, seen, self.gate_pseudo, weights.log_gate))
 
     def _crossed(self, theta: FloatArray, cells: FloatArray, free: BoolArray) -> FloatArray:
-        """Return theta for classes that several groups share; the objective never falls."""
+        """Return theta if classes are in several groups; the objective does not fall."""
         from scipy.optimize import minimize
 
         ties = self.ties
@@ -114,7 +114,7 @@ class Estimator:
         return result
 
     def _even_gates(self) -> FloatArray:
-        """Return gates whose two sides are as likely as they have events, none if not needed."""
+        """Return gates with equal shares for the sides that have events; empty without gates."""
         if (self.ties.gate < 0).all():
             return np.empty(0)
         size = 2 * self.pair_transducer.num_states

@@ -1,4 +1,4 @@
-"""Explanations of the cost of a pair: its cheapest alignments, with rules and costs."""
+"""Explain the cost of a pair by its cheapest alignments, with rules and costs."""
 
 import heapq
 import html
@@ -18,7 +18,7 @@ from fstgrad.costs.transducer import PairTransducer
 from fstgrad.summary import short_repr
 
 _GAP = "·"
-_MOST_PATHS = 2_000  # followed for the alignments after the first
+_MOST_PATHS = 2_000  # searched for distinct alignments
 _SAME = 1e-9
 
 
@@ -27,10 +27,10 @@ class Operation(NamedTuple):
 
     Attributes
     ----------
-    read, written : symbols of the hypothesis, and those of the target.
-    name : the rule, or copy, substitute, delete, insert, end.
-    cost : in nats.
-    events : the events of the transducer.
+    read, written : tuple of str, symbols of the hypothesis and of the target.
+    name : str, the rule, or copy, substitute, delete, insert, silent, (end).
+    cost : float, in nats.
+    events : tuple of int, the events of the transducer.
     """
 
     read: tuple[str, ...]
@@ -47,7 +47,7 @@ class Alignment:
     Attributes
     ----------
     operations : tuple of Operation.
-    cost : their sum, in nats.
+    cost : float, the sum of their costs, in nats.
     """
 
     operations: tuple[Operation, ...]
@@ -56,13 +56,13 @@ class Alignment:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Check the operations."""
+        """Raise InvalidInputError unless the operations are Operations."""
         for step in items("operations", self.operations):
             instance("one of operations", step, Operation, "an Operation")
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key of the alignment: consecutive deletions and insertions have no order."""
+        """A key of the alignment that ignores the order within runs of deletions and insertions."""
         found: list[object] = []
         run: list[tuple[object, ...]] = []
         for operation in self.operations:
@@ -75,7 +75,7 @@ class Alignment:
         return (*found, *sorted(run, key=repr))
 
     def lines(self, mark: str = "") -> tuple[str, str]:
-        """Return the two strings above each other, `·` for nothing."""
+        """Return the aligned strings as two lines; `·` is a gap, and `mark` separates symbols."""
         instance("mark", mark, str, "text")
         cells = [
             (mark.join(step.read) or _GAP, mark.join(step.written) or _GAP)
@@ -94,10 +94,11 @@ class Explanation:
 
     Attributes
     ----------
-    cost : the cost of the pair in nats; inf without an alignment.
-    alignments : the cheapest first.
-    without : for each operation of the first alignment with a cost, the cost of the pair if the
-        operation were not allowed.
+    cost : float, the cost of the pair in nats; inf if there is no alignment.
+    alignments : tuple of Alignment, the cheapest first.
+    without : tuple of (Operation, float)
+        For each operation of the first alignment with a cost, the cost of the pair in nats if the
+        operation were not allowed.  The end of a path is left out.
     alphabet : Alphabet
     """
 
@@ -110,7 +111,7 @@ class Explanation:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether several alignments are the cheapest."""
+        """Whether several alignments are cheapest."""
         return len(self.alignments) > 1 and self.alignments[1].cost - self.cost <= _SAME
 
     def __str__(self) -> str:
@@ -142,14 +143,24 @@ class Explanation:
 
 
 def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
-    """Return the k cheapest alignments of a hypothesis with a target, and what would change them.
+    """Return the k cheapest alignments of a hypothesis with a target, and the effect of each edit.
 
     Parameters
     ----------
     source : pynini.Fst, TransducerLoss or grammar
-    x, y : sequences of symbols, hypothesis and target.
+    x, y : sequences of symbols, the hypothesis and the target.
     k : int
-        Alignments that differ by more than the order of deletions and insertions in a row.
+        The largest number of alignments, of those among the 2,000 cheapest paths.  Alignments that
+        differ only in the order of consecutive deletions and insertions count as one.
+
+    Raises
+    ------
+    InvalidInputError, AlphabetError
+        `k` is below 1, or a symbol is not in the alphabet.
+    NotSupportedError, FstError
+        See `pair_transducer`; the transducer has a silent cycle of negative cost.
+    MemoryLimitError
+        The tables of the pair would need more than 4 GiB.
 
     Examples
     --------
@@ -167,7 +178,7 @@ def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Exp
 def explained(
     transducer: PairTransducer, x: SequenceLike, y: SequenceLike, k: int = 3
 ) -> Explanation:
-    """Return the explanation by an transducer; as `explain`."""
+    """Return the explanation of a pair by a transducer, as `explain` does."""
     k = positive_integer("k", k)
     x = transducer.alphabet.encode(x, name="hypothesis")
     y = transducer.alphabet.encode(y, name="target")
@@ -190,7 +201,7 @@ def explained(
 
 
 class _Partial(NamedTuple):
-    """The end of a path, from a node on; sorted by what the whole path costs, the newest first."""
+    """The end of a path, from a node on; sorted by the cost of the whole path, newest first."""
 
     whole: float
     newest: int
@@ -203,8 +214,8 @@ class _Partial(NamedTuple):
 def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
     """Yield the events of the alignments of a pair, the cheapest first.
 
-    Paths grow from the end backwards, by what they cost so far and the least cost from the start to
-    where they are (A*, whose bound is exact).  No path goes round in a silent cycle.
+    Paths grow backwards from the end, ordered by their cost so far plus the least cost from the
+    start to their node (A* with an exact bound).  No path repeats a silent cycle.
     """
     ids = [transducer.alphabet.encode(side) + 1 for side in (x, y)]
     ahead: FloatArray = -transducer.best_sums(x, y, -transducer.cost)
@@ -216,7 +227,7 @@ def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> I
     ) -> None:
         whole = cost + float(ahead[node])
         if np.isfinite(whole):
-            # rounded, so that paths of one cost are followed to their end one after the other
+            # rounded, so that paths of equal cost are completed one after the other
             heapq.heappush(heap, _Partial(round(whole, 9), next(number), node, cost, path, silent))
 
     for state in range(transducer.num_states):
@@ -250,7 +261,7 @@ def _unrolled(path: tuple[object, ...]) -> list[int]:
 
 
 def _alignment(transducer: PairTransducer, events: IntArray) -> Alignment:
-    """Return the operations of a path: one for each arc, but one for all arcs of a rule."""
+    """Return the operations of a path: one for each arc, or one for all arcs of a rule."""
     operations = []
     at = 0
     while at < len(events):
@@ -288,7 +299,7 @@ def _sides(
 
 
 def _alike(transducer: PairTransducer, step: Operation) -> BoolArray:
-    """Return which events (A + S,) do what a step does: its rule, or its edit."""
+    """Return a mask (A + S,) of the events with the rule or the edit of a step."""
     alike = np.zeros(len(transducer.cost), dtype=bool)
     first = step.events[0]
     if transducer.rule[first] >= 0:
@@ -304,7 +315,7 @@ def _alike(transducer: PairTransducer, step: Operation) -> BoolArray:
 
 
 def _named(step: Operation, mark: str) -> str:
-    """Return an operation in words: the rule, or the edit with its symbols."""
+    """Return an operation as text: the rule, or the edit with its symbols."""
     read, written = mark.join(step.read), mark.join(step.written)
     if step.name in ("substitute", "copy"):
         return f"{step.name} {read} -> {written}"

@@ -1,4 +1,4 @@
-"""Maximum likelihood of pairs of strings in the costs of a transducer."""
+"""Fit the costs of a transducer to pairs of strings by maximum likelihood."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -33,15 +33,15 @@ class Schedule(NamedTuple):
     Parameters
     ----------
     max_iterations : int
-        Most EM steps of one start.
+        Largest number of EM steps per start.
     tolerance : float
-        A start ends where the log-posterior rises by less than this, in nats per pair.
+        End a start if the log-posterior rises by no more than this, in nats per pair.
     patience : int
-        With held-out pairs: a start ends after this many steps without a gain on them.
+        With held-out pairs, end a start after this many steps without a gain on them.
     restarts : int
-        Starts; the first from the transducer's own costs, the others from these with noise.
+        Number of starts: the first from the transducer's own costs, the others with noise added.
     progress : callable, optional
-        Called with (start, iteration, log-likelihood per pair) after each step.
+        Called after each step with (start, iteration, log-likelihood in nats per pair).
     """
 
     max_iterations: int = 100
@@ -64,53 +64,59 @@ def fit_costs(
     schedule: Schedule = Schedule(),  # noqa: B008
     rng: Seed = 0,
 ) -> CostFit:
-    """Learn the costs of a transducer from pairs of strings: expectation-maximization.
+    """Learn the costs of a transducer from pairs of strings by expectation-maximization (EM).
 
-    The transducer becomes a distribution over pairs, and its costs -log of probabilities: of all
-    arcs that leave a state (given="nothing"), or of those that fit the given side.  EM maximizes
-    sum log p over the pairs, where p sums over all alignments; each step raises it.
+    The transducer becomes a distribution over pairs; its costs become -log of the probabilities of
+    all arcs that leave a state (given="nothing"), or of those that match the given side.  EM
+    maximizes the sum over the pairs of mass times log p, where p sums over all alignments, plus the
+    log-prior; no step lowers it.
 
     Parameters
     ----------
     source : pynini.Fst, TransducerLoss or grammar
-        Reads the hypothesis and writes the target.  Its costs are the first start.
+        Reads the hypothesis and writes the target.  The first start uses its costs.
     pairs : iterable of (hypothesis, target) or (hypothesis, target, mass)
-        Mass is how often the pair was seen.
+        Mass > 0 is the number of times that the pair was seen; 1 if left out.
     alphabet : Alphabet, optional
-        That of a grammar; the grammar's own if left out.
+        The alphabet for a grammar; the grammar's own if left out.
     given : {"nothing", "hypothesis", "target"}
-        Joint p(hypothesis, target), p(target | hypothesis), or p(hypothesis | target).
+        Model p(hypothesis, target), p(target | hypothesis), or p(hypothesis | target).
     tie : {"pair", "arc", "cost", "rule"} or callable
         Which arcs share a weight: those that read and write the same symbols; none; those of one
         kind (copy, substitute, insert, delete) and one cost; those of one rule of a grammar of
-        rules; or those for which f(read, written, cost) is equal, "" being no symbol.
+        rules; or those with an equal f(read, written, cost), where "" is no symbol.
     smoothing : float
-        Counts added to each class of each group: a Dirichlet prior with parameters 1 + smoothing.
+        Counts >= 0 added to each class of each group: a Dirichlet prior with parameters 1 +
+        smoothing.
     prior : {"uniform", "transducer"}
-        Whether these counts are equal, or shared out as the transducer's own costs are.
+        Whether these counts are equal, or proportional to the transducer's own probabilities.
     held_out : float or pairs
-        A share of the pairs, drawn by `rng`, or other pairs.  The step at which they are likeliest
-        is kept.
+        A share in [0, 1) of the pairs, drawn by `rng`, or other pairs.  If there are any, the step
+        at which they are likeliest is kept.
     schedule : Schedule
-        When to stop; restarts.  The best start is kept, judged by the held-out pairs if there are
-        any.
+        When to stop, and the number of starts.  The start with the greatest log-likelihood of the
+        held-out pairs is kept; without such pairs, the one with the greatest log-posterior.
     rng : Generator, int or None
+        Draws the held-out pairs and the noise of restarts.
 
     Returns
     -------
     CostFit
-        The costs, as a transducer, a loss, a table; the likelihood of every step.
+        The costs as a transducer, a loss and a table; the likelihood of each step.
 
     Raises
     ------
     InfeasibleError
-        The transducer has no alignment of a pair; the message names it.
-    InvalidInputError, AlphabetError, FstError, MemoryLimitError
+        The transducer has no alignment of a pair; the message names the pair.
+    InvalidInputError, AlphabetError
+        An argument is not as above, or a symbol is not in the alphabet.
+    NotSupportedError, FstError, MemoryLimitError
+        See `pair_transducer` and `PairTransducer.log_sums`.
 
     Notes
     -----
-    O(sum |x| |y| arcs that fit) an iteration.  Sources: Ristad and Yianilos, "Learning string edit
-    distance", IEEE PAMI 20 (1998); Dempster, Laird and Rubin (1977).
+    An iteration costs O(sum |x| |y| matching arcs).  Sources: Ristad and Yianilos, "Learning string
+    edit distance", IEEE PAMI 20 (1998); Dempster, Laird and Rubin (1977).
 
     Examples
     --------
@@ -154,7 +160,7 @@ def fit_costs(
 
 
 class _Start(NamedTuple):
-    """One start of EM: its best weights, the counts that led to them, the values of its steps."""
+    """One start of EM: its best weights, the counts under them, the values of all its steps."""
 
     weights: Weights
     counts: FloatArray
@@ -171,7 +177,7 @@ def _climbed(
     start: int,
     random: np.random.Generator,
 ) -> _Start:
-    """Run EM from one start."""
+    """Run EM from one start; return its best step."""
     weights = estimator.initial()
     if start:
         weights = estimator.disturbed(weights, random)
@@ -215,7 +221,7 @@ def _estimator(transducer: PairTransducer, ties: Ties, smoothing: float, prior: 
 
 
 def _check_aligned(estimator: Estimator, data: Pairs) -> None:
-    """Raise for the first pair without an alignment."""
+    """Raise InfeasibleError for the first pair without an alignment."""
     values = estimator.pair_transducer.log_sums(data, estimator.log_weights(estimator.initial()))
     bad = np.flatnonzero(np.isneginf(values))
     if len(bad):
@@ -232,7 +238,7 @@ def _divided(
     held_out: float | Iterable[Sequence[Any]],
     random: np.random.Generator,
 ) -> tuple[Pairs, Pairs | None]:
-    """Return the pairs to learn from and those held out."""
+    """Return the pairs to learn from, and those held out, None if there are none."""
     if not isinstance(held_out, int | float):
         return data, Pairs.encode(transducer.alphabet, held_out, name="held_out")
     if isinstance(held_out, bool) or not 0 <= held_out < 1:

@@ -1,4 +1,4 @@
-"""Derivatives of objectives of strings in the costs of the loss's transducer."""
+"""Gradients of objectives of strings with respect to the costs of the loss's transducer."""
 
 from typing import NamedTuple
 
@@ -18,13 +18,13 @@ from fstgrad.summary import short_repr
 
 
 class CostGradient(NamedTuple):
-    """A gradient in the costs of classes.
+    """A gradient with respect to the costs of classes.
 
     Attributes
     ----------
-    names : (K,) the classes.
-    gradient : (K,) float64.
-    standard_error : (K,) float64, of the samples.
+    names : (K,) tuple of str, the classes.
+    gradient : (K,) float64, nats of the objective per nat of cost.
+    standard_error : (K,) float64, the standard error of the gradient, from the samples.
     """
 
     names: tuple[str, ...]
@@ -44,10 +44,24 @@ class CostGradient(NamedTuple):
 def loss_gradient(
     loss: TransducerLoss, y: SequenceLike, target: SequenceLike, *, tie: Tie = "pair"
 ) -> dict[str, float]:
-    """Return dL(y, target)/dcost for each class of arcs: how often its arcs are used.
+    """Return dL(y, target)/dcost for each class of arcs: the number of times its arcs are used.
 
-    In expectation over the alignments of a rational loss, where it is the derivative; along the
-    best alignment of a tropical one, where it is a derivative unless two alignments are the best.
+    For a rational loss, this is the expected number over all alignments, and the derivative is
+    exact.  For a tropical loss, it is the number along a best alignment, which is the derivative
+    unless several alignments are best.  Classes that are not used are left out.
+
+    Parameters
+    ----------
+    loss : TransducerLoss
+        With log=True and smoothing=0.
+    y, target : sequences of symbols
+    tie : as in `fit_costs`
+
+    Raises
+    ------
+    NotSupportedError
+        The loss has log=False or smoothing > 0.
+    InvalidInputError, AlphabetError, FstError, MemoryLimitError
 
     Examples
     --------
@@ -75,19 +89,27 @@ def softmax_margin_gradient(
     samples: int = 1000,
     rng: Seed = 0,
 ) -> CostGradient:
-    """Return the gradient of the softmax margin in the costs of the loss's transducer.
+    """Return the gradient of the softmax margin with respect to the costs of the loss's transducer.
 
     F = log sum_y exp(L(y, gold) + scores(y)) - scores(gold), so dF/dcost is the expectation of
-    dL(y, gold)/dcost under exp(L + scores) / Z.  Strings are drawn exactly from that distribution;
-    their mean is unbiased.
+    dL(y, gold)/dcost under exp(L + scores) / Z.  Strings are drawn exactly from this distribution,
+    and the mean over them is unbiased.
 
     Parameters
     ----------
     scores, gold : as in `fg.softmax_margin`
     loss : TransducerLoss
+        With log=True and smoothing=0.
     tie : as in `fit_costs`
     samples : int
+        Number of strings drawn, at least 2.
     rng : Generator, int or None
+
+    Raises
+    ------
+    NotSupportedError
+        The loss has log=False or smoothing > 0.
+    InvalidInputError, AlphabetError, InfeasibleError, StateLimitError, FstError, MemoryLimitError
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pairs of strings as labels, and the mass of each pair."""
+"""Pairs of strings as arrays of labels, with the mass of each pair."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from fstgrad.summary import short_repr
 
 @dataclass(frozen=True)
 class Pairs:
-    """N pairs of strings as labels, one string after the other, and the mass of each pair.
+    """N pairs of strings as concatenated labels, and the mass of each pair.
 
     Attributes
     ----------
-    x, y : (total length,) int64, labels id + 1.
-    x_first, y_first : (N + 1,) int64, where each string begins.
-    mass : (N,) float64, how often each pair was seen.
+    x, y : (total length,) int64, labels id + 1 of all hypotheses and of all targets.
+    x_first, y_first : (N + 1,) int64, the first label of each string, then the total length.
+    mass : (N,) float64, the number of times that each pair was seen.
     """
 
     x: IntArray
@@ -41,7 +41,7 @@ class Pairs:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Look through the places where strings begin."""
+        """Check the arrays; raise InvalidInputError."""
         mass = np.ascontiguousarray(real_array("mass", self.mass, (None,)))
         object.__setattr__(self, "mass", mass)
         for name in ("x", "y"):
@@ -64,8 +64,10 @@ class Pairs:
 
         Raises
         ------
-        AlphabetError, InvalidInputError
-            A symbol outside the alphabet, a mass that is not above 0, no rows.
+        AlphabetError
+            A symbol is not in the alphabet.
+        InvalidInputError
+            A row has another form, a mass is not above 0, or there are no rows.
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         xs, ys, mass = [], [], []
@@ -88,7 +90,7 @@ class Pairs:
         return len(self.mass)
 
     def take(self, which: IntArray) -> "Pairs":
-        """Return the pairs with these numbers."""
+        """Return the pairs with these indices (M,)."""
         which = index_array("which", which, len(self), (None,))
         xs = [self.x[self.x_first[n] : self.x_first[n + 1]] for n in which]
         ys = [self.y[self.y_first[n] : self.y_first[n + 1]] for n in which]
@@ -96,7 +98,7 @@ class Pairs:
 
     @property
     def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """What the kernels read."""
+        """The arrays of labels that the kernels read."""
         return self.x, self.x_first, self.y, self.y_first
 
     def shown(self, n: int, alphabet: Alphabet) -> str:
@@ -120,13 +122,13 @@ def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:
-    """Return the mass of each pair, or other finite numbers (N,) in its place."""
+    """Return the mass (N,) of the pairs, or `mass` (N,), which must be finite, if it is given."""
     if mass is None:
         return pairs.mass
     return np.ascontiguousarray(real_array("mass", mass, (len(pairs),)))
 
 
 def check_labels(pairs: Pairs, alphabet: Alphabet) -> None:
-    """Raise unless all labels are those of symbols, 1 .. n."""
+    """Raise InvalidInputError unless all labels are in 1 .. n."""
     for name, labels in (("x", pairs.x), ("y", pairs.y)):
         index_array(name, labels, len(alphabet) + 1, lower=1)

@@ -1,4 +1,4 @@
-"""Which candidate comes first: how well costs rank the right one, and costs learned to do so."""
+"""Measure how well costs rank the right candidate, and learn costs that rank it first."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -35,8 +35,8 @@ class Questions(NamedTuple):
     Attributes
     ----------
     pairs : Pairs, each hypothesis with each of its candidates.
-    first : (N + 1,) int64, where the candidates of a hypothesis begin.
-    right : (N,) int64, the pair of the right candidate.
+    first : (N + 1,) int64; hypothesis n has the pairs first[n] .. first[n + 1].
+    right : (N,) int64, the pair of each right candidate.
     """
 
     pairs: Pairs
@@ -48,12 +48,14 @@ class Questions(NamedTuple):
 
     @classmethod
     def encode(cls, alphabet: Alphabet, questions: Iterable[Question]) -> "Questions":
-        """Return (hypothesis, number of the right candidate, candidates) as pairs.
+        """Return questions (hypothesis, index of the right candidate, candidates) as pairs.
 
         Raises
         ------
-        InvalidInputError, AlphabetError
-            No question, no candidate of that number, a symbol outside the alphabet.
+        InvalidInputError
+            There is no question, or a question has another form or no candidate of that index.
+        AlphabetError
+            A symbol is not in the alphabet.
         """
         rows: list[tuple[Any, Any]] = []
         first, right = [0], []
@@ -80,13 +82,13 @@ class Questions(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """How well costs rank the right candidates; intervals are bootstrapped, 95 %.
+    """How well costs rank the right candidates, with bootstrapped 95 % intervals.
 
     Attributes
     ----------
-    ranks : (N,) float64, 1 for the first; of candidates that cost the same, the mean.
-    reciprocal, at_1, at_5 : (value, lower, upper): the mean reciprocal rank, and the shares of
-        questions whose right candidate is among the first and the first five.
+    ranks : (N,) float64, the ranks of the right candidates from 1; equal costs share a mean rank.
+    reciprocal : (value, lower, upper), the mean reciprocal rank.
+    at_1, at_5 : (value, lower, upper), the shares of right candidates of rank <= 1 and <= 5.
     """
 
     ranks: FloatArray
@@ -101,14 +103,14 @@ class Ranking(NamedTuple):
 def losses_of(
     transducer: PairTransducer, pairs: Pairs, cost: FloatArray, semiring: Semiring
 ) -> FloatArray:
-    """Return the losses (N,) of pairs: the cheapest alignment, or -log of the sum over all."""
+    """Return the losses (N,) of pairs in nats: the cheapest alignment, or -log of the sum."""
     if semiring == "tropical":
         return -transducer.best_counts(pairs, -cost)[0]
     return -transducer.log_sums(pairs, -cost)
 
 
 def ranks(questions: Questions, losses: FloatArray) -> FloatArray:
-    """Return the rank (N,) of each right candidate; equal losses share their ranks."""
+    """Return the rank (N,) of each right candidate, from 1; equal losses share a mean rank."""
     number = np.repeat(np.arange(len(questions.right)), np.diff(questions.first))
     own = losses[questions.right][number]
     with np.errstate(invalid="ignore"):
@@ -118,7 +120,7 @@ def ranks(questions: Questions, losses: FloatArray) -> FloatArray:
 
 
 def ranking(found: FloatArray, *, rng: Seed = 0, resamples: int = 1000) -> Ranking:
-    """Return the measures of ranks (N,) with their intervals."""
+    """Return the measures of ranks (N,) with bootstrapped 95 % intervals."""
     measures = (1.0 / found, found <= 1.0, found <= 5.0)
     draws = generator(rng).integers(0, len(found), size=(resamples, len(found)))
     values = [interval(np.asarray(values, dtype=float), draws) for values in measures]
@@ -126,7 +128,7 @@ def ranking(found: FloatArray, *, rng: Seed = 0, resamples: int = 1000) -> Ranki
 
 
 def interval(values: FloatArray, draws: IntArray) -> tuple[float, float, float]:
-    """Return the mean of values (N,) and its percentile interval over resampled rows of draws."""
+    """Return the mean of values (N,), and its 95 % interval over `draws` (resamples, N) of them."""
     means = values[draws].mean(axis=1)
     lower, upper = np.quantile(means, [0.025, 0.975])
     return float(values.mean()), float(lower), float(upper)
@@ -135,10 +137,11 @@ def interval(values: FloatArray, draws: IntArray) -> tuple[float, float, float]:
 def nearest(
     texts: Sequence[Sequence[str]], dictionary: Sequence[Sequence[str]], number: int
 ) -> list[list[int]]:
-    """Return for each text the words of a dictionary that share most bigrams with it.
+    """Return, for each text, the indices of up to `number` most similar words of a dictionary.
 
-    By Dice's coefficient 2 |A and B| / (|A| + |B|) of their sets of bigrams, with marks at both
-    ends; ties go to the first in the dictionary.  O(shared bigrams).
+    The similarity is Dice's coefficient 2 |A and B| / (|A| + |B|) of their sets of bigrams, with
+    marks at both ends.  Ties go to the first in the dictionary.  Words that share no bigram are
+    left out.  O(shared bigrams).
     """
     from scipy.sparse import csr_array
 
@@ -167,7 +170,7 @@ def nearest(
 
 
 class RankingFit(LearnedCosts):
-    """Costs learned to rank the right candidate first: `LearnedCosts`."""
+    """Costs learned to rank the right candidate first; attributes as in `LearnedCosts`."""
 
     __repr__ = short_repr
 
@@ -186,32 +189,43 @@ def fit_ranking(
 ) -> RankingFit:
     """Learn the costs that rank the right candidate of each question first.
 
-    With losses L(y, c) of a hypothesis y and its candidates c, r the right one, and the margin m
-    for c other than r:
+    L(y, c) is the loss of a hypothesis y and a candidate c; r is the right candidate.  m is
+    `margin` for c other than r, and 0 for r.  The objective is
 
-    - softmax: mean of L(y, r) + log sum_c exp(m - L(y, c)), minus log-probability of the right
-      candidate where m = 0, the softmax margin otherwise;
-    - hinge: mean of the sum over c of max(0, m + L(y, r) - L(y, c)).
+    - softmax: the mean of L(y, r) + log sum_c exp(m - L(y, c)), which is -log of the probability of
+      r if margin = 0, and the softmax margin otherwise;
+    - hinge: the mean of the sum over c of max(0, m + L(y, r) - L(y, c)),
 
-    To this comes penalty / 2 times the squared changes of the costs.  The gradient of L in the
-    costs has the counts of the arcs: in expectation over all alignments (semiring="probability",
-    where it is exact everywhere), or along the best one ("tropical").  Costs stay >= 0.
+    plus penalty / 2 times the sum of the squared changes of the costs.  The gradient of L with
+    respect to the costs is the counts of the arcs: expected counts over all alignments
+    (semiring="probability", where the gradient is exact everywhere), or counts along the best
+    alignment ("tropical").  Costs stay >= 0, and those of ending stay fixed.
 
     Parameters
     ----------
     source : pynini.Fst, TransducerLoss, grammar, or the result of a fit
-        The first costs, from which changes are counted.
-    questions : iterable of (hypothesis, number of the right candidate, candidates)
+        The initial costs.
+    questions : iterable of (hypothesis, index of the right candidate, candidates)
     alphabet, tie : as in `fit_costs`
-    objective, margin, semiring, penalty : as above
+    objective, semiring : as above
+    margin : float >= 0, in nats
+    penalty : float >= 0
     max_iterations : int
-        Of L-BFGS.
+        Largest number of iterations of L-BFGS.
+
+    Returns
+    -------
+    RankingFit
+        The learned costs as a transducer, a loss and a table.
 
     Raises
     ------
     InfeasibleError
         The transducer has no alignment with the right candidate of a question.
-    InvalidInputError, AlphabetError, FstError
+    InvalidInputError, AlphabetError
+        An argument is not as above, or a symbol is not in the alphabet.
+    NotSupportedError, FstError, MemoryLimitError
+        See `pair_transducer` and `PairTransducer.log_sums`.
 
     Examples
     --------
@@ -241,7 +255,7 @@ def fit_ranking(
 
 
 class _Problem(NamedTuple):
-    """The objective of `fit_ranking` in the changes of the classes' costs."""
+    """The objective of `fit_ranking` as a function of the changes of the classes' costs."""
 
     pair_transducer: PairTransducer
     ties: Ties
@@ -253,7 +267,7 @@ class _Problem(NamedTuple):
     penalty: float
 
     def solved(self, max_iterations: int) -> FloatArray:
-        """Return the costs (A + S,) of the least objective."""
+        """Return the costs (A + S,) that minimize the objective."""
         from scipy.optimize import minimize
 
         ties = self.ties
@@ -275,13 +289,13 @@ class _Problem(NamedTuple):
         return self.costs(found.x)
 
     def costs(self, change: FloatArray) -> FloatArray:
-        """Return the costs (A + S,) after a change (K,) of the classes."""
+        """Return the costs (A + S,) after adding `change` (K,) to the costs of the classes."""
         cost = self.first.copy()
         cost[self.ties.events] += change[self.ties.class_of]
         return cost
 
     def value(self, change: FloatArray) -> tuple[float, FloatArray]:
-        """Return the objective and its gradient (K,)."""
+        """Return the objective and its gradient (K,) with respect to `change` (K,)."""
         ties, (pairs, first, right) = self.ties, self.questions
         cost = self.costs(change)
         losses = losses_of(self.pair_transducer, pairs, cost, self.semiring)

@@ -1,4 +1,4 @@
-"""What a fit found: costs as a transducer, a loss, a table, with their likelihood and errors."""
+"""The result of a fit: costs as a transducer, a loss and a table; likelihoods; errors."""
 
 import os
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class LearnedCosts:
     pair_transducer : PairTransducer, the transducer.
     ties : Ties, the classes that share a weight.
     cost : (A + S,) float64, the cost of each event in nats.
-    initial_cost : (A + S,) float64, the same before learning.
-    counts : (A + S,) float64, how often each event was met in expectation.
+    initial_cost : (A + S,) float64, these costs before learning.
+    counts : (A + S,) float64, the expected number of times that each event happened.
     """
 
     pair_transducer: PairTransducer
@@ -44,29 +44,29 @@ class LearnedCosts:
 
     @property
     def transducer(self) -> Fst:
-        """The pynini.Fst with the learned costs ("log64") and symbols; impossible arcs left out."""
+        """The pynini.Fst ("log64") with the learned costs and symbols, without impossible arcs."""
         return with_symbols(
             from_arrays(self.pair_transducer.to_fst(self.cost)), self.pair_transducer.alphabet
         )
 
     def loss(self, semiring: Literal["tropical", "probability"] = "tropical") -> TransducerLoss:
-        """Return the loss: the best alignment's cost, or -log of the sum over all alignments."""
+        """Return the loss: the cost of the best alignment, or -log of the sum over all; nats."""
         return TransducerLoss(
             self.pair_transducer.to_fst(self.cost), self.pair_transducer.alphabet, semiring=semiring
         )
 
     @cached_property
     def rows(self) -> tuple[CostRow, ...]:
-        """The learned costs, one row for each class of each group, in the transducer's order."""
+        """The learned costs: one row for each class of each group."""
         return tuple(
             rows_of(self.pair_transducer, self.ties, self.cost, self.initial_cost, self.counts)
         )
 
     def changes(self, count: int = 10) -> list[CostRow]:
-        """Return the classes that changed most, by times * |cost - was|.
+        """Return the `count` classes that changed most, by times * |cost - was|.
 
-        Rows of one class are one here: costs are means by count; where there were several, `state`
-        is -1 and `given` empty.
+        Several rows of a class are merged into one with `state` -1 and an empty `given`; its costs
+        are means weighted by `times`.  Rows with infinite costs are left out.
         """
         count = positive_integer("count", count, minimum=0)
         rows: dict[str, list[CostRow]] = {}
@@ -83,14 +83,15 @@ class LearnedCosts:
         *,
         semiring: Literal["tropical", "probability"] = "tropical",
     ) -> None:
-        """Write the transducer, `x.far` (entry `name`) or `x.fst`, or the table of costs, `x.tsv`.
+        """Write the transducer to `x.far` (entry `name`) or `x.fst`, or the costs to `x.tsv`.
 
-        `semiring` is what the file is read as: tropical costs are float32 there.
+        `semiring` chooses the arc type of an FST: "standard" (float32) for tropical costs, else
+        "log64".
 
         Raises
         ------
         InvalidInputError
-            The path ends in none of these.
+            The path has none of these endings.
         """
         text = path_name(path)
         instance("name", name, str, "a str")
@@ -114,13 +115,14 @@ class CostFit(LearnedCosts):
 
     Attributes
     ----------
-    transducer, ties, cost, initial_cost, counts : as in `LearnedCosts`; costs before learning are
-        those of the transducer made probabilities, counts those of the step that was kept.
-    pairs : Pairs, those that were learned from.
-    theta : (K,) float64, the costs of the classes, before those of a group are made to sum to 1.
-    log_likelihood : tuple of float, of the pairs after each step, in nats.
-    held_out_log_likelihood : tuple of float, of the held-out pairs; () without them.
-    starts : tuple of float, the value by which the best start was chosen, for each.
+    pair_transducer, ties, cost, initial_cost, counts : as in `LearnedCosts`
+        `initial_cost` holds the transducer's own costs, made -log of probabilities; `counts` are
+        those of the step that was kept.
+    pairs : Pairs, the pairs from which the costs were learned.
+    theta : (K,) float64, the costs of the classes in nats, before normalization in each group.
+    log_likelihood : tuple of float, of the pairs after 0, 1, 2, ... steps, in nats.
+    held_out_log_likelihood : tuple of float, of the held-out pairs, likewise; () without them.
+    starts : tuple of float, the value (nats) of each start by which the best one was chosen.
     """
 
     pairs: Pairs
@@ -134,8 +136,9 @@ class CostFit(LearnedCosts):
     def standard_errors(self) -> FloatArray:
         """Return the standard error (rows,) of each row's cost, in nats; NaN for infinite costs.
 
-        From the outer products of the scores of the pairs (the empirical Fisher information), the
-        gates of a conditional model held fixed.  O(N K^2) for K classes.
+        The covariance of theta is the pseudoinverse of the empirical Fisher information, sum_n
+        mass_n g_n g_n^T, where g_n is the gradient of the log-likelihood of pair n.  The gates of a
+        conditional model are held fixed.  O(N K^2) for K classes.
         """
         ties = self.ties
         share = np.exp(ties.log_cells(self.theta))
@@ -149,7 +152,7 @@ class CostFit(LearnedCosts):
             scores[n] = np.bincount(ties.cell_class, expected - cells, minlength=len(ties.names))
         information = (scores * self.pairs.mass[:, None]).T @ scores
         covariance = np.linalg.pinv(information, hermitian=True)
-        # the cost of a cell is theta[class] + log of its group's sum
+        # the cost of a cell is theta[class] + log of the sum of exp(-theta) of its group
         slope = np.zeros((len(share), len(ties.names)))
         slope[np.arange(len(share)), ties.cell_class] = 1.0
         for cell, group in enumerate(ties.cell_group):
@@ -160,7 +163,7 @@ class CostFit(LearnedCosts):
 
 
 def _merged(rows: Sequence[CostRow]) -> CostRow:
-    """Return rows of one class as one."""
+    """Return the rows of one class, merged into one."""
     total = sum(row.times for row in rows)
     cost, was = (
         sum(row.times * getattr(row, name) for row in rows) / total for name in ("cost", "was")

@@ -1,4 +1,4 @@
-"""From what a user names as a transducer to a transducer."""
+"""Convert a source (an FST, a loss or a grammar) to a transducer."""
 
 from functools import reduce
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -13,22 +13,23 @@ from fstgrad.openfst import Fst, compose, to_arrays
 
 @runtime_checkable
 class HasLoss(Protocol):
-    """What gives a loss over an alphabet: a grammar."""
+    """An object with a loss over an alphabet, such as a grammar."""
 
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
-        """Return the loss over an alphabet, over its own if left out."""
+        """Return the loss over `alphabet`, or over the object's own alphabet if left out."""
 
 
 Source: TypeAlias = TransducerLoss | HasLoss | Fst
 
 
 def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
-    """Return the loss of a transducer, a grammar or a loss.
+    """Return the loss of a source: a transducer, a grammar or a loss.
 
     Raises
     ------
     InvalidInputError
-        `source` is none of these, or a transducer without symbols and no alphabet is given.
+        `source` is none of these, it is a transducer without symbols and `alphabet` is left out, or
+        `alphabet` is not that of the loss.
     """
     if alphabet is not None:
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
@@ -52,14 +53,16 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
 
 
 def pair_transducer(source: Source, alphabet: Alphabet | None = None) -> PairTransducer:
-    """Return the transducer of a transducer, a grammar or a loss.
+    """Return the transducer of a source: a transducer, a grammar or a loss.
 
     Raises
     ------
     NotSupportedError
-        The loss is minus a count.
-    InvalidInputError, FstError
-        As `loss_of`; there is no path.
+        The loss has log=False or smoothing > 0.
+    InvalidInputError
+        As for `loss_of`.
+    FstError
+        The transducer has no path.
     """
     loss = loss_of(source, alphabet)
     if not loss.log or loss.smoothing:

@@ -1,4 +1,4 @@
-"""Learned costs as a table that a person can read and edit, and back."""
+"""Write learned costs as a table that people can read and edit; read the table back."""
 
 import difflib
 import os
@@ -27,12 +27,13 @@ class CostRow(NamedTuple):
 
     Attributes
     ----------
-    state : int, where they are.
-    given : str, the symbol they are conditional on, "" where there is none.
+    state : int, the state that they leave.
+    given : str, the symbol on which they are conditional, or "".
     name : str, the class.
-    cost, was : float, the cost of each event, in nats; before, under the transducer's own costs
-        made probabilities.
-    times : float, how often they happened in expectation.
+    cost : float, the cost of each event, in nats.
+    was : float, this cost before learning, in nats; `fit_costs` first makes the transducer's own
+        costs -log of probabilities.
+    times : float, the expected number of times that the events happened.
     """
 
     state: int
@@ -46,7 +47,7 @@ class CostRow(NamedTuple):
 def rows_of(
     transducer: PairTransducer, ties: Ties, cost: FloatArray, was: FloatArray, counts: FloatArray
 ) -> list[CostRow]:
-    """Return one row for each class of each group, in the transducer's order."""
+    """Return one row for each class of each group, sorted by state and given symbol."""
     _, first = np.unique(ties.cell, return_index=True)
     total = np.bincount(ties.cell, counts[ties.events])
     symbols = ("", *transducer.alphabet)
@@ -62,13 +63,13 @@ def rows_of(
         rows.append(
             CostRow(
                 state, given, name, float(cost[event]) + 0.0, float(was[event]) + 0.0, float(count)
-            )  # no -0
+            )  # + 0.0 avoids -0.0
         )
     return rows
 
 
 def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow]) -> None:
-    """Write rows as TSV, to be read and edited; a cost of inf leaves the arcs out."""
+    """Write rows as TSV for people to read and edit; a cost of inf leaves the arcs out."""
     lines = [
         f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost",
         "\t".join(_COLUMNS),
@@ -83,21 +84,22 @@ def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow
 def with_costs(
     source: Source, path: str | os.PathLike[str], alphabet: Alphabet | None = None
 ) -> TransducerLoss:
-    """Return the loss of a transducer with the costs of a table that a fit of it wrote.
+    """Return the loss of a transducer with the costs of a table that its fit wrote.
 
     Parameters
     ----------
     source, alphabet
-        As in `fit_costs`, the same as when the costs were learned.
+        The same as when `fit_costs` learned the costs.
     path : path
-        A TSV of `CostFit.write`; the column `cost` may have been edited.
+        A TSV that `CostFit.write` wrote; the column `cost` (nats) may be edited.  Classes without a
+        row have the cost inf.
 
     Raises
     ------
     InvalidInputError
-        The file is not such a table, or its classes come from a function.
+        The file is not such a table, or its `tie` was a function.
     RowError
-        A row that is malformed, or that names no class of the transducer.
+        A row is malformed, or names no class of the transducer.
     """
     transducer = pair_transducer(source, alphabet)
     rows = list(read_rows(path))
@@ -126,7 +128,7 @@ def with_costs(
 
 
 def _parsed(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, float]:
-    """Return the cell and the cost of a row."""
+    """Return the index of the cell and the cost of a row, in nats."""
     fields = row.columns(_COLUMNS)
     key = (fields[0], fields[1], fields[2])
     if key not in number:

@@ -1,18 +1,18 @@
 """Which events share a weight, and which weights sum to 1: the free parameters of a transducer.
 
-An event is an arc, or the end of a path in a state.  Events of one class have one weight theta;
-events of one group are alternatives, one of which happens:
+An event is an arc, or the end of a path in a state.  Events of one class share one weight theta (a
+cost in nats).  Events of one group are alternatives, exactly one of which happens:
 
     log p(e) = -theta[class] - log sum over the group of exp(-theta) [ + log gate ].
 
-Joint, p(x, y): the alternatives are all arcs that leave a state, and ending there.  Conditional,
-p(y | x): a gate says whether the state first writes without reading; otherwise the next symbol of x
-decides, and its arcs are the alternatives (the end of x: ending).  So the sum over y of p(y | x) is
-1 if every state reads every symbol and may end, and less elsewhere.
+Joint model, p(x, y): the alternatives are all arcs that leave a state, and ending there.
+Conditional model, p(y | x): a gate first decides whether the state writes without reading.  If not,
+the alternatives are the arcs that read the next symbol of x, or ending at the end of x.  So the sum
+over y of p(y | x) is 1 if every state reads every symbol and may end, and at most 1 otherwise.
 
 Sources: Ristad and Yianilos (1998) for the joint model of an edit distance; Oncina and Sebban
-(2006) for the conditional one; Eisner (2002) and Berg-Kirkpatrick et al. (2010) for classes that
-several groups share.
+(2006) for the conditional model; Eisner (2002) and Berg-Kirkpatrick et al. (2010) for classes in
+several groups.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -30,23 +30,23 @@ from fstgrad.summary import short_repr
 Given = Literal["nothing", "hypothesis", "target"]
 Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]
 TIES = ("arc", "pair", "cost", "rule")
-END = "(end)"  # no rule has this name by chance
+END = "(end)"  # unlikely as the name of a rule
 
 
 @dataclass(frozen=True)
 class Ties:
-    """Classes, groups and gates of the events of an transducer.
+    """Classes, groups and gates of the events of a transducer.
 
     Attributes
     ----------
-    names : (K,) the classes, in words.
+    names : (K,) tuple of str, the names of the classes.
     class_of : (E,) int64, the class of each event that can happen.
-    events : (E,) int64, the events that can happen, in order: arcs and possible ends.
-    group : (E,) int64, 0 .. G - 1.
-    gate : (E,) int64, 2 s + 1 for what state s does without the given side, 2 s for the rest; -1
-        if nothing is given.
-    given : the side that the probabilities are conditional on.
-    tie : what events of one class share; "function" for one of the caller's own.
+    events : (E,) int64, the events that can happen (of finite cost), ascending.
+    group : (E,) int64, the group of each event, 0 .. G - 1.
+    gate : (E,) int64, 2 s + 1 for arcs from state s that read nothing of the given side, 2 s for
+        other events of s; -1 if nothing is given.
+    given : str, the side on which the probabilities are conditional.
+    tie : str, the property that events of one class share; "function" for a callable.
     """
 
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ class Ties:
 
     @classmethod
     def of(cls, transducer: PairTransducer, tie: Tie, given: Given) -> "Ties":
-        """Return the ties of an transducer.
+        """Return the ties of a transducer; `tie` and `given` are those of `fit_costs`.
 
         Raises
         ------
@@ -112,11 +112,14 @@ class Ties:
 
     @cached_property
     def crossed(self) -> bool:
-        """Whether a class lies in several groups, so that no closed form gives its weight."""
+        """Whether a class is in several groups, so that its weight has no closed form."""
         return len(self.cell_class) > len(self.names)
 
     def log_cells(self, theta: FloatArray) -> FloatArray:
-        """Return the log-probability of each cell within its group, theta (K,) being costs."""
+        """Return the log-probability of each cell within its group, for costs theta (K,).
+
+        log p(cell) = log size - theta[class] - log sum of size exp(-theta) over the group's cells.
+        """
         log_weight = np.log(self.cell_size) - theta[self.cell_class]
         top = np.full(int(self.group.max()) + 1, -np.inf)
         np.maximum.at(top, self.cell_group, log_weight)
@@ -127,7 +130,7 @@ class Ties:
         return log_weight - whole[self.cell_group]
 
     def log_weights(self, theta: FloatArray, log_gate: FloatArray, size: int) -> FloatArray:
-        """Return the log-probabilities (size,) of all events; -inf for those that cannot be."""
+        """Return the log-probabilities (size,) of all events; -inf for impossible ones."""
         log_cell = self.log_cells(theta) - np.log(self.cell_size)
         weight = np.full(size, -np.inf)
         weight[self.events] = log_cell[self.cell]
@@ -141,9 +144,10 @@ class Ties:
 
 
 def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) -> FloatArray:
-    """Return the log-probabilities of the gates (2 S,) from the counts (E,) of the events.
+    """Return the log-probabilities (2 S,) of the gates from the counts (E,) of the events.
 
-    A gate with one side only is open; one that was never met stays as it was.
+    Each side gets its share of the counts plus `smoothing`.  If only one side has events, its
+    probability is 1.  Gates without counts keep their values in `before` (2 S,).
     """
     if not len(before):
         return before
@@ -157,7 +161,7 @@ def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) 
 
 
 def _labels(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[Hashable]:
-    """Return what the events of one class have in common."""
+    """Return a key for each event; events with equal keys form a class."""
     if not callable(tie) and not (isinstance(tie, str) and tie in TIES):
         raise InvalidInputError(
             f"tie is {tie!r}; choose one of {', '.join(TIES)}, or give a function of what an arc "
@@ -197,7 +201,7 @@ def _label(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
 
 
 def kind(read: str, written: str) -> str:
-    """Return what an arc does: copy, substitute, delete, insert, or nothing."""
+    """Return the kind of an arc: copy, substitute, delete, insert or silent."""
     if read and written:
         return "copy" if read == written else "substitute"
     return "delete" if read else "insert" if written else "silent"

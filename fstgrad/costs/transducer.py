@@ -1,4 +1,4 @@
-"""A transducer in the form in which many pairs of strings are aligned, and its silent cycles."""
+"""A transducer as arrays for aligning many pairs of strings, and its silent cycles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,19 +22,20 @@ _MAX_BYTES = 4 * 2**30
 
 @dataclass(frozen=True)
 class PairTransducer:
-    """A transducer whose arcs are sorted by what they read and write.
+    """A transducer whose arcs are sorted by the labels that they read and write.
 
-    An event is an arc, 0 .. A - 1, or the end of a path in state s, A + s.
+    An event is an arc, 0 .. A - 1, or the end of a path in state s, A + s.  A silent arc neither
+    reads nor writes.
 
     Attributes
     ----------
     alphabet : Alphabet of n symbols, on both sides.
-    start : the start state.
-    ilabel, olabel, source, nextstate : (A,) int64; label 0 is nothing.
-    rule : (A,) int64, the number of the rule that an arc names in `rules`; -1 for none.
-    cost : (A + S,) float64, the costs of the events; +inf where no path ends.
-    rules : names.
-    sizes : how many symbols each rule reads and writes.
+    start : int, the start state.
+    ilabel, olabel, source, nextstate : (A,) int64; label 0 is epsilon, label i + 1 is symbol i.
+    rule : (A,) int64, the index in `rules` of the rule that an arc names; -1 for none.
+    cost : (A + S,) float64, the costs of the events in nats; +inf if the event is impossible.
+    rules : tuple of str, the names of rules.
+    sizes : tuple of (int, int), the numbers of symbols that each rule reads and writes.
     """
 
     alphabet: Alphabet
@@ -51,7 +52,7 @@ class PairTransducer:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Look through the arrays that the kernels follow."""
+        """Check the arrays that the kernels read; raise InvalidInputError."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         checks.cost_array("cost", self.cost, (None,))
         arcs, n = len(index_array("source", self.source, 2**31, (None,))), len(self.alphabet)
@@ -76,15 +77,15 @@ class PairTransducer:
         rules: Sequence[str] = (),
         sizes: Sequence[tuple[int, int]] = (),
     ) -> "PairTransducer":
-        """Return an FST with the labels of `alphabet` in this form.
+        """Return the transducer of an FST with the labels of `alphabet`.
 
-        States on no path are left out.  On the output side, label n + 1 + k names rule k and is
-        nothing that is written.
+        States that are on no path are left out.  The output label n + 1 + k names rule k and writes
+        nothing.
 
         Raises
         ------
         FstError
-            There is no path at all.
+            The FST has no path.
         """
         instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
@@ -120,12 +121,16 @@ class PairTransducer:
     def log_sums(self, pairs: Pairs, weight: FloatArray) -> FloatArray:
         """Return the log-sum (N,) of each pair's alignments under log-weights (A + S,) of events.
 
+        It is -inf for a pair without an alignment; a weight of -inf forbids an event.
+
         Raises
         ------
         FstError
-            Silent cycles whose weights do not converge.
+            The weights of a silent cycle do not converge.
         MemoryLimitError
-            The tables of the longest pair would pass 4 GiB.
+            The tables of the longest strings would need more than 4 GiB.
+        InvalidInputError
+            `weight` has NaN or +inf or another shape, or a label of `pairs` is not in 1 .. n.
         """
         weight = self._checked(pairs, weight, tables=1)
         silent = self._silent(self._arcs, weight)
@@ -137,9 +142,10 @@ class PairTransducer:
     def expected_counts(
         self, pairs: Pairs, weight: FloatArray, mass: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the log-sums (N,) and the gradient (A + S,) of mass . log-sums in the weights.
+        """Return the log-sums (N,), and the gradient (A + S,) of mass . log-sums.
 
-        `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
+        The gradient with respect to the log-weights is the expected counts of the events.  `mass`
+        (N,) is that of the pairs if left out.  Errors are those of `log_sums`.
         """
         weight, mass = self._checked(pairs, weight, tables=2), masses(pairs, mass)
         result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
@@ -157,13 +163,16 @@ class PairTransducer:
     def best_counts(
         self, pairs: Pairs, weight: FloatArray, mass: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the largest weight (N,) of an alignment of each pair, and what those count.
+        """Return the largest log-weight (N,) of an alignment of each pair, and counts (A + S,).
+
+        The counts are the numbers of times that these alignments use each event, times `mass` (N,).
+        A pair without an alignment has weight -inf.
 
         Raises
         ------
         FstError
             Silent arcs form a cycle of negative cost.
-        MemoryLimitError
+        MemoryLimitError, InvalidInputError
             As in `log_sums`.
         """
         weight, mass = self._checked(pairs, weight, tables=2), masses(pairs, mass)
@@ -177,9 +186,10 @@ class PairTransducer:
     def best_path(
         self, x: SequenceLike, y: SequenceLike, weight: FloatArray
     ) -> tuple[IntArray, float]:
-        """Return the events of the best alignment of one pair, none without one, and its weight.
+        """Return the events of the best alignment of a pair, and its log-weight.
 
-        Raises as `best_counts`.
+        Without an alignment there are no events, and the weight is -inf.  Errors are those of
+        `best_counts`.
         """
         weight = self._checked(Pairs.encode(self.alphabet, [(x, y)]), weight, tables=0)
         arcs = ArcCosts.of(self._fst(-weight, slice(None)), len(self.alphabet))
@@ -187,12 +197,12 @@ class PairTransducer:
         cost, path = arcs.best_path(*ids)
         if cost == np.inf:
             return np.empty(0, dtype=np.int64), -np.inf
-        path = np.argsort(self.source, kind="stable")[path]  # the order of FstArrays
+        path = np.argsort(self.source, kind="stable")[path]  # FstArrays sorts arcs by source
         end = self.nextstate[path[-1]] if len(path) else self.start
         return np.append(path, self.num_arcs + end), -cost
 
     def best_sums(self, x: SequenceLike, y: SequenceLike, weight: FloatArray) -> FloatArray:
-        """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node."""
+        """Return the largest log-weight (|x| + 1, |y| + 1, S) of a path from the start to nodes."""
         pair = Pairs.encode(self.alphabet, [(x, y)])
         weight = self._checked(pair, weight, tables=2)
         table, value = kernels.alignments.best_sums(pair.labels, self._arcs, weight, self.start)
@@ -201,7 +211,7 @@ class PairTransducer:
         return np.asarray(table)
 
     def to_fst(self, cost: FloatArray) -> FstArrays:
-        """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
+        """Return the transducer with other costs (A + S,) of events, in nats; +inf drops an arc."""
         cost = checks.cost_array("cost", cost, (len(self.cost),))
         return self._fst(cost, np.flatnonzero(np.isfinite(cost[: self.num_arcs])))
 
@@ -219,7 +229,7 @@ class PairTransducer:
 
     @cached_property
     def arcs_into(self) -> dict[tuple[int, int, int], list[int]]:
-        """The arcs by (nextstate, ilabel, olabel)."""
+        """The indices of the arcs by (nextstate, ilabel, olabel)."""
         found: dict[tuple[int, int, int], list[int]] = {}
         ends = zip(self.nextstate.tolist(), self.ilabel.tolist(), self.olabel.tolist(), strict=True)
         for arc, key in enumerate(ends):
@@ -227,10 +237,10 @@ class PairTransducer:
         return found
 
     def _checked(self, pairs: Pairs, weight: FloatArray, tables: int) -> FloatArray:
-        """Return the weights (A + S,), looked through; raise where the tables are too large."""
+        """Return the weights (A + S,) after checks; raise if the tables would be too large."""
         instance("pairs", pairs, Pairs, "Pairs, as Pairs.encode makes them")
         array = checks.float_array("weight", weight, (len(self.cost),))
-        if not (array < np.inf).all():  # NaN neither
+        if not (array < np.inf).all():  # also rejects NaN
             raise InvalidInputError("weight has NaN or inf; give log-weights, -inf forbids")
         check_labels(pairs, self.alphabet)
         x, y = (int(np.diff(f).max(initial=0)) + 1 for f in (pairs.x_first, pairs.y_first))
@@ -244,7 +254,7 @@ class PairTransducer:
 
     @cached_property
     def _arcs(self) -> Any:
-        """The arcs as the kernels read them."""
+        """The `arcs` of the kernels."""
         width = len(self.alphabet) + 1
         key_of = self.ilabel * width + self.olabel
         keys, first = np.unique(key_of, return_index=True)
@@ -257,13 +267,13 @@ class PairTransducer:
         return width, keys, first, key_of, nextstate, source
 
     def _silent(self, arcs: Any, weight: FloatArray) -> Any:
-        """Return the arcs that neither read nor write, as the kernels follow them."""
+        """Return `silent` of the kernels: the arcs that neither read nor write."""
         count = int(np.searchsorted(arcs[3], 0, side="right"))
         return silent_program(arcs[4][:count], arcs[5][:count], weight[:count], self.num_states)
 
 
 def silent_program(source: IntArray, target: IntArray, weight: FloatArray, states: int) -> Any:
-    """Return `silent` of the kernels: components in topological order, stars, leaving arcs.
+    """Return `silent` of the kernels: components in topological order, stars, arcs that leave.
 
     Raises
     ------
@@ -304,7 +314,7 @@ def silent_program(source: IntArray, target: IntArray, weight: FloatArray, state
 
 
 def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArray, list[int]]:
-    """Return the component of each state, and the components that have arcs, sources first."""
+    """Return the component of each state, and the components with arcs in topological order."""
     if not len(source):
         return np.empty(0, dtype=np.int64), []
     from scipy.sparse import coo_array
@@ -327,7 +337,11 @@ def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArr
 
 
 def _star(source: IntArray, target: IntArray, weight: FloatArray, size: int) -> FloatArray:
-    """Return the log-sums (size, size) of all paths inside, the empty ones too (Lehmann 1977)."""
+    """Return the log-sums (size, size) of all paths inside, the empty ones too (Lehmann 1977).
+
+    For each k: s_ij <- log(exp s_ij + exp(s_ik + s_kj) / (1 - exp s_kk)).  Then empty paths are
+    added.  Raises FstError if s_kk >= 0.
+    """
     sums = np.full((size, size), -np.inf)
     np.logaddexp.at(sums, (source, target), weight)
     for k in range(size):

@@ -1,20 +1,21 @@
-"""Files: what is read, what is written, and the errors that name file and line.
+"""Read and write files; errors name the file and the line.
 
-Every reader and writer of the project is built from these.  A file may come from anyone: nothing
-in it is executed, and sizes are compared with the bytes that are there.
+All other readers and writers of the project use these functions.  Files are untrusted: nothing in
+them is executed, and every declared size is compared with the bytes present.
 
 Index
 -----
-- `read_pairs` : the pairs of a file in TSV, CSV or FASTA; the first bad row ends it.
+- `read_pairs` : the pairs of a file in TSV, CSV or FASTA; the first bad row raises.
 - `read_table`, `Row`, `located` : the same row by row, for readers that continue after a bad row.
 - `read_rows` : the lines of any text.
 - `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol per line.
-- `read_confusion` : a cost for pairs of symbols.
-- `read_weights` : the weights of an npz file.
+- `read_confusion` : the costs of pairs of symbols.
+- `read_weights` : the weights in an npz file.
 - `read_arrays`, `Field`, `load_arrays`, `load_array`, `json_object` : npz and npy files, typed.
+- `memory_limit`, `shown` : the largest size of a file's arrays, a short text of a value.
 - `replacing`, `check_writable`, `write_arrays`, `write_npz`, `write_text`, `write_bytes` : outputs,
-  whole or not at all.
+  written completely or not at all.
 """
 
 from fstgrad.io.arrays import (

@@ -1,16 +1,16 @@
-"""Arrays in npz and npy files: a bounded, typed reader.
+"""Read arrays from npz and npy files, with limits and type checks.
 
-A file may come from anyone.  Nothing in it is executed, a header is compared with the bytes that
-are there before anything is allocated, and every array is held against a schema: its kind of
-number, its shape, the lengths it shares with others, its range.
+Files are untrusted.  Nothing in them is executed, and headers are compared with the bytes present
+before memory is allocated.  A schema gives the kind of each array, its shape, the lengths that it
+shares with other arrays, and its range.
 
 Index
 -----
-- `Field` : what one array must be.
+- `Field` : the schema of one array.
 - `read_arrays` : the arrays of an npz file that a schema names.
 - `load_arrays`, `load_array` : all arrays of an npz file, the array of an npy file.
-- `json_object` : a text of JSON with known keys.
-- `memory_limit` : the bytes that one file may take.
+- `json_object` : a JSON text with known keys.
+- `memory_limit` : the most bytes of the arrays of one file.
 """
 
 import functools
@@ -35,9 +35,9 @@ Path = str | os.PathLike[str]
 Array = npt.NDArray[Any]
 
 _MAGIC = b"\x93NUMPY"
-_UNKNOWN_MEMORY = 2**33  # bytes, where the system does not say
-_HEADER = 10_000  # bytes of the header of an npy file, far more than numpy writes
-_RATIO, _SLACK = 1_100, 1_024  # deflate makes at most 1,032 bytes of one
+_UNKNOWN_MEMORY = 2**33  # bytes; assumed if the system does not tell its memory
+_HEADER = 10_000  # most bytes of the header of an npy file, far more than numpy writes
+_RATIO, _SLACK = 1_100, 1_024  # deflate expands one byte to at most 1,032
 _DESCR = re.compile(r"['\"]descr['\"]\s*:\s*['\"]([<>|=]?[biufUS]\d{1,9})['\"]")
 _ORDER = re.compile(r"['\"]fortran_order['\"]\s*:\s*(True|False)")
 _SHAPE = re.compile(r"['\"]shape['\"]\s*:\s*\(((?:\s*\d{1,18}\s*,)*\s*(?:\d{1,18}\s*)?)\)")
@@ -46,19 +46,20 @@ _KINDS = {"float": "fiu", "integer": "iu", "flag": "b", "text": "U"}
 
 @dataclass(frozen=True)
 class Field:
-    """What one array of a file must be.
+    """The schema of one array of a file.
 
     Parameters
     ----------
     kind : {"float", "integer", "flag", "text"}
-        Given back as float64, int64, bool or str.
-    shape : tuple
-        A number is that length, None any length, a text any length that all fields with the same
-        text share; None in place of the tuple is any shape.
+        The array is returned as float64, int64, bool or str.
+    shape : tuple, or None
+        One entry per axis: a number requires this length, None allows any length, and a str allows
+        any length that all fields with the same str share.  None instead of a tuple allows any
+        shape.
     lower, upper : float
-        The range of numbers, ends included.
+        The range of the numbers, both ends included.
     finite : bool
-        Whether infinities and NaN are errors; else NaN alone is.
+        Whether infinities are errors.  NaN always is.
     """
 
     kind: Literal["float", "integer", "flag", "text"]
@@ -69,19 +70,19 @@ class Field:
 
 
 def read_arrays(path: Path, schema: Mapping[str, Field], *, what: str) -> dict[str, Array]:
-    """Return the arrays of an npz file that a schema names; others are not read.
+    """Return the arrays of an npz file that a schema names; the other arrays are not read.
 
     Parameters
     ----------
     what : str
-        The file as an error names it, such as "a model that SequenceModel.save wrote".
+        The kind of file in errors, such as "a model that SequenceModel.save wrote".
 
     Raises
     ------
     InvalidInputError
-        Not an npz file, a damaged one, an array is missing or is not what its field says.
+        The file is damaged or not an npz file, an array is missing, or it violates its schema.
     MemoryLimitError
-        The arrays would take more memory than the machine has.
+        The arrays need more than half of the memory (`memory_limit`).
     OSError
         The file cannot be read.
     """
@@ -97,14 +98,16 @@ def read_arrays(path: Path, schema: Mapping[str, Field], *, what: str) -> dict[s
 
 
 def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
-    """Return the arrays of an npz file by name, all of them if `names` is left out.
+    """Return the named arrays of an npz file; all of them if `names` is None.
 
-    Arrays of numbers, flags and text only; a file that holds another kind is refused.
+    Names that the file lacks are skipped.  The arrays hold numbers, flags or text.
 
     Raises
     ------
-    InvalidInputError, MemoryLimitError, OSError
-        As `read_arrays`.
+    InvalidInputError
+        The file is damaged or not an npz file, or an array holds another kind of data.
+    MemoryLimitError, OSError
+        As in `read_arrays`.
     """
     with pathlib.Path(path_name(path)).open("rb") as file:
         try:
@@ -119,17 +122,19 @@ def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, A
                 return {name: _member(archive, members[name], name) for name in wanted}
         except FstgradError:
             raise
-        except Exception as error:  # the parsers of zip and deflate raise a dozen kinds
+        except Exception as error:  # the parsers of zip and deflate raise many classes
             raise InvalidInputError(f"not an npz file of arrays ({_said(error)})") from error
 
 
 def load_array(path: Path) -> Array:
-    """Return the array of an npy file.
+    """Return the array of an npy file; it holds numbers, flags or text.
 
     Raises
     ------
-    InvalidInputError, MemoryLimitError, OSError
-        As `read_arrays`.
+    InvalidInputError
+        The file is damaged or not an npy file, or the array holds another kind of data.
+    MemoryLimitError, OSError
+        As in `read_arrays`.
     """
     with pathlib.Path(path_name(path)).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -138,12 +143,16 @@ def load_array(path: Path) -> Array:
 
 
 def json_object(text: str, keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    """Return the object of a JSON text whose values have these types.
+    """Return the values of `keys` in the object of a JSON text; other keys are left out.
+
+    Parameters
+    ----------
+    keys : mapping of key to type, or tuple of types
 
     Raises
     ------
     InvalidInputError
-        Not JSON, not an object, a key is missing or has another type; other keys are left out.
+        The text is not JSON or not an object, a key is missing, or its value has another type.
     """
     instance("text", text, str, "a str of JSON")
     instance("keys", keys, Mapping, "a mapping of keys to types")
@@ -166,13 +175,13 @@ def json_object(text: str, keys: Mapping[str, type | tuple[type, ...]]) -> dict[
 
 
 def shown(value: object) -> str:
-    """Return a value as a short text for an error."""
+    """Return the `repr` of a value in at most 60 characters, for an error."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def memory_limit() -> int:
-    """Return the limit in bytes of the arrays of one file: half of the memory of the process."""
+    """Return the limit of the arrays of one file: half of the process's memory, in bytes."""
     try:
         import resource
 
@@ -209,7 +218,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Array
 
 
 def _parsed(stream: IO[bytes], size: int, name: str) -> Array:
-    """Return the array of `size` bytes in the format npy, without the parser of numpy."""
+    """Return the array of `size` bytes in npy format, without numpy's parser."""
     magic = stream.read(8)
     if magic[:6] != _MAGIC or magic[6:] not in (b"\x01\x00", b"\x02\x00"):
         raise InvalidInputError(f"the array {shown(name)} is not in the format npy")
@@ -231,7 +240,7 @@ def _parsed(stream: IO[bytes], size: int, name: str) -> Array:
             f"and has {max(there, 0):,}; the file is damaged"
         )
     data = stream.read(nbytes)
-    if len(data) < nbytes or stream.read(1):  # reading to the end compares the checksum
+    if len(data) < nbytes or stream.read(1):  # reading to the end verifies the checksum
         raise InvalidInputError(f"the array {shown(name)} is cut off; the file is damaged")
     flat = np.frombuffer(bytearray(data), dtype)
     array: Array = flat.reshape(sizes, order="F" if order[1] == "True" else "C")
@@ -258,7 +267,7 @@ def _checked(name: str, arrays: dict[str, Array], field: Field, lengths: dict[st
             lengths[length] = have
     if field.kind in ("flag", "text"):
         return array
-    if array.size == 0:  # of any dtype
+    if array.size == 0:  # its dtype does not matter
         return np.zeros(array.shape, dtype=np.float64 if field.kind == "float" else np.int64)
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise InvalidInputError(f"{name} has NaN")

@@ -1,14 +1,14 @@
-"""The writer of every file: whole or not at all.
+"""Write files completely or not at all.
 
-A file is written under a name that nobody can predict, in the folder of its target, is forced to
-the disk, and then takes the place of the target in one step.  A write that fails, a full disk
-included, leaves what was there before.
+A file is written under an unpredictable name in the folder of its target, flushed to disk, and then
+renamed to the target in one step.  If a write fails, for example on a full disk, the old file
+remains.
 
 Index
 -----
 - `replacing` : a stream that becomes the file.
-- `check_writable` : say that it will not work before the work starts.
-- `write_arrays`, `write_npz`, `write_text`, `write_bytes` : an npz file, text, bytes.
+- `check_writable` : raise before the work starts if the file cannot be written.
+- `write_arrays`, `write_npz`, `write_text`, `write_bytes` : write arrays (npz), text, bytes.
 """
 
 import os
@@ -31,16 +31,16 @@ Path = str | os.PathLike[str]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream of bytes that replaces `path` when the block ends without an error.
+    """Open a binary stream whose content replaces `path` if the block ends without an error.
 
-    A link in place is replaced, never followed.
+    An existing file keeps its permissions.  A symbolic link is replaced, not followed.
 
     Raises
     ------
     InvalidInputError
-        `path` is a folder, a device or a pipe, or its folder is not there.
+        As in `check_writable`.
     OSError
-        The file cannot be written; what was there before still is.
+        The file cannot be written; the old file remains.
     """
     check_writable(path)
     target = pathlib.Path(path_name(path))
@@ -62,12 +62,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_writable(path: Path, name: str = "output") -> None:
-    """Raise where `replacing` could not write, before anything is computed.
+    """Raise if `replacing` cannot write the file; call this before a long computation.
+
+    Parameters
+    ----------
+    name : str
+        The name of the argument in errors.
 
     Raises
     ------
     InvalidInputError
-        The folder is not there or not writable, or `path` is no regular file.
+        The folder is missing or not writable; `path` is a folder, a device, a pipe or a read-only
+        file; or the path is not valid.
     """
     target = pathlib.Path(path_name(path, name))
     folder = target.parent
@@ -96,17 +102,21 @@ def check_writable(path: Path, name: str = "output") -> None:
 
 
 def write_arrays(path: Path, **arrays: npt.ArrayLike) -> None:
-    """Write arrays to an npz file, whole or not at all."""
+    """Write arrays to an uncompressed npz file, as `write_npz` does."""
     write_npz(path, arrays)
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bool = False) -> None:
-    """Write arrays of any names to an npz file; the same arrays give the same bytes.
+    """Write arrays by name to an npz file, completely or not at all.
+
+    The same arrays always give the same bytes.
 
     Raises
     ------
     InvalidInputError
-        An array holds objects.
+        A value is not an array, or an array holds objects; or as in `check_writable`.
+    OSError
+        The file cannot be written.
     """
     instance("arrays", arrays, Mapping, "arrays by name")
     method = zipfile.ZIP_DEFLATED if flag("compressed", compressed) else zipfile.ZIP_STORED
@@ -114,11 +124,11 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
         for name, values in arrays.items():
             try:
                 array = np.asanyarray(values)
-            except Exception as error:  # whatever __array__ of a stranger raises
+            except Exception as error:  # a foreign __array__ may raise anything
                 raise InvalidInputError(f"{name} is not an array: {error}") from error
             if array.dtype.hasobject:
                 raise InvalidInputError(f"{name} holds objects; give numbers, flags or text")
-            member = zipfile.ZipInfo(f"{name}.npy")  # without the time of day
+            member = zipfile.ZipInfo(f"{name}.npy")  # with a constant date
             member.compress_type = method
             member.external_attr = 0o600 << 16
             with archive.open(member, "w", force_zip64=True) as file:
@@ -126,20 +136,20 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text, whole or not at all; bytes of names that are not UTF-8 are escaped."""
+    """Write UTF-8 text, completely or not at all; lone surrogates become backslash escapes."""
     instance("text", text, str, "a str")
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes, whole or not at all."""
+    """Write bytes, completely or not at all."""
     instance("data", data, bytes | bytearray | memoryview, "bytes")
     with replacing(path) as stream:
         stream.write(data)
 
 
 def _sync_folder(folder: pathlib.Path) -> None:
-    """Make the new name last; a file system that cannot is let be."""
+    """Flush the folder to disk, so that the rename persists; ignore errors."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

@@ -1,6 +1,6 @@
-"""Text files, line by line, compressed by gzip or not: rows, alphabets, costs; weights in npz.
+"""Read text files line by line, plain or gzip: rows, alphabets, costs; and weights from npz.
 
-Every error names the file and, where there is one, the line.
+Every error names the file and, if there is one, the line.
 """
 
 import gzip
@@ -28,8 +28,8 @@ from fstgrad.errors import (
 from fstgrad.io.arrays import Path, load_arrays, memory_limit
 
 Tokens = Literal["chars", "words"]
-LINE = 2**26  # bytes of the longest line
-LONGEST_NAME = 255  # characters of the name of a file
+LINE = 2**26  # most bytes of a line
+LONGEST_NAME = 255  # most characters of a file name
 
 
 class Pair(NamedTuple):
@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a file: its place and its raw bytes without the line end."""
+    """One line of a file: the file's name, the line number (from 1), the bytes without line end."""
 
     file: str
     line: int
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """`file:line`, as compilers write it."""
+        """`file:line`."""
         return f"{self.file}:{self.line}"
 
     def text(self) -> str:
@@ -58,7 +58,7 @@ class Row:
         Raises
         ------
         InvalidInputError
-            Not UTF-8, or with a NUL, which UTF-16 has in every character of ASCII.
+            The line is not UTF-8, or has a NUL character (as ASCII text in UTF-16 does).
         """
         try:
             text = self.raw.decode("utf-8")
@@ -69,12 +69,12 @@ class Row:
         return text
 
     def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:
-        """Return the texts of the columns, as many as there are names.
+        """Return the texts of the tab-separated columns, one for each name.
 
         Raises
         ------
         InvalidInputError
-            Not UTF-8, a NUL, or another number of columns.
+            The number of columns is wrong, or as in `text`.
         """
         names = symbol_strings("names", [names])[0]
         text = self.text()
@@ -86,7 +86,13 @@ class Row:
         return columns
 
     def pair(self, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars") -> Pair:
-        """Return the row as tuples of symbols: characters, or words between spaces."""
+        """Return both columns as tuples of symbols: characters, or words between white space.
+
+        Raises
+        ------
+        InvalidInputError
+            A symbol is "<eps>", or as in `columns`.
+        """
         x, y = self.columns()
         pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
         if EPSILON in pair.x or EPSILON in pair.y:
@@ -96,7 +102,7 @@ class Row:
 
 @contextmanager
 def located(row: Row) -> Iterator[None]:
-    """Give the errors raised inside the place of a row."""
+    """Re-raise every FstgradError of the block as a RowError that names the row's place."""
     try:
         yield
     except FstgradError as error:
@@ -104,23 +110,25 @@ def located(row: Row) -> Iterator[None]:
 
 
 def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
-    """Return the symbols of a text: its code points, or its words between white space."""
+    """Return the symbols of a text: its characters ("chars"), or words between white space."""
     instance("text", text, str, "a str")
     one_of("tokens", tokens, ("chars", "words"))
     return tuple(text.split() if tokens == "words" else text)
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the lines of a file, or of standard input where `path` is "-".
+    """Yield the lines of a file, or of standard input if `path` is "-"; gzip is decompressed.
 
-    Lines are not parsed here, so that one bad row does not end the reading of the others.
+    Lines are not parsed yet, so a caller can continue after a bad row.
 
     Raises
     ------
     RowError
-        A line of more than 2^26 bytes.
+        A line has more than 2^26 bytes.
     InvalidInputError
-        Data in gzip format that are damaged.
+        The gzip data are damaged, or `path` is not a path.
+    OSError
+        The file cannot be read.
     """
     name = "<stdin>" if str(path) == "-" else str(path)
     with _binary(path) as lines:
@@ -133,12 +141,14 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file in UTF-8.
+    """Return the lines of a UTF-8 text file.
 
     Raises
     ------
     RowError
-        A line is not UTF-8, or has a NUL.
+        A line is not UTF-8, has a NUL character, or has more than 2^26 bytes.
+    InvalidInputError, OSError
+        As in `read_rows`.
     """
     lines = []
     for row in read_rows(path):
@@ -148,12 +158,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a whole file, if half of the memory holds it.
+    """Return the content of a file.
 
     Raises
     ------
     MemoryLimitError
-        It does not.
+        The file is larger than half of the memory (`memory_limit`).
     OSError
         The file cannot be read.
     """
@@ -168,12 +178,14 @@ def read_bytes(path: Path) -> bytes:
 def read_alphabet(path: Path) -> Alphabet:
     """Return the alphabet of a file: one symbol per line, in the order of the file.
 
-    `path` may also be one of the names of `Alphabet.named`; write ./dna for a file named dna.
+    `path` may also be a name of `Alphabet.named`, such as dna; write ./dna for a file of this name.
 
     Raises
     ------
     AlphabetError
-        An empty line, a repeated or reserved symbol, no symbols.
+        A line is empty or not UTF-8, a symbol is repeated or reserved, or there is no symbol.
+    RowError, InvalidInputError, OSError
+        As in `read_rows`.
     """
     if str(path) in STANDARD:
         return Alphabet.named(str(path))
@@ -198,17 +210,18 @@ def read_alphabet(path: Path) -> Alphabet:
 
 
 def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1.0) -> FloatArray:
-    """Return the (n, n) costs of aligning symbols a of the hypothesis with b of the target.
+    """Return the (n, n) float64 costs of aligning symbol a of the hypothesis with b of the target.
 
-    The file has rows a TAB b TAB cost; pairs it does not list cost 0 where a = b and
-    `substitute_cost` elsewhere.
+    The file has rows a TAB b TAB cost.  A pair that it does not list costs 0 if a = b and
+    `substitute_cost` otherwise.
 
     Raises
     ------
     RowError
-        A row without three columns, a symbol outside the alphabet, a cost that is NaN or -inf.
+        A row does not have three columns, a symbol is outside the alphabet, or a cost is NaN or
+        -inf.
     InvalidInputError
-        No row.
+        The file has no row, or as in `read_rows`.
     """
     empty = True
     costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
@@ -225,12 +238,19 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
 
 
 def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
-    """Return the array `weights` of an npz file, and the alphabet of its `symbols` if it has them.
+    """Return the array `weights` of an npz file (float64) and the alphabet of its array `symbols`.
+
+    The alphabet is None if the file has no `symbols`.
 
     Raises
     ------
     InvalidInputError
-        Not an npz file, or without an array of numbers `weights`.
+        The file is not an npz file, has no array of numbers `weights`, or `symbols` is not a list
+        of texts.
+    AlphabetError
+        `symbols` is not a valid alphabet.
+    MemoryLimitError, OSError
+        As in `read_arrays`.
     """
     try:
         arrays = load_arrays(path)
@@ -255,7 +275,7 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
 
 @contextmanager
 def _binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or use standard input and leave it open."""
+    """Open a file; "-" gives standard input, which stays open."""
     if isinstance(path, str | os.PathLike) and str(path) == "-":
         with _plain(sys.stdin.buffer, "<stdin>") as lines:
             yield lines
@@ -271,7 +291,7 @@ def _binary(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _plain(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """Give the bytes of a file, decompressed where they are in gzip format."""
+    """Yield a stream of the file's bytes, decompressed if they are in gzip format."""
     stream: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
     try:
         if stream.peek(2)[:2] != b"\x1f\x8b":

@@ -1,6 +1,6 @@
-"""Files of pairs in their formats: TSV, CSV with a header, FASTA; each also compressed by gzip.
+"""Read files of pairs in TSV, CSV with a header, or FASTA; each also compressed by gzip.
 
-The format is that of the first line, so that standard input may have any of them.
+The first line decides the format, so standard input may have any of them.
 """
 
 import csv
@@ -12,7 +12,7 @@ from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path
 from fstgrad.io.pairs import LINE, Pair, Row, Tokens, located, read_rows
 
-# names of the two columns of a CSV file that are understood, in any case, besides the caller's own
+# accepted names of the two columns of a CSV file, besides the caller's; upper or lower case
 _KNOWN = (
     ("x", "y"),
     ("hypothesis", "target"),
@@ -24,14 +24,22 @@ _KNOWN = (
 def read_pairs(
     path: Path, *, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars"
 ) -> Iterator[Pair]:
-    """Yield the pairs of a file, or of standard input where `path` is "-".
+    """Yield the pairs of a file, or of standard input if `path` is "-".
 
-    Formats are those of `read_table`.
+    The formats are those of `read_table`.
+
+    Parameters
+    ----------
+    tokens_x, tokens_y : {"chars", "words"}
+        Whether symbols of a column are characters, or words between white space.
 
     Raises
     ------
     RowError
-        A row is not UTF-8 or does not have two columns.
+        A row is not UTF-8, does not have two columns, or has the symbol "<eps>"; or as in
+        `read_table`.
+    InvalidInputError, OSError
+        As in `read_table`.
     """
     for row in read_table(path):
         with located(row):
@@ -42,18 +50,22 @@ def read_pairs(
 def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     r"""Yield the rows of a file of pairs; their columns are not checked yet.
 
-    - TSV: a line is a row, its columns separated by tabs.  There is no header.
-    - CSV: a name that ends in .csv or .csv.gz, or a first line without a tab that names columns by
-      `names`, or as hypothesis,target or source,target or input,output.  Of other columns the file
-      has as many as there are names, in their order.
-    - FASTA: the first line begins with > and has no tab.  Records are read two by two, x and y.
+    - TSV: each line is a row of columns separated by tabs.  There is no header.
+    - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
+      the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
+      .csv file with other names must have as many as `names`, in the same order; this warns.
+    - FASTA (for two names): the first line begins with > and has no tab.  Consecutive records form
+      the pairs x, y.
 
     Raises
     ------
     RowError
-        A line of more than 2^26 bytes, quotes of CSV that do not end, an odd number of sequences.
+        A line or a sequence has more than 2^26 bytes, CSV quotes do not end, or the number of
+        sequences is odd.
     InvalidInputError
-        The header of a CSV file has other columns; damaged gzip data.
+        The header of a CSV file has other columns, or the gzip data are damaged.
+    OSError
+        The file cannot be read.
     """
     rows = read_rows(path)
     first = next(rows, None)
@@ -72,7 +84,7 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
 
 
 def _fasta(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield pairs of records, at the line of the first one's header."""
+    """Yield pairs of records; the line of a pair is that of its first header."""
     records = _records(first, rows)
     for x in records:
         y = next(records, None)
@@ -84,7 +96,7 @@ def _fasta(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _records(header: Row, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield the sequence of each record."""
+    """Yield the sequence of each record, without white space."""
     parts: list[bytes] = []
     size = 0
     for row in rows:
@@ -100,7 +112,7 @@ def _records(header: Row, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _header(first: Row) -> list[str]:
-    """Return the fields of a first line; none where it is no CSV."""
+    """Return the fields of a first line; [] if it is not CSV."""
     try:
         return next(csv.reader([first.raw.decode("utf-8")], strict=True), [])
     except (UnicodeDecodeError, csv.Error):
@@ -108,7 +120,7 @@ def _header(first: Row) -> list[str]:
 
 
 def _columns(header: Sequence[str], names: Sequence[str]) -> list[int] | None:
-    """Return where the named columns are in a header; None where it does not name them."""
+    """Return the indices of the named columns in a header; None if it does not name them."""
     plain = [field.strip().lower() for field in header]
     for known in (tuple(names), *(_KNOWN if len(names) == 2 else ())):
         if all(plain.count(name) == 1 for name in known):
@@ -117,7 +129,7 @@ def _columns(header: Sequence[str], names: Sequence[str]) -> list[int] | None:
 
 
 def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows below a header, their columns joined by tabs."""
+    """Yield the rows below a header, with the chosen columns joined by tabs."""
     header = _header(first)
     chosen = _columns(header, names)
     if chosen is None and len(header) == len(names):
@@ -143,5 +155,5 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
 
 
 def _text(row: Row) -> str:
-    """Return a line as text; what is not UTF-8 comes out as it was when it is encoded again."""
+    """Return a line as text in which bytes that are not UTF-8 survive encoding it again."""
     return row.raw.decode("utf-8", "surrogateescape") + "\n"

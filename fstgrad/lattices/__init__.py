@@ -1,4 +1,4 @@
-"""Lattices: distributions over hypotheses of any length, and losses along them."""
+"""Lattices: distributions over hypotheses of any length, and their losses against a target."""
 
 from fstgrad.lattices.lattice import Lattice
 from fstgrad.lattices.loss import LatticeLoss

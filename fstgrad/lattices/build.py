@@ -1,4 +1,4 @@
-"""Lattices from FSTs, text, n-best lists, confusion networks: arcs, checked, ordered, trimmed."""
+"""Build lattices from arcs, FSTs, text, n-best lists and confusion networks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,11 @@ _LARGEST_STATE = 2**31
 
 
 class ScoredArcs(NamedTuple):
-    """Arcs in any order: four arrays (A,); label -1 is epsilon, scores are log-weights."""
+    """Arcs in any order: four arrays (A,).
+
+    source, nextstate : int64, states; label : int64, ids of symbols or -1 for epsilon
+    scores : float64, log-weights in nats
+    """
 
     source: IntArray
     nextstate: IntArray
@@ -41,7 +45,7 @@ class ScoredArcs(NamedTuple):
         scores: npt.ArrayLike,
         num_symbols: int,
     ) -> "ScoredArcs":
-        """Return arcs from arrays of one length."""
+        """Return arcs from arrays of one length; InvalidInputError if a value is out of range."""
         first = index_array("source", source, _LARGEST_STATE, (None,))
         shape = first.shape
         return cls(
@@ -58,8 +62,16 @@ Parts = tuple[Graph, IntArray, FloatArray, IntArray, BoolArray]
 def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     """Return graph, labels, scores, origins and ends of a lattice; O(A log A).
 
-    One end: if there are several final states, or one with a score or outgoing arcs, each gets an
-    epsilon arc, which carries its score, to a new state.
+    States on no path are removed; the others are numbered in topological order.  The graph has one
+    end: if there are several final states, or one with a score or outgoing arcs, an epsilon arc
+    with its score leads from each to a new state.
+
+    Raises
+    ------
+    InfeasibleError
+        No path leads from the start to a final state.
+    InvalidInputError
+        The arcs have a cycle, or a state or a final score is out of range.
     """
     for state in (start, *final):
         index_array("a final state or the start", state, _LARGEST_STATE, ())
@@ -96,7 +108,7 @@ def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
 def _topological_rank(
     source: IntArray, nextstate: IntArray, num: int, start: int, end: int
 ) -> IntArray:
-    """Return the topological number of each state on a path from start to end; -1 for others."""
+    """Return the topological number (num,) of each state; -1 if it is on no path."""
     useful = reached(source, nextstate, num, start) & reached(nextstate, source, num, end)
     if not (useful[start] and useful[end]):
         raise InfeasibleError(
@@ -125,7 +137,7 @@ def _topological_rank(
 
 
 def reached(source: IntArray, nextstate: IntArray, num: int, start: int) -> BoolArray:
-    """Return which of `num` states can be reached from `start`."""
+    """Return (num,) bool: which states can be reached from `start`."""
     order = np.argsort(source, kind="stable")
     bounds = np.searchsorted(source[order], np.arange(num + 1))
     found = np.zeros(num, dtype=bool)
@@ -152,7 +164,7 @@ def _cycle() -> InvalidInputError:
 
 
 def scored_states(final: Mapping[int, float] | Iterable[int]) -> dict[int, float]:
-    """Return final states and their scores, 0 if none are given."""
+    """Return final states and their scores in nats; 0 for states without a score."""
     if isinstance(final, Mapping):
         return dict(final)
     states = items("final", final)
@@ -162,9 +174,15 @@ def scored_states(final: Mapping[int, float] | Iterable[int]) -> dict[int, float
 
 
 def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
-    """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights."""
+    """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights.
+
+    Raises
+    ------
+    FstError, InfeasibleError, AlphabetError
+        The FST is no acceptor or cyclic; it is empty; a label is not in the alphabet.
+    """
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    arrays = to_arrays(fst)  # first: OpenFst follows arcs to states that are not there
+    arrays = to_arrays(fst)  # checks states first: OpenFst does not
     plain = read(fst)
     if not is_acceptor(plain):
         raise FstError("fst is a transducer; give an acceptor (project it to one side)")
@@ -199,7 +217,7 @@ def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet)
 
 
 def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
-    """Return arcs, start and final scores of an acceptor in AT&T text."""
+    """Return arcs, start and final scores of an acceptor in AT&T text; see `Lattice.from_text`."""
     instance("text", text, str, "AT&T text")
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     rows: list[tuple[int, int, int, float]] = []
@@ -252,7 +270,7 @@ def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
 def arcs_of_nbest(
     hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
 ) -> tuple[ScoredArcs, int]:
-    """Return the arcs of an n-best list, the scored epsilon arcs first, and the final state."""
+    """Return the arcs of an n-best list (the scored epsilon arcs first), and the final state."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     every = items("hypotheses", hypotheses)
     strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(every)]
@@ -278,7 +296,7 @@ def arcs_of_nbest(
 def arcs_of_slots(
     slots: Sequence[Sequence[tuple[str | None, float]]], alphabet: Alphabet
 ) -> ScoredArcs:
-    """Return the arcs of a confusion network, slot by slot."""
+    """Return the arcs of a confusion network, slot by slot; state t comes before slot t."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     rows: list[tuple[int, int, int, float]] = []
     for t, slot in enumerate(items("slots", slots)):
@@ -297,7 +315,10 @@ def arcs_of_slots(
 def fst_arrays(
     graph: Graph, label: IntArray, ends: BoolArray, log_weight: FloatArray, symbols: Symbols
 ) -> FstArrays:
-    """Return an acceptor in log64, costs minus `log_weight`; arcs of `ends` as final weights."""
+    """Return an acceptor in log64 whose costs are -log_weight (A,), in nats.
+
+    The arcs in `ends` (A,) become final weights.
+    """
     inner = ~ends
     states = graph.num_states - int(ends.any())
     final = np.full(states, np.inf)
@@ -321,7 +342,7 @@ def fst_arrays(
 
 
 class Given(NamedTuple):
-    """The arcs of a lattice in the order in which they were given; see `Lattice`."""
+    """The arcs of a lattice with their numbers in the input; attributes as in `Lattice`."""
 
     graph: Graph
     label: IntArray
@@ -329,7 +350,10 @@ class Given(NamedTuple):
     ends: BoolArray
 
     def scatter(self, scores: Any, default: FloatArray) -> Any:
-        """Return scores (A,) of the arcs from those given (G,), an array or a tensor."""
+        """Return scores (A,) of the arcs from `scores` (G,) of the input, an array or a tensor.
+
+        Arcs that were not in the input have the scores `default` (A,).
+        """
         is_tensor = hasattr(scores, "new_tensor")
         scores = scores if is_tensor else log_weights("scores", scores)
         shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
@@ -344,7 +368,7 @@ class Given(NamedTuple):
         return result
 
     def _is_nbest(self, count: int) -> bool:
-        """Whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
+        """Return whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
         first = self.graph.source == 0
         origins = np.sort(self.origin[first])
         return bool((self.label[first] == EPSILON).all()) and origins.tolist() == [*range(count)]

@@ -1,14 +1,14 @@
 """Acyclic graphs, and sums over all their paths.
 
-A graph has states 0 .. S-1 in topological order, one start (0) and one end (S - 1).  Arcs have
-log-weights w(e); a path has the sum of those of its arcs.  With
+A graph has states 0 .. S-1 in topological order, one start (0) and one end (S - 1).  Each arc e has
+a log-weight w(e); the log-weight of a path is the sum over its arcs.  Let
 
-    beta(s) = log sum over the paths from s to the end,    log Z = beta(0),
-    p(e | s) = exp(w(e) + beta(s') - beta(s))    for the arc e = (s, s'),
+    beta(s) = log sum over the paths from s to the end of exp(log-weight),    log Z = beta(0),
+    p(e | s) = exp(w(e) + beta(s') - beta(s))    for the arc e = (s, s').
 
-a path is a walk from the start that takes each arc with the probability p(e | s), and P(e), the
-probability of passing e, is that of reaching s times p(e | s).  Sums are logarithms and the rest is
-probabilities, so that no range of weights is too wide; everything is O(arcs).
+A random path is a walk from the start that follows each arc with probability p(e | s).  The
+probability of passing e is P(e) = P(passing s) p(e | s).  Sums are computed in log space and the
+rest as probabilities, so weights of any range are safe.  Everything is O(arcs).
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 
-PUSHES = 3
+PUSHES = 3  # most rounds of weight pushing
 EPSILON = -1  # the label of an arc that reads nothing
 
 
@@ -55,7 +55,7 @@ class Graph:
     target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
-        """Look through the arcs and make the arrays read-only."""
+        """Check the arcs and make the arrays read-only."""
         states = positive_integer("num_states", self.num_states, minimum=0)
         for name in ("source", "nextstate"):
             given = getattr(self, name)
@@ -67,7 +67,10 @@ class Graph:
         self.nextstate.flags.writeable = False
 
     def check_arcs(self, label: IntArray, scores: FloatArray, alphabet: Alphabet) -> None:
-        """Raise unless each arc has the id of a symbol, or -1 for epsilon, and a score."""
+        """Raise InvalidInputError unless each arc has a valid label and score.
+
+        label : (A,), ids of symbols or -1 (epsilon); scores : (A,) float64 log-weights
+        """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         index_array("label", label, len(alphabet), (self.num_arcs,), lower=EPSILON)
         given = log_weights("scores", scores, (self.num_arcs,))
@@ -81,17 +84,17 @@ class Graph:
 
     @cached_property
     def first_out(self) -> IntArray:
-        """(S + 1,) bounds: the arcs that leave s are first_out[s] .. first_out[s + 1] - 1."""
+        """(S + 1,) int64: the arcs from s are first_out[s] .. first_out[s + 1] - 1."""
         return np.searchsorted(self.source, np.arange(self.num_states + 1))
 
     @cached_property
     def arcs_in(self) -> IntArray:
-        """(A,) the arcs in the order of their next states."""
+        """(A,) int64: the arcs sorted by next state."""
         return np.argsort(self.nextstate, kind="stable")
 
     @cached_property
     def first_in(self) -> IntArray:
-        """(S + 1,) bounds: the arcs into s are arcs_in[first_in[s] : first_in[s + 1]]."""
+        """(S + 1,) int64: the arcs into s are arcs_in[first_in[s] : first_in[s + 1]]."""
         return np.searchsorted(self.nextstate[self.arcs_in], np.arange(self.num_states + 1))
 
     @cached_property
@@ -108,7 +111,10 @@ class Graph:
         return count[-1]
 
     def depths(self, length: BoolArray) -> IntArray:
-        """Return (S, 2): the least and the greatest sum of `length` (A,) on the ways to a state."""
+        """Return (S, 2) int64: the least and the greatest sum of `length` on paths to each state.
+
+        length : (A,) bool, which arcs count
+        """
         depth = np.zeros((self.num_states, 2), dtype=np.int64)
         depth[1:, 0] = self.num_arcs
         arcs = zip(self.source.tolist(), self.nextstate.tolist(), length.tolist(), strict=True)
@@ -119,18 +125,19 @@ class Graph:
         return depth
 
     def beta(self, weight: FloatArray) -> FloatArray:
-        """Return the log-sums (S,) over the paths to the end; `weight` (A,) in nats."""
+        """Return beta (S,), the log-sums over the paths to the end; `weight` (A,) in nats."""
         beta = np.zeros(self.num_states)
         kernels.sums.log_sums_ahead(beta, self.first_out, self.nextstate, weight)
         return beta
 
     def pushed(self, weight: FloatArray) -> tuple[FloatArray, float]:
-        """Return log-weights (A,) near zero, and by how much the sums of all paths have changed.
+        """Return pushed log-weights (A,), and the constant subtracted from all paths, in nats.
 
-        Where all ways from some state have large sums, the weight of an arc from s to s' becomes
-        w + beta(s') - beta(s) (weight pushing; Mohri 2009, section 5), so that digits survive where
-        every path needs an arc that is masked by a large finite number; what rounding leaves of
-        several masks in a row is pushed again.  Other weights are returned as they are.
+        If all paths from some state have large sums, the weight of an arc from s to s' becomes
+        w + beta(s') - beta(s) (weight pushing; Mohri 2009, section 5).  So digits survive if every
+        path needs an arc that is masked by a large finite number.  Several masks in a row leave
+        rounding errors, so pushing is repeated up to three times.  Other weights are returned
+        unchanged, with the constant 0.
         """
         offset = 0.0
         for push in range(PUSHES if is_far(weight) else 0):
@@ -149,15 +156,16 @@ class Graph:
 
 
 def sums_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """Return the sums (size,) of the values with each index."""
+    """Return (size,) float64: entry i is the sum of the `values` whose `index` is i."""
     return np.bincount(index, values, minlength=size).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """The sums of one graph under one set of log-weights, and what follows from them.
+    """Sums over the paths of a graph with given log-weights, and the resulting probabilities.
 
-    beta : (S,) log-sums of the paths from each state to the end.
+    weight : (A,) float64, log-weights in nats
+    beta : (S,) float64, log-sums of the paths from each state to the end
     """
 
     graph: Graph
@@ -166,7 +174,7 @@ class Flow:
 
     @classmethod
     def of(cls, graph: Graph, weight: FloatArray) -> "Flow":
-        """Run the backward pass.
+        """Return the flow of a graph with log-weights (A,) in nats: run the backward pass.
 
         Raises
         ------
@@ -188,15 +196,15 @@ class Flow:
 
     @cached_property
     def share(self) -> FloatArray:
-        """(A,) the probability of each arc given its source."""
+        """(A,) float64: p(e | s), the probability of each arc given its source."""
         graph, share = self.graph, np.empty(len(self.weight))
-        # where all is forbidden by finite scores of 1e38, beta cannot tell two arcs from one
+        # the kernel normalises: with masks of 1e38, beta is too coarse to count two arcs
         kernels.sums.shares(share, graph.first_out, graph.nextstate, self.weight, self.beta)
         return share
 
     @cached_property
     def visit(self) -> FloatArray:
-        """(S,) the probability of passing each state."""
+        """(S,) float64: the probability of passing each state."""
         visit = np.zeros(self.graph.num_states)
         visit[0] = 1.0
         kernels.sums.visits(visit, self.graph.source, self.graph.nextstate, self.share)
@@ -204,14 +212,15 @@ class Flow:
 
     @cached_property
     def posterior(self) -> FloatArray:
-        """(A,) the probability of passing each arc."""
+        """(A,) float64: P(e), the probability of passing each arc."""
         return np.minimum(self.visit[self.graph.source] * self.share, 1.0)
 
     def conditional_means(self, value: FloatArray) -> tuple[float, FloatArray]:
-        """Return E[V] and E[V | e] (A,) for V = the sum of `value` (A,) along a path.
+        """Return E[V] and E[V | e] (A,), where V is the sum of `value` (A,) along a path.
 
-        Arcs that no path passes have 0.  This is the first-order expectation semiring (Eisner
-        2002), with weights and means kept apart.
+        E[V | e] = E[V before s | s] + value[e] + E[V after s' | s'] for e = (s, s'); 0 for arcs
+        with probability 0.  This is the first-order expectation semiring (Eisner 2002), with
+        weights and means stored separately.
         """
         source, nextstate = self.graph.source, self.graph.nextstate
         passed = self.visit[nextstate]
@@ -225,7 +234,7 @@ class Flow:
         return float(after[0]), np.where(self.posterior > 0, given, 0.0)
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
-        """Return k paths (k, longest): the arcs of each, then -1."""
+        """Return k independent paths, (k, longest) int64: the arcs of each, then -1."""
         graph = self.graph
         steps = np.full((k, graph.longest), -1, dtype=np.int64)
         kernels.sums.walks(

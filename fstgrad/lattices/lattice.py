@@ -29,12 +29,12 @@ class Lattice(ArrayDistribution):
 
     States 0 .. S-1 are in topological order; every state lies on a path from the start, 0, to the
     end, S - 1.  A path reads the labels of its arcs; arcs with label -1 (epsilon) read nothing.
-    Several paths may read one string: its probability is their sum.  Made by
-    `from_fst`, `from_text`, `from_arcs`, `from_nbest` or `from_confusion_network`.
+    Several paths may read one string; its probability is the sum of theirs.  Use `from_fst`,
+    `from_text`, `from_arcs`, `from_nbest` or `from_confusion_network` to make a lattice.
 
     About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About paths:
     `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy` (of the
-    strings, too, if none has two paths), `cross_entropy`, `kl`, `sample_paths`, `best_path`.
+    strings, too, if each has one path), `cross_entropy`, `kl`, `sample_paths`, `best_path`.
 
     Attributes
     ----------
@@ -42,18 +42,18 @@ class Lattice(ArrayDistribution):
     graph : Graph
         The A arcs, sorted by source: `graph.source`, `graph.nextstate`.
     label : (A,) int64
-        Id of the symbol that an arc reads, or -1.
+        The id of the symbol that each arc reads, or -1 (epsilon).
     scores : (A,) float64
         Log-weights in nats (higher is likelier); -inf forbids.
     origin : (A,) int64
-        Number of the arc among those that the lattice was made of; where an arc represents the
-        final score of a state, it is that state's number.
+        The number of each arc in the input; for an arc that represents the final score of a state,
+        the number of that state.
     ends : (A,) bool
         Which arcs represent final scores.
 
     Notes
     -----
-    Cost of log Z and the marginals: O(A).  Results of the passes are kept.
+    Cost of log Z and the marginals: O(A).  The results of the passes are cached.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Lattice(ArrayDistribution):
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Look through the arrays and make them read-only."""
+        """Check the arrays and make them read-only."""
         checks.instance("graph", self.graph, Graph, "a Graph, as Lattice.from_arcs makes it")
         self.graph.check_arcs(self.label, self.scores, self.alphabet)
         checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
@@ -93,19 +93,19 @@ class Lattice(ArrayDistribution):
         final: Mapping[int, float] | Iterable[int],
         start: int = 0,
     ) -> "Lattice":
-        """Return the lattice with these arcs, in any order; states on no path are left out.
+        """Return the lattice with these arcs, in any order; states on no path are removed.
 
         Parameters
         ----------
-        source, nextstate : (A,) int
-            States, any integers >= 0.
-        label : (A,) int
+        source, nextstate : (G,) int
+            States, any integers in [0, 2^31).
+        label : (G,) int
             Ids of symbols, or -1 for epsilon.
-        scores : (A,) float
+        scores : (G,) float
             Log-weights in nats (higher is likelier); -inf forbids.
         alphabet : Alphabet
-        final : states, or a mapping of states to their final scores
-        start : int
+        final : states, or a mapping from states to their final scores in nats
+        start : int, a state
 
         Raises
         ------
@@ -123,13 +123,13 @@ class Lattice(ArrayDistribution):
     def from_fst(cls, fst: Fst, alphabet: Alphabet) -> "Lattice":
         """Return the lattice of an acyclic acceptor of pynini or pywrapfst.
 
-        Its weights are costs: the score of an arc is minus its weight.  Where the FST has symbol
+        Weights are costs in nats: the score of an arc is minus its weight.  If the FST has symbol
         tables, symbols are matched by name; otherwise label i + 1 is symbol i.
 
         Raises
         ------
-        FstError
-            It is not an acceptor, or it is cyclic.
+        FstError, InfeasibleError
+            The FST is not an acceptor or is cyclic; it has no path from its start to a final state.
         AlphabetError
             A label is not in the alphabet.
         """
@@ -138,10 +138,10 @@ class Lattice(ArrayDistribution):
 
     @classmethod
     def from_text(cls, text: str, alphabet: Alphabet) -> "Lattice":
-        r"""Return the lattice of an acceptor in AT&T text, its labels symbols of the alphabet.
+        r"""Return the lattice of an acceptor in AT&T text; its labels are symbols of the alphabet.
 
-        A line "source nextstate label [cost]" is an arc, "state [cost]" a final state; the first
-        line's first state is the start; "<eps>" is epsilon.  The score of an arc is minus its cost.
+        A line "source nextstate label [cost]" is an arc, a line "state [cost]" a final state.  The
+        first state in the text is the start; "<eps>" is epsilon.  Scores are minus the costs.
 
         Examples
         --------
@@ -156,10 +156,10 @@ class Lattice(ArrayDistribution):
     def from_nbest(
         cls, hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
     ) -> "Lattice":
-        """Return the lattice of an n-best list: one path for each hypothesis.
+        """Return the lattice of an n-best list, with one path per hypothesis.
 
-        The first arc of path i is an epsilon arc that carries scores[i] and has `origin` i; the
-        other arcs score 0.
+        `scores` (N,) are log-weights in nats.  The first arc of path i is an epsilon arc with the
+        score scores[i] and `origin` i; the other arcs have the score 0.
         """
         arcs, final = build.arcs_of_nbest(hypotheses, scores, alphabet)
         return cls(alphabet, *build.ordered(arcs, 0, {final: 0.0}))
@@ -172,8 +172,8 @@ class Lattice(ArrayDistribution):
     ) -> "Lattice":
         """Return the lattice of a confusion network (a sausage).
 
-        `slots` has for each position the alternatives (symbol, score), None for epsilon; arcs are
-        numbered slot by slot.
+        `slots` has for each position the alternatives (symbol, score in nats); None is epsilon.
+        Arcs are numbered slot by slot.
 
         Examples
         --------
@@ -196,31 +196,31 @@ class Lattice(ArrayDistribution):
 
     @cached_property
     def num_paths(self) -> int:
-        """Number of paths, those of score -inf too."""
+        """Number of paths, including those with the score -inf."""
         return self.graph.num_paths
 
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
-        """Return the same arcs with other scores (A,); a compiled loss works for both."""
+        """Return the lattice with other scores (A,), in nats; a compiled loss works for both."""
         array = checks.log_weights("scores", scores, (self.num_arcs,)).copy()
         checks.freeze(scores=array)
-        twin = object.__new__(type(self))  # the arcs were looked through
+        twin = object.__new__(type(self))  # the arcs were checked before
         vars(twin).update({name: vars(self)[name] for name in self.__match_args__}, scores=array)
         return twin
 
     def scatter(self, scores: Any) -> Any:
-        """Return scores of the arcs (A,) from scores in the order in which the arcs were given.
+        """Return the scores (A,) of the arcs, from scores in the order of the input.
 
-        What was not given (the symbols of an n-best list, final scores) keeps its score.
+        Arcs that were not in the input (symbols of an n-best list, final scores) keep their scores.
 
         Parameters
         ----------
         scores : (G,) array or PyTorch tensor
-            Log-weights of the G arcs that the lattice was made of, those on no path too; for
-            `from_nbest` one for each hypothesis.
+            Log-weights in nats of the G arcs of the input, including those on no path; for
+            `from_nbest`, one per hypothesis.
 
         Returns
         -------
-        (A,) : like `scores`; differentiable in a tensor, and the input of `fstgrad.torch`.
+        (A,) array or tensor, like `scores`; differentiable in a tensor, input of `fstgrad.torch`.
 
         Examples
         --------
@@ -243,23 +243,23 @@ class Lattice(ArrayDistribution):
     ) -> LatticeLoss:
         """Return the loss of every string of the lattice against one target.
 
-        It does not depend on the scores: compile once, use it for every `with_scores`.
+        The result does not depend on the scores: it works for every `with_scores`.
 
         Parameters
         ----------
         loss : Loss
-            Over the alphabet of the lattice.
-        target : sequence, or an acyclic acceptor of several targets (see `loss.machine`)
+            A loss over the alphabet of the lattice.
+        target : sequence, or an acyclic acceptor of several targets (see `Loss.compile`)
         cap : float, optional
-            Replaces the loss L by min(L, cap), in nats.
+            Compile min(L, cap), in nats, instead of the loss L.
         band : int or (int, int), optional
-            Keeps alignments near the diagonal, as in `Loss.compile`: L_k, nowhere below L.
+            Compile L_k >= L, with only the alignments near the diagonal, as in `Loss.compile`.
         max_states : int
-            Determinization stops at this number of states.
+            Fail beyond this many states of the composition.
 
         Raises
         ------
-        StateLimitError, InfeasibleError, InvalidInputError
+        StateLimitError, InfeasibleError, InvalidInputError, NotSupportedError
         """
         checks.instance("loss", loss, Loss, "a Loss")
         if loss.alphabet != self.alphabet:
@@ -272,7 +272,7 @@ class Lattice(ArrayDistribution):
 
     @property
     def near(self) -> "Lattice":
-        """The same distribution by pushed scores if large ones cost digits, else itself.
+        """The same distribution with pushed scores if large scores cost digits; else itself.
 
         Examples
         --------
@@ -283,20 +283,20 @@ class Lattice(ArrayDistribution):
         return self._pushed[0]
 
     def log_partition(self) -> float:
-        """Return log Z in nats, the log of the sum over all paths."""
+        """Return log Z in nats, the log of the sum over all paths of exp(score)."""
         return self._flow.log_z + self._pushed[1]
 
     def marginals(self) -> FloatArray:
-        """Return the arc posteriors (A,): the probability that a path passes each arc."""
+        """Return the arc posteriors (A,): the probability of passing each arc."""
         return self._flow.posterior.copy()
 
     def log_prob(self, structure: SequenceLike) -> float:
-        """Return log p of a string in nats, the sum over its paths; -inf if it has none."""
+        """Return log p of a string in nats, summed over its paths; -inf if it has no path."""
         ids, scores = self._ids(structure), self.near.scores
         return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
 
     def parts(self, structure: SequenceLike) -> FloatArray:
-        """Return the posteriors of the arcs given a string (A,): zeros and ones if it has one path.
+        """Return the arc posteriors (A,) given a string; each is 0 or 1 if it has one path.
 
         Raises
         ------
@@ -313,7 +313,7 @@ class Lattice(ArrayDistribution):
         return b.risk(self.graph, self.near.scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
-        """Return the derivative of the posteriors along a change of the scores."""
+        """Return the derivative of the arc posteriors along `direction` (A,), a score change."""
         values = checks.direction_array("direction", direction, self.scores.shape)
         mean, given = self._flow.conditional_means(values)
         return self._flow.posterior * (given - mean)
@@ -324,7 +324,7 @@ class Lattice(ArrayDistribution):
         Raises
         ------
         NotSupportedError
-            The other one has other arcs.
+            `other` is not a lattice with the same arcs.
         """
         if not isinstance(other, Lattice) or other.graph is not self.graph:
             raise NotSupportedError(
@@ -335,31 +335,31 @@ class Lattice(ArrayDistribution):
         return near._flow.log_z - float(self.inner(self.marginals(), near.scores))
 
     def sample(self, k: int, rng: Seed = None) -> list[IntArray]:
-        """Return k independent strings, each an array of ids."""
+        """Return k independent strings, each an int64 array of ids."""
         return [self.string(path) for path in self.sample_paths(k, rng)]
 
     def sample_paths(self, k: int, rng: Seed = None) -> list[IntArray]:
-        """Return k independent paths, each an array of arcs."""
+        """Return k independent paths, each an int64 array of arc numbers."""
         k = positive_integer("k", k)
         return [steps[steps >= 0] for steps in self._flow.sample(k, checks.generator(rng))]
 
     def string(self, path: IntArray) -> IntArray:
-        """Return the ids that a path, an array of arcs, reads."""
+        """Return the ids that a path, an array of arc numbers, reads."""
         labels = self.label[checks.index_array("path", path, self.num_arcs, (None,))]
         symbols: IntArray = labels[labels != EPSILON]
         return symbols
 
     def mode(self) -> IntArray:
-        """Return the string of the highest probability (not that of the best path)."""
+        """Return the ids of the most probable string (not the string of the best path)."""
         return self.kbest(1)[0][0]
 
     def kbest(self, k: int, *, max_states: int = MAX_STATES) -> list[tuple[IntArray, float]]:
-        """Return the k strings of the highest probability as (ids, log_prob), best first.
+        """Return the k most probable strings as (ids, log_prob), best first.
 
-        Exact: paths of one string are added up.  Best-first search over prefixes with an upper
-        bound that is exact if the lattice is deterministic; there the cost is O(A) and
-        O(k l d log) for k strings of length l and d arcs per state.  With many paths per string it
-        is exponential in the worst case and stops after `max_states` prefixes.
+        Exact: the paths of a string are summed.  Best-first search over prefixes; its upper bound
+        is exact if the lattice is deterministic, and then the cost is O(A) plus O(k l d log) for
+        strings of length l and d arcs per state.  With many paths per string the search is
+        exponential in the worst case; beyond `max_states` prefixes it fails.
 
         Raises
         ------
@@ -370,7 +370,7 @@ class Lattice(ArrayDistribution):
         return [(ids, float(total - self._flow.log_z)) for ids, total in found]
 
     def best_path(self) -> tuple[IntArray, float]:
-        """Return the path of the highest probability as (arcs, log_prob)."""
+        """Return the most probable path as (arcs, log_prob)."""
         path, total = search.best_path(self.graph, self.near.scores)
         return path, total - self._flow.log_z
 
@@ -378,8 +378,8 @@ class Lattice(ArrayDistribution):
         """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.
 
         `log_weights` (A,) replace the scores: `np.log(lattice.marginals())` writes the arc
-        posteriors as costs.  States are those of the lattice; the arcs of final scores become final
-        weights.
+        posteriors as costs.  The states are those of the lattice; arcs that represent final scores
+        become final weights.
         """
         values = self.scores
         if log_weights is not None:

@@ -1,7 +1,8 @@
-"""The loss against one target along the strings of a lattice: A o B with B made on demand.
+"""The loss against one target along the strings of a lattice: A o B with B built on demand.
 
-A state of the composition is a pair (state of the lattice, canonical row of M).  Rows exist only
-for prefixes that the lattice contains; epsilon arcs of the lattice move the first part alone.
+A state of the composition is a pair (state of the lattice, canonical row of M).  Rows are computed
+only for prefixes in the lattice.  Epsilon arcs of the lattice change the lattice state but not the
+row.
 """
 
 from dataclasses import dataclass, replace
@@ -48,23 +49,23 @@ REMEDY = (
 class LatticeLoss:
     """The loss of every string of a lattice against one target, for any scores of its arcs.
 
-    `graph` has a path for every path of the lattice on which the loss is finite; the loss of the
-    path is the sum of the costs of its arcs.
+    `graph` has one path for each path of the lattice with a finite loss.  This loss is `initial`
+    plus the sum of the costs of the arcs.
 
     Attributes
     ----------
     lattice : Graph
-        The arcs of the lattice.
+        The A arcs of the lattice.
     label : (A,) int64
-        Their labels, -1 for epsilon.
+        Their labels: ids of symbols, -1 for epsilon.
     graph : Graph
         The composition, with E arcs.
     arc : (E,) int64
-        The lattice arc that each one represents.
+        The lattice arc of each arc of the composition.
     cost : (E,) float64
-        Part of the loss in nats.
+        Cost of each arc of the composition in nats.
     initial : float
-        Part of the loss of every path, nats.
+        Part of the loss of every path, in nats.
     """
 
     lattice: Graph
@@ -75,7 +76,7 @@ class LatticeLoss:
     initial: float
 
     def __post_init__(self) -> None:
-        """Look through the arrays that the loops follow."""
+        """Check the arrays, because kernels index without checks."""
         for name in ("lattice", "graph"):
             instance(name, getattr(self, name), Graph, "a Graph")
         index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=EPSILON)
@@ -103,12 +104,21 @@ class LatticeLoss:
         return sum(array.nbytes for array in arrays)
 
     def augmented(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
-        """Return log sum exp(L + score) over paths, in nats, and the arc posteriors (A,)."""
+        """Return log sum exp(L + score) over paths, in nats, and the arc posteriors (A,).
+
+        lattice : Graph, the same object as the attribute `lattice`
+        scores : (A,), log-weights in nats
+
+        InfeasibleError if no path has a finite score and a finite loss.
+        """
         flow = Flow.of(self.graph, self._checked(lattice, scores)[self.arc] + self.cost)
         return flow.log_z + self.initial, self._summed(flow.posterior)
 
     def risk(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
-        """Return E[L] under exp(score) / Z and its gradient (A,) in the scores."""
+        """Return E[L] in nats under exp(score) / Z and its gradient (A,) in the scores.
+
+        The gradient is P(e) (E[L | e] - E[L]).  Arguments and errors as in `augmented`.
+        """
         flow = Flow.of(self.graph, self._checked(lattice, scores)[self.arc])
         mean, given = flow.conditional_means(self.cost)
         return mean + self.initial, self._summed(flow.posterior * (given - mean))
@@ -116,7 +126,10 @@ class LatticeLoss:
     def best(
         self, lattice: Graph, scores: FloatArray, scale: float = 1.0
     ) -> tuple[IntArray, float, float]:
-        """Return the arcs of a path of the highest score + scale L, this sum and L, in nats."""
+        """Return a path with the highest score + scale L, this sum and its L, in nats.
+
+        The path is an int64 array of lattice arcs.  Arguments and errors as in `augmented`.
+        """
         from fstgrad.lattices.search import best_path
 
         scale = real_number("scale", scale)
@@ -126,7 +139,7 @@ class LatticeLoss:
         return self.arc[path], total + scale * self.initial, loss
 
     def reward(self, lattice: Graph, temperature: float) -> FloatArray:
-        """Return the arc posteriors (A,) under exp(-L / temperature) over the paths."""
+        """Return the arc posteriors (A,) under exp(-L / temperature) / Z; temperature > 0, nats."""
         self._check(lattice)
         temperature = positive_number("temperature", temperature)
         return self._summed(Flow.of(self.graph, -self.cost / temperature).posterior)
@@ -134,7 +147,7 @@ class LatticeLoss:
     def closest(self) -> tuple[IntArray, float]:
         """Return a string of the lattice with the least loss (ids), and its loss in nats.
 
-        The oracle of speech recognition: what no rescoring of the lattice can improve on.
+        In speech recognition, the oracle: no rescoring of the lattice can reach a lower loss.
         """
         from fstgrad.lattices.search import best_path
 
@@ -144,18 +157,18 @@ class LatticeLoss:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """The least and the greatest loss of the strings of the lattice, in nats."""
+        """The least and the greatest finite loss of the strings of the lattice, in nats."""
         from fstgrad.lattices.search import best_path
 
         least, most = (best_path(self.graph, sign * self.cost)[1] for sign in (-1.0, 1.0))
         return self.initial - least, self.initial + most
 
     def _summed(self, values: FloatArray) -> FloatArray:
-        """Return the sums (A,) over the arcs that stand for one arc of the lattice."""
+        """Return the sums (A,) of `values` (E,) over the arcs that represent each lattice arc."""
         return sums_by(self.arc, values, self.lattice.num_arcs)
 
     def _checked(self, lattice: Graph, scores: npt.ArrayLike) -> FloatArray:
-        """Return the scores (A,) of the arcs of the lattice that the loss was compiled for."""
+        """Return the scores as float64 (A,), after checking that `lattice` is the compiled one."""
         self._check(lattice)
         return log_weights("scores", scores, (lattice.num_arcs,))
 
@@ -179,13 +192,17 @@ def compose(
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`.
 
-    A sum of losses is composed part by part: the result of the first part is the lattice of the
-    next.  Only a sum with a cap needs one machine, because the cap is that of the sum.
+    A sum of losses is composed part by part: the composition with one part is the lattice for the
+    next.  Only a sum with a cap needs one machine, because the cap applies to the sum.
 
     Raises
     ------
     InfeasibleError
-        The band has no alignment of some path whose loss is finite.
+        All paths have an infinite loss, or a path with a finite loss has no alignment in the band.
+    StateLimitError
+        The composition has more than `max_states` states.
+    NotSupportedError
+        Both `cap` and `band` are given, or the loss does not support one of them.
     """
     if cap is not None and band is not None:
         raise NotSupportedError("band and cap exclude each other; leave one of them out")
@@ -205,7 +222,7 @@ def banded(
     band: Band,
     max_states: int,
 ) -> LatticeLoss:
-    """Return the loss L_k of a band along a lattice, of a sum that of each part."""
+    """Return the loss L_k of a band along a lattice; a sum uses the band for each part."""
     return _along(graph, label, against, None, check_band(band), max_states)
 
 
@@ -240,8 +257,8 @@ def _along(
 def _in_a_band(
     graph: Graph, label: IntArray, against: TargetLoss, band: Band, max_states: int
 ) -> LatticeLoss:
-    # how far a state is: in symbols, or in arcs where that is better defined, as in a network of
-    # slots that may be empty
+    # the depth of a state, in symbols or in arcs, whichever varies less over the paths to it: arcs
+    # in a confusion network with epsilons
     ways = [graph.depths(label != EPSILON), graph.depths(np.ones(len(label), dtype=np.bool_))]
     read = min(ways, key=lambda depth: int(np.ptp(depth, axis=1).sum()))
     barred = barred_cells(against.machine, band, read, read[-1])
@@ -305,11 +322,11 @@ def _finite(loss: float) -> float:
 
 
 class _Pairs:
-    """The states of the composition, made along the lattice in topological order.
+    """The states of the composition, built along the lattice in topological order.
 
-    arcs : sources, next states and lattice arcs of what was made so far, in blocks.
-    cost : their costs in units, those into the end left out.
-    values : the weights at the end, one for each arc that leads there.
+    arcs : sources, next states and lattice arcs of the arcs so far, in blocks
+    cost : their costs in units of the machine, without those of arcs into the end
+    values : the weights at the end, one per arc into the end
     """
 
     def __init__(
@@ -327,7 +344,7 @@ class _Pairs:
         self.initial = offset[0]
         self._rows: dict[int, Rows] = {0: self._form.close(rows, 0)}
         self._first = {0: 0}
-        self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
+        self._needed: dict[int, list[int]] = {}  # states by the last state that needs them
         # arcs are sorted by source only: a state's last arc need not have its largest next state
         for state, last in enumerate(np.maximum.reduceat(graph.nextstate, graph.first_out[:-2])):
             self._needed.setdefault(int(last), []).append(state)
@@ -337,7 +354,7 @@ class _Pairs:
         self.values = machine.semiring.full((0,))
 
     def enter(self, state: int) -> None:
-        """Make the pairs of one state of the lattice and the arcs that lead to them."""
+        """Build the pairs of one state of the lattice and the arcs that lead to them."""
         moved, source, arc = self._moved(state)
         if state == self._graph.num_states - 1:
             self.values = self._form.ends(moved)
@@ -363,7 +380,7 @@ class _Pairs:
             )
 
     def _moved(self, state: int) -> tuple[Rows, IntArray, IntArray]:
-        """Return the rows that arrive at a state, the pairs they come from, the lattice arcs."""
+        """Return the rows that arrive at a state, their source pairs and their lattice arcs."""
         graph = self._graph
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         classes = self._classes[arcs_in]

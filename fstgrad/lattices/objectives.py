@@ -1,4 +1,4 @@
-"""Objectives of training on lattices, each with its exact gradient in the scores of the arcs."""
+"""Training objectives on lattices, each with its exact gradient in the scores of the arcs (A,)."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def gold_paths(lattice: Lattice, gold: SequenceLike) -> tuple[IntArray, float, F
     Raises
     ------
     InfeasibleError
-        It is not in the lattice, or has probability zero.
+        The string is not in the lattice, or has probability zero.
     """
     ids = lattice.alphabet.encode(gold, name="gold")
     total, posterior = search.posterior_of_string(lattice.graph, lattice.label, lattice.scores, ids)
@@ -32,10 +32,11 @@ def gold_paths(lattice: Lattice, gold: SequenceLike) -> tuple[IntArray, float, F
 def lattice_softmax_margin(
     lattice: Lattice, gold: SequenceLike, loss: Loss | LatticeLoss | None = None
 ) -> tuple[float, FloatArray]:
-    """Return F and dF/dscores (A,) over the paths of a lattice.
+    """Return the softmax margin F and dF/dscores (A,) over the paths of a lattice.
 
     F = log sum over paths of exp(L + score) - log sum over the paths that read `gold` of
-    exp(score), in nats; the gradient is the difference of the two sets of arc posteriors.
+    exp(score), in nats.  The gradient is the difference of the arc posteriors of the two sums.
+    Without a loss, L = 0.
     """
     lattice = lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
@@ -49,7 +50,10 @@ def lattice_softmax_margin(
 def lattice_risk(
     lattice: Lattice, target: Target | LatticeLoss, loss: Loss | None = None
 ) -> tuple[float, FloatArray]:
-    """Return E[L] over the paths of a lattice and its gradient (A,), Cov[L, arc]."""
+    """Return E[L] in nats over the paths of a lattice and its gradient (A,), Cov[L, t].
+
+    Paths with L = +inf are left out.
+    """
     if isinstance(target, LatticeLoss):
         return target.risk(lattice.graph, lattice.near.scores)
     if loss is None:
@@ -63,10 +67,11 @@ def lattice_risk(
 def lattice_hinge(
     lattice: Lattice, gold: SequenceLike, loss: Loss | LatticeLoss
 ) -> tuple[float, FloatArray]:
-    """Return the structured hinge loss over the paths and a subgradient (A,), t - t(gold).
+    """Return the structured hinge loss over the paths, in nats, and t(worst) - t(gold) (A,).
 
-    max over paths of (L + score) - max over the paths of `gold` of score: the softmax margin of a
-    lattice at temperature 0; a subgradient where each string has one path.
+    The value is max over paths of (L + score) - max over the paths of `gold` of score: the softmax
+    margin of a lattice at temperature 0.  The difference is a subgradient if each string has one
+    path.
     """
     lattice = lattice.near
     ids, _, _ = gold_paths(lattice, gold)
@@ -79,10 +84,13 @@ def lattice_hinge(
 def lattice_raml(
     lattice: Lattice, loss: LatticeLoss, temperature: float
 ) -> tuple[float, FloatArray]:
-    """Return -E_r[log p] over the paths, r = e^{-L / temperature} / Z_r, and p - r (A,)."""
+    """Return -E_r[log p] in nats over the paths, and its gradient (A,).
+
+    r = e^{-L / temperature} / Z_r; the gradient is the difference of the arc posteriors of p and r.
+    """
     lattice = lattice.near
     reward = loss.reward(lattice.graph, temperature)
-    # an arc that is forbidden counts where some path of r takes it
+    # a forbidden arc counts only if some path of r passes it
     taken = reward > 0
     mean = float(reward[taken] @ lattice.scores[taken])
     return lattice.log_partition() - mean, lattice.marginals() - reward
@@ -91,9 +99,9 @@ def lattice_raml(
 def lattice_direct_loss(
     lattice: Lattice, loss: LatticeLoss, epsilon: float
 ) -> tuple[float, FloatArray]:
-    """Return the loss of the best path and (t(path of score + epsilon L) - t(best)) / epsilon.
+    """Return the loss of the best path (nats) and (t(y_direct) - t(best)) / epsilon (A,).
 
-    Among the paths of a finite loss.
+    y_direct is the path with the highest score + epsilon L.  Only paths with a finite loss count.
     """
     lattice = lattice.near
     best, _, value = loss.best(lattice.graph, lattice.scores, 0.0)

@@ -1,18 +1,18 @@
-"""Rows of a target machine along a lattice, and their canonical forms.
+"""Rows of a target machine M along a lattice, and their canonical forms.
 
-A row holds M's weight of a prefix for each state of M (a cell).  Two prefixes that lead to the same
-state q of the lattice have the same loss, up to a constant, on everything that can follow if their
-canonical rows are equal.  Here the continuations are those of q, not all strings:
+A row holds the weight of a prefix for each state of M (a cell).  Let two prefixes lead to the same
+state q of the lattice.  If their canonical rows are equal, their losses differ by the same constant
+for all continuations.  Only the continuations of q count here, not all strings:
 
-- tropical.  Let c_j(y) be the cost from cell j over a continuation y.  A dynamic programme over
-  pairs of cells, backward through the lattice, gives for each state q
+- tropical.  Let c_j(y) be the cost of a continuation y from cell j.  A dynamic programme over pairs
+  of cells, backward through the lattice, gives for each state q
 
       gap_q[j, k] >= c_k(y) - c_j(y)    for every continuation y of q.
 
-  Cell j of a row v never matters if v_k + gap_q[j, k] <= v_j for another cell k.  This contains the
-  bounds of `fstgrad.automata.determinize` by themselves (gap <= ub_k - lb_j), and for edit
-  distances the triangle inequality between cells.  The minimum of what is left becomes the cost
-  of the arc.
+  Cell j of a row v never matters if v_k + gap_q[j, k] <= v_j for another cell k.  This test is at
+  least as strong as the bounds of `fstgrad.automata.determinize` (gap <= ub_k - lb_j) and, for edit
+  distances, as the triangle inequality between cells.  The minimum of the remaining cells becomes
+  the cost of the arc.
 - probability.  Cells from which no continuation of q reaches an end are set to zero.
 """
 
@@ -28,32 +28,33 @@ from fstgrad.lattices import kernels
 from fstgrad.lattices.graph import EPSILON, Graph
 
 Rows = npt.NDArray[Any]  # (N, K)
-_MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
-_GAP_BYTES = 2**30  # above this the bounds of pairs are replaced by those of single cells
+_MANTISSA_BITS = 40  # inexact weights are compared to this many bits
+_GAP_BYTES = 2**30  # beyond this size, bounds of single cells replace the bounds of pairs
 
 
 class RowForm(Protocol):
-    """How rows (N, K) move along a lattice."""
+    """Operations on rows (N, K) along a lattice, for one semiring."""
 
     def close(self, rows: Rows, state: int) -> Rows:
-        """Return the rows at a state after M's epsilon arcs too."""
+        """Return the rows at a lattice state after any number of epsilon arcs of M."""
 
     def ends(self, rows: Rows) -> npt.NDArray[Any]:
-        """Return the weights (N,) of rows that arrive at the end."""
+        """Return the total weights (N,) of rows at the end of the lattice."""
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
-        """Return closed rows after a symbol of the class."""
+        """Return the rows after a symbol of the class, from rows that `close` returned."""
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Return the rows at a state in canonical form, what was taken out (N,), which live."""
+        """Return canonical rows, the offsets (N,) taken out, and which rows are alive (N,)."""
 
 
 def row_form(
     graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray | None
 ) -> RowForm:
-    """Return the form of the machine's semiring; `classes` (A,) has M's class of each arc or -1.
+    """Return the row operations for the machine's semiring.
 
-    `barred` (S, K): cells of a tropical machine that are kept out of at a state.
+    classes : (A,), the class in M of the symbol of each arc, or -1 for epsilon
+    barred : (S, K) bool or None, cells of a tropical machine that are forbidden at each state
     """
     if machine.semiring is TROPICAL:
         return TropicalRows(graph, classes, machine, barred)
@@ -61,7 +62,7 @@ def row_form(
 
 
 class TropicalRows:
-    """Tropical rows: integers in the unit of the machine, less their least."""
+    """Tropical rows: integers in the unit of the machine, minus the least of the row."""
 
     def __init__(
         self, graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray | None
@@ -78,23 +79,23 @@ class TropicalRows:
             self._lower, self._upper = cell_bounds(graph, classes, machine, barred)
 
     def close(self, rows: Rows, state: int) -> Rows:
-        """Follow the epsilon arcs."""
+        """Return the rows after epsilon arcs; barred cells become INF."""
         epsilon = self._machine.epsilon
         rows = kernels.rows.advance(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
         rows[:, self._barred[state]] = INF
         return rows
 
     def ends(self, rows: Rows) -> npt.NDArray[Any]:
-        """Return the least cost."""
+        """Return the least total costs (N,)."""
         return self._machine.value(np.where(self._barred[-1], INF, rows).T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
-        """Read a symbol."""
+        """Return the rows after a symbol of the class."""
         arcs = self._machine.arcs[symbol_class]
         return kernels.rows.advance(rows, arcs.source, arcs.nextstate, arcs.weight, True)
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Drop the cells that cannot win and subtract the least."""
+        """Set cells that cannot win to INF and subtract the least of each row."""
         rows = np.ascontiguousarray(rows)
         offset, alive = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
         if self._pairs:
@@ -106,7 +107,7 @@ class TropicalRows:
 
 
 class CountingRows:
-    """Rows of sums, zero where nothing can follow."""
+    """Rows of sums of weights; cells without a continuation are zero."""
 
     def __init__(self, graph: Graph, classes: IntArray, machine: TargetMachine) -> None:
         self._machine = machine
@@ -121,19 +122,19 @@ class CountingRows:
         self._useful = useful > 0
 
     def close(self, rows: Rows, state: int) -> Rows:
-        """Rows of sums have no epsilon arcs left to follow."""
+        """Return the rows unchanged: machines of sums have no epsilon arcs."""
         return rows
 
     def ends(self, rows: Rows) -> npt.NDArray[Any]:
-        """Return the sum."""
+        """Return the total weights (N,)."""
         return self._machine.value(rows.T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
-        """Read a symbol."""
+        """Return the rows after a symbol of the class."""
         return np.ascontiguousarray(self._machine.advance(rows.T, symbol_class).T)
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Set cells without a future to zero; nothing is taken out."""
+        """Set cells without a continuation to zero; the offsets are 0, and all rows are alive."""
         rows = np.where(self._useful[state], rows, 0.0)
         return rows, np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
 
@@ -141,10 +142,10 @@ class CountingRows:
 def pair_bounds(
     graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the least cost to go (S, K) and the bounds gap (S, K, K) of differences, in units.
+    """Return the least costs to go (S, K) and the bounds gap (S, K, K), in units of the machine.
 
-    gap[q, j, k] >= c_k(y) - c_j(y) for all continuations y of q on which cell j is finite.
-    O(K (arcs of M)) for each label that leads into a state.
+    gap[q, j, k] >= c_k(y) - c_j(y) for all continuations y of q with a finite cost from cell j.
+    O(K x arcs of M) for each class of symbols that leads into a state.
     """
     size = machine.num_states
     gap = np.full((graph.num_states, size, size), -INF)
@@ -175,7 +176,7 @@ def pair_bounds(
 
 
 def _bar(gap: IntArray, barred: BoolArray) -> None:
-    """Set the bounds (K, K) of cells from which nothing follows: they never win, and always go."""
+    """Set the bounds (K, K) of barred cells (K,): they never win and are always removed."""
     gap[:, barred] = INF
     gap[barred] = -INF
 
@@ -183,9 +184,10 @@ def _bar(gap: IntArray, barred: BoolArray) -> None:
 def cell_bounds(
     graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the least and the greatest cost to go (S, K) from each cell, in units.
+    """Return bounds (S, K), lower and upper, on the costs to go from each cell, in units.
 
-    The greatest one is an upper bound: of the continuation that costs most.
+    The lower bound is the least cost of a continuation; no continuation costs more than the upper
+    bound.
     """
     size = machine.num_states
     bounds = np.full((graph.num_states, 2, size), INF)
@@ -216,10 +218,10 @@ def cell_bounds(
 
 
 def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
-    """Return the distinct columns of `rows` (K, S) and, for each column, its number among them.
+    """Return the distinct columns of `rows` (K, S), and for each column its number among them (S,).
 
-    Columns are compared by a 64-bit hash and the result is verified; on a collision the hash is
-    drawn again.
+    Columns are compared by a 64-bit hash, and the result is verified.  After a collision another
+    hash is used.
     """
     keys = _comparable(rows)
     for salt in range(8):
@@ -231,7 +233,7 @@ def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
 
 
 def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
-    """Return rows as bit patterns that are equal if the weights count as equal."""
+    """Return rows as uint64 patterns; weights that count as equal have equal patterns."""
     if rows.dtype == np.int64:
         return rows.view(np.uint64) if rows.flags.c_contiguous else rows.astype(np.uint64)
     if not np.array_equal(rows, np.rint(rows)):
@@ -241,7 +243,7 @@ def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
 
 
 def _hashes(keys: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
-    """Return one hash for each column: mixed cells times random odd factors, added up."""
+    """Return one hash per column: the sum of its mixed cells times random odd factors."""
     factors = np.random.default_rng(salt).integers(2**63, size=len(keys), dtype=np.uint64) * 2 + 1
     mixed = keys * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)

@@ -1,7 +1,7 @@
 """Sampled objectives on lattices, for losses whose exact composition is too large.
 
-Paths are drawn exactly: from p = exp(score) / Z, or from q in proportion to p e^{L_k} for the loss
-L_k of a band, whose composition is small.  Z, the arc posteriors and E[L_k] are not sampled.
+Paths are drawn exactly from p = exp(score) / Z, or from q proportional to p e^{L_k} for the loss
+L_k of a band, whose composition is small.  Z, the arc posteriors and E[L_k] are exact.
 """
 
 import numpy as np
@@ -32,18 +32,31 @@ from fstgrad.lattices.loss import LatticeLoss, banded
 from fstgrad.lattices.objectives import gold_paths
 from fstgrad.losses import Loss, Target
 
-_PILOT = 200  # paths by which bands are compared
-_GOOD = 0.9  # a share of effective samples that needs no wider band
+_PILOT = 200  # paths drawn to compare bands
+_GOOD = 0.9  # share of effective samples that needs no wider band
 _WIDEST_BAND = 8
-_GROWTH = 4  # of the states from a band to the next, about
-_ROUNDING = 1e-12  # relative, by which what is certified is widened
+_GROWTH = 4  # factor by which the states grow from a band to the next, about
+_ROUNDING = 1e-12  # certified bounds are widened by this, relative to their size
 
 
 class _Draws:
-    """Paths drawn from a lattice, (k, longest) arcs, then -1, and their losses (k,).
+    """Paths drawn from a lattice, with their losses.
 
-    `base` (k,) is L_k where the composition `b` of a band is given, else 0.  Paths have the weights
-    e^{score + slope L_k}.
+    Paths are drawn with weights e^{score + slope L_k}, where L_k is the loss of the band composed
+    in `b`; without `b`, e^{score}.
+
+    Attributes
+    ----------
+    steps : (k, longest) int64
+        The arcs of each path, then -1.
+    log_z : float
+        The log of the sum of these weights over all paths, in nats.
+    marginals : (A,) float64
+        The arc posteriors under these weights.
+    base : (k,) float64
+        L_k of each path in nats; 0 without `b`.
+    losses : (k,) float64
+        L of each path in nats; may be +inf, but not for all paths.
     """
 
     def __init__(
@@ -72,20 +85,23 @@ class _Draws:
         self.is_banded = b is not None
 
     def counts(self, index: IntArray, values: FloatArray) -> FloatArray:
-        """Return for each arc the sum of the values of the paths (k, longest) that pass it."""
+        """Return (A,): for each arc, the sum of the `values` (k,) of the paths that pass it.
+
+        `index` (k, longest) has the arcs of the paths, then -1.
+        """
         row, step = np.nonzero(index >= 0)
         return sums_by(index[row, step], values[row], self._lattice.num_arcs)
 
     @property
     def log_weights(self) -> FloatArray:
-        """L - L_k (k,) where L_k was drawn from, else L; -inf if L is +inf."""
+        """L - L_k (k,) in nats, at most 0, with a band; else L.  -inf if L is +inf."""
         finite = self.losses < np.inf
         weights = np.full(len(self.losses), -np.inf)
         weights[finite] = self.losses[finite] - self.base[finite]
         return np.minimum(weights, 0.0) if self.is_banded else weights
 
     def _losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
-        """Return the loss of each path's string; those of one length are evaluated together."""
+        """Return the loss (k,) of the string of each path; strings of one length go together."""
         instance("loss", loss, TargetLoss | SumTargetLoss, "a Loss, or one against a target")
         labels = np.where(self.steps >= 0, self._lattice.label[self.steps], EPSILON)
         reads = labels != EPSILON
@@ -109,7 +125,21 @@ def lattice_sampled_softmax_margin(
     choose: bool,
     max_states: int,
 ) -> SampledObjective:
-    """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`."""
+    """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`.
+
+    Parameters
+    ----------
+    lattice, gold, loss, rng
+        As in `sampled_softmax_margin`.
+    samples : int
+        Number k >= 2 of paths.
+    band : int or (int, int), optional
+        The band of the proposal.
+    choose : bool
+        Whether to choose a band, if `band` is None.
+    max_states : int
+        Limit on the states of the composition with a band.
+    """
     samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
@@ -149,8 +179,9 @@ def lattice_sampled_risk(
 ) -> SampledObjective:
     """Estimate E[L] and its gradient (A,) over the paths of a lattice; see `sampled_risk`.
 
-    Paths with L = +inf are left out.  Of a band E[L_k] and its gradient are exact, and L - L_k <= 0
-    is sampled.
+    The parameters are those of `lattice_sampled_softmax_margin`, with a target instead of a gold
+    string.  Paths with L = +inf are left out.  With a band, E[L_k] and its gradient are exact, and
+    only L - L_k <= 0 is sampled.
     """
     samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
@@ -189,7 +220,7 @@ def lattice_sampled_risk(
 def _against(
     loss: Loss | TargetLoss | SumTargetLoss, target: Target | None
 ) -> TargetLoss | SumTargetLoss:
-    """Return the loss with its target."""
+    """Return the loss against the target; `loss` may already be one."""
     instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
     if not isinstance(loss, Loss):
         return loss
@@ -206,9 +237,11 @@ def _band(
     max_states: int,
     rng: np.random.Generator,
 ) -> tuple[LatticeLoss | None, str]:
-    """Return the composition of a band, or of the best, and its name; None for plain samples.
+    """Return the composition with `band`, or with the best band if `choose`, and its name.
 
-    Bands are raised until most samples of the margin are effective.
+    Return (None, "plain") if plain samples are better or no band works.  The band is widened until
+    90 percent of the samples of the softmax margin are effective, or the next band would probably
+    exceed `max_states`.
     """
     if band is not None:
         return banded(lattice.graph, lattice.label, against, band, max_states), f"band {band}"
@@ -232,6 +265,6 @@ def _band(
 
 
 def _effective(draws: _Draws) -> float:
-    """Return the share of samples of the softmax margin that are effective."""
+    """Return the effective share of the samples, (sum w)^2 / (k sum w^2) for their weights w."""
     weights = np.exp(draws.log_weights - draws.log_weights.max())
     return float(weights.sum() ** 2 / np.square(weights).sum() / len(weights))

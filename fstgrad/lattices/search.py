@@ -1,4 +1,4 @@
-"""Strings in a lattice: the sum over the paths of one, the best ones, the best path."""
+"""Strings in a lattice: the sum over the paths of a string, the k best strings, the best path."""
 
 import heapq
 from itertools import count
@@ -11,7 +11,10 @@ from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
 
 
 def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray) -> float:
-    """Return the log of the sum over the paths that read `ids`; -inf without one."""
+    """Return the log of the sum over the paths that read `ids`, in nats; -inf if there are none.
+
+    label : (A,) the id that each arc reads, or -1; scores : (A,) in nats; ids : (l,)
+    """
     paths, arc = _paths_of_string(graph, label, ids)
     return float(paths.beta(scores[arc])[0])
 
@@ -19,14 +22,15 @@ def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: In
 def posterior_of_string(
     graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray
 ) -> tuple[float, FloatArray]:
-    """Return the log of the sum over the paths that read `ids`, and their arc posteriors (A,).
+    """Return the log of the sum over the paths that read `ids` (nats), and their arc posteriors.
 
-    Where each of the paths has a score of -inf they count equally.
+    The posteriors (A,) are probabilities of the arcs given the string.  If all these paths have the
+    score -inf, they are equally likely.
 
     Raises
     ------
     InfeasibleError
-        No path reads them.
+        No path reads `ids`.
     """
     paths, arc = _paths_of_string(graph, label, ids)
     weight = scores[arc]
@@ -45,12 +49,12 @@ def posterior_of_string(
 def best_path_of_string(
     graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray
 ) -> tuple[IntArray, float]:
-    """Return the arcs of the best path that reads `ids`, and its score.
+    """Return the arcs of the best path that reads `ids`, and its score in nats.
 
     Raises
     ------
     InfeasibleError
-        No path with a finite score reads them.
+        No path with a finite score reads `ids`.
     """
     paths, arc = _paths_of_string(graph, label, ids)
     path, total = best_path(paths, scores[arc])
@@ -60,7 +64,8 @@ def best_path_of_string(
 def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Graph, IntArray]:
     """Return the graph of the paths that read `ids`, and the lattice arc of each of its arcs.
 
-    Its states are pairs (state, symbols read), in the order of states; dead ends may remain.
+    Its states are pairs (state, number of symbols read), sorted by state.  It may contain states
+    from which the end cannot be reached.
     """
     length = len(ids)
     reading = np.append(ids, EPSILON - 1)
@@ -81,7 +86,7 @@ def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Grap
                     here.setdefault(nextstates[arc], []).append(after)
                 found.append((state, position, nextstates[arc], after, arc))
     pairs.setdefault((graph.num_states - 1, length), len(pairs))
-    # the end of the lattice comes last, and of its pairs the one that has read everything
+    # the last pair is the end of the lattice with all symbols read
     order = sorted(pairs, key=lambda pair: (pair[0], pair[1] == length, pair[1]))
     number = {pair: i for i, pair in enumerate(order)}
     rows = sorted((number[s, i], number[t, j], arc) for s, i, t, j, arc in found)
@@ -90,7 +95,16 @@ def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Grap
 
 
 def best_path(graph: Graph, weight: FloatArray) -> tuple[IntArray, float]:
-    """Return the arcs of the path of the highest weight, and its weight; O(A)."""
+    """Return the arcs of the path with the highest weight, and its weight in nats; O(A).
+
+    best[s'] = max over the arcs e from s to s' of best[s] + weight[e].  Among equals the first arc
+    wins.
+
+    Raises
+    ------
+    InfeasibleError
+        No path has a finite weight.
+    """
     best = np.full(graph.num_states, -np.inf)
     best[0] = 0.0
     through = np.full(graph.num_states, -1, dtype=np.int64)
@@ -112,20 +126,26 @@ def best_path(graph: Graph, weight: FloatArray) -> tuple[IntArray, float]:
 def kbest(
     graph: Graph, label: IntArray, scores: FloatArray, k: int, *, max_states: int
 ) -> list[tuple[IntArray, float]]:
-    """Return the k strings of the highest total weight and the logs of their sums over paths.
+    """Return the k strings with the highest total weight, best first, and their log-weights (nats).
 
-    Best-first search (A*).  A node is a prefix with the log-weight alpha(q) of its paths to every
-    state q they reach.  No string behind q weighs more than
+    The weight of a string is the sum over its paths.  Best-first search (A*): a node is a prefix
+    with the weight alpha(q) of its paths to every state q that they reach.  No string read from q
+    on weighs more than
 
-        bound(q) = max_a sum over arcs e from q (behind epsilon arcs) that read a
+        bound(q) = max_a sum over arcs e from q (after epsilon arcs) that read a
                    of w(e) bound(next state of e),
 
-    so that log sum_q alpha(q) bound(q) is an upper bound of every string with the prefix.  It is
-    attained if the lattice is deterministic.  Ties go to the smaller ids.
+    so sum_q alpha(q) bound(q) is an upper bound for every string with this prefix.  The bound is
+    exact if the lattice is deterministic.  Among equal weights the smaller ids come first.
+
+    Raises
+    ------
+    StateLimitError
+        More than `max_states` prefixes are in the queue.
     """
     after = _Continuations(graph, label, scores)
-    ticket = count()  # keeps the heap from comparing prefixes' weights
-    # items: (minus the bound, prefix, ended?, ticket, {state: log-weight})
+    ticket = count()  # unique, so the heap never compares the dictionaries
+    # items: (minus the bound, prefix, 0 if ended else 1, ticket, {state: log-weight})
     queue: list[tuple[float, tuple[int, ...], int, int, dict[int, float]]] = [
         (-after.bound[0], (), 1, next(ticket), after.closed({0: 0.0}))
     ]
@@ -155,7 +175,7 @@ def kbest(
 
 
 class _Continuations:
-    """What follows the states of a lattice."""
+    """The arcs and bounds of the continuations from each state of a lattice."""
 
     def __init__(self, graph: Graph, label: IntArray, scores: FloatArray) -> None:
         self._arcs = [
@@ -172,7 +192,7 @@ class _Continuations:
         self.bound = self._bounds()
 
     def _bounds(self) -> FloatArray:
-        """Return for each state the log of an upper bound of every string behind it."""
+        """Return for each state (S,) the log of an upper bound for the strings read from it on."""
         end = len(self._arcs) - 1
         bound = np.full(end + 1, -np.inf)
         reading: list[dict[int, float]] = [{} for _ in range(end + 1)]
@@ -189,7 +209,7 @@ class _Continuations:
         return bound
 
     def closed(self, reached: dict[int, float]) -> dict[int, float]:
-        """Return the log-weights of states after epsilon arcs too."""
+        """Return the log-weights of states after any number of epsilon arcs."""
         result = dict(reached)
         queue = sorted(reached)
         while queue:
@@ -204,7 +224,7 @@ class _Continuations:
         return result
 
     def steps(self, reached: dict[int, float]) -> dict[int, dict[int, float]]:
-        """Return for each symbol the states that reading it leads to, before epsilon arcs."""
+        """Return for each symbol the states after reading it, without epsilon arcs after it."""
         result: dict[int, dict[int, float]] = {}
         for state, weight in reached.items():
             for symbol, nextstate, score in self._arcs[state]:

@@ -1,21 +1,23 @@
-"""Losses: a transducer between hypotheses and targets, read in a semiring.
+"""Losses: a transducer between hypotheses and targets, with weights in a semiring.
 
-A loss is U(y, y_i), the sum over the paths of a transducer that read the hypothesis y and write the
-target y_i: in the tropical semiring the cheapest path (edit distances, alignments), in the
-probability semiring a count or kernel value u, turned into -log(u + smoothing) or -u.
+A loss is computed from U(y, y_i), the sum over the paths of a transducer that read the hypothesis y
+and write the target y_i.  In the tropical semiring the loss is the cost of the cheapest path (edit
+distances, alignments).  In the probability semiring U is a count or kernel value u, and the loss is
+-log(u + smoothing) or -u.
 
 Index
 -----
-- `Loss` : what every loss offers; `a + b` (`SumLoss`) and `2 * a` (`ScaledLoss`) are losses.
-- `TransducerLoss` : any transducer, from memory or from a file.
+- `Loss` : the interface of all losses; `a + b` (`SumLoss`) and `2 * a` (`ScaledLoss`) are losses.
+- `TransducerLoss` : the loss of any transducer, from memory or from a file.
 - `EditDistance`, `Hamming`, `OptimalStringAlignment`, `LongestCommonSubsequence` : symbols
   inserted, deleted, substituted, transposed.
-- `WordErrorRate`, `CharacterErrorRate` : edit distance a symbol of the target; `Normalized` : any
-  loss so.
-- `RuleLoss` : a grammar of rules, text that runs no code.
+- `WordErrorRate`, `CharacterErrorRate` : edit distance per target symbol; `Normalized` : any loss
+  per target symbol.
+- `RuleLoss` : the loss of a grammar of rules, a text that runs no code.
 - `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
-- `LossReport` : what `loss.check(samples)` found.
+- `CollapsedLoss`, `NoLoss`, `ExactMatch` : losses of latent strings, with blanks, ends or runs.
+- `LossReport` : the result of `loss.check(samples)`.
 """
 
 from fstgrad.automata.determinize import MAX_STATES

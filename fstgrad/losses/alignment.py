@@ -1,4 +1,4 @@
-"""Alignments of biological sequences: local and global, with rewards for matches."""
+"""Losses from alignments of biological sequences, local and global, with rewards for matches."""
 
 from functools import cached_property
 from typing import Literal
@@ -15,15 +15,15 @@ from fstgrad.losses.transducer import TransducerLoss
 
 
 class SmithWaterman(TransducerLoss):
-    """Smith-Waterman local alignment; never positive.
+    """Smith-Waterman local alignment; the loss is minus the score, so it is never positive.
 
-    L(y, y_i) = min over factors of y and y_i and their alignments of the sum of the costs, that is
-    minus the alignment score; aligning nothing costs 0.  Two forms:
+    L(y, y_i) is the least total cost over all substrings of y and y_i and their alignments; the
+    empty alignment costs 0.  There are two forms:
 
-    - linear gaps: `match` (a negative cost is a reward), `substitute`, `insert` and `delete` for
-      each symbol;
-    - affine gaps, where `gap_open` is given: the cost of an aligned pair is minus its score in
-      `matrix` (without a matrix `match` and `substitute`), a gap of k symbols costs
+    - linear gaps, without `gap_open`: an aligned pair costs `match` or `substitute`, any other
+      symbol `insert` or `delete`; a negative cost is a reward;
+    - affine gaps, with `gap_open`: an aligned pair costs minus its score in `matrix` (without a
+      matrix, `match` or `substitute`), and a gap of k symbols costs
       gap_open + (k - 1) gap_extend.
 
     Parameters
@@ -31,16 +31,24 @@ class SmithWaterman(TransducerLoss):
     alphabet : Alphabet
         n symbols.
     match, substitute, insert, delete : float
-        Costs of the linear form.
-    matrix : path, SubstitutionMatrix or (n, n) array, optional
-        Scores, higher is more alike; a file in NCBI text format such as BLOSUM62.
+        Costs in nats of the linear form; negative ones are rewards.
+    matrix : name or path, SubstitutionMatrix or (n, n) array, optional
+        Scores in nats; higher means more alike.  A name such as "BLOSUM62", or a file in NCBI text
+        format.  Needs `gap_open`.
     gap_open, gap_extend : float, optional
-        Costs >= 0 of the first and of each further symbol of a gap; `gap_extend` is `gap_open` if
-        left out.
+        Costs >= 0 in nats of the first and of each further symbol of a gap.  By default
+        `gap_extend` is `gap_open`.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is not finite, a gap cost is negative, or options of both forms are combined.
+    AlphabetError
+        The matrix lacks a symbol of the alphabet.
 
     References
     ----------
-    Smith, Waterman (1981); affine gaps: Gotoh (1982), as `transducers.alignment_transducer` says.
+    Smith, Waterman (1981); affine gaps: Gotoh (1982), see `transducers.alignment_transducer`.
 
     Examples
     --------
@@ -121,23 +129,31 @@ class SmithWaterman(TransducerLoss):
 
 
 class GlobalAlignment(TransducerLoss):
-    """Needleman-Wunsch alignment of whole strings with affine gaps.
+    """Needleman-Wunsch alignment of whole strings with affine gaps; the loss is minus the score.
 
     L(y, y_i) = min over alignments of the sum of -matrix[a, b] over aligned pairs and of
-    gap_open + (k - 1) gap_extend over gaps of k symbols: minus the alignment score.
+    gap_open + (k - 1) gap_extend over gaps of k symbols.
 
     Parameters
     ----------
     alphabet : Alphabet
         n symbols.
-    matrix : path, SubstitutionMatrix or (n, n) array
-        Scores, higher is more alike; a file in NCBI text format such as BLOSUM62.
+    matrix : name or path, SubstitutionMatrix or (n, n) array
+        Scores in nats; higher means more alike.  A name such as "BLOSUM62", or a file in NCBI text
+        format.  matrix[a, b] is the score of a in y with b in the target.
     gap_open, gap_extend : float
-        Costs >= 0 of the first and of each further symbol of a gap; `gap_extend` is `gap_open` if
-        left out.
+        Costs >= 0 in nats of the first and of each further symbol of a gap.  By default
+        `gap_extend` is `gap_open`.
     free_ends : {"none", "y", "target", "both"}
-        Whose symbols may stay unaligned at either end at no cost (semi-global alignment); with
-        "both", those of one of the two at each end.
+        Whose symbols may stay unaligned at both ends at no cost (semi-global alignment).  With
+        "both", at each end either symbols of y or symbols of the target.
+
+    Raises
+    ------
+    InvalidInputError
+        A score or cost is not finite, a gap cost is negative, or the matrix has another shape.
+    AlphabetError
+        The matrix lacks a symbol of the alphabet.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Alignment: the operations of a cheapest path of a transducer, for people to read and to count."""
+"""Alignment: the edit operations on a cheapest path of a transducer."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,12 +24,18 @@ GAP = "-"
 class Operation(NamedTuple):
     """One step of an alignment.
 
-    kind : "match", "substitute", "delete" (a symbol of y has no partner), "insert" (one of the
-        target has none), "transpose" (the first or second of two symbols that change places), or
-        "skip" (a symbol outside the aligned regions of a local alignment).
-    y, target : the symbols; None if there is none.
-    y_place, target_place : their positions; those of the next symbol where there is none.
-    cost : nats.
+    Attributes
+    ----------
+    kind : str
+        "match", "substitute", "delete" (a symbol of y without a partner), "insert" (a symbol of the
+        target without a partner), "transpose" (the first or second of two symbols that swap
+        places), or "skip" (a symbol outside the aligned regions of a local alignment).
+    y, target : str or None
+        The symbols; None without a partner.
+    y_place, target_place : int
+        Their positions, from 0; without a symbol, the position of the next one.
+    cost : float
+        In nats.
     """
 
     kind: Kind
@@ -58,8 +64,8 @@ class Alignment:
     loss : float, nats
     operations : tuple of Operation, from left to right
 
-    `str()` are three lines: y, the operations (. match, S substituted, D deleted, I inserted, T
-    transposed, blank outside the aligned regions), the target.
+    `str(alignment)` has three lines: y, the operations (. match, S substitute, D delete, I insert,
+    T transpose, blank outside the aligned regions) and the target.
     """
 
     loss: float
@@ -69,34 +75,34 @@ class Alignment:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many operations there are of each kind; a transposition counts once."""
+        """Number of operations of each kind; a transposition counts once."""
         counts = Counter(operation.kind for operation in self.operations)
         counts["transpose"] //= 2
         return {kind: counts[kind] for kind in _MARKS}
 
     @property
     def matches(self) -> int:
-        """Number of equal symbols that are aligned."""
+        """Number of aligned pairs of equal symbols."""
         return self.counts["match"]
 
     @property
     def substitutions(self) -> int:
-        """Number of different symbols that are aligned."""
+        """Number of aligned pairs of different symbols."""
         return self.counts["substitute"]
 
     @property
     def deletions(self) -> int:
-        """Number of symbols of y without a partner; errors of a recognizer that inserted them."""
+        """Number of symbols of y without a partner: a recognizer's insertion errors."""
         return self.counts["delete"]
 
     @property
     def insertions(self) -> int:
-        """Number of symbols of the target without a partner; those that a recognizer deleted."""
+        """Number of symbols of the target without a partner: a recognizer's deletion errors."""
         return self.counts["insert"]
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """The regions that are aligned, without what is skipped before, between and behind."""
+        """The aligned regions, from left to right, without the skipped symbols."""
         found: list[Region] = []
         open_region = False
         for operation in self.operations:
@@ -114,7 +120,7 @@ class Alignment:
         return tuple(found)
 
     def scaled(self, factor: float) -> "Alignment":
-        """Return the alignment with its costs multiplied."""
+        """Return the alignment with all costs multiplied by `factor`, >= 0."""
         factor = positive_number("factor", factor, allow_zero=True)
         operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
         return replace(self, loss=factor * self.loss, operations=operations)
@@ -144,20 +150,24 @@ def operations_of(
     weights: FloatArray,
     skips: BoolArray,
 ) -> tuple[Operation, ...]:
-    """Return the operations of a path.
+    """Return the operations of a path of k arcs.
 
     Parameters
     ----------
-    symbols : y and the target
-    labels : (k,) of the arcs of the path, read and written; 0 is epsilon
-    states : (k,) from which and to which the arcs lead
-    weights : (k,)
-    skips : (S,) the states that skip every symbol for nothing
+    symbols : the symbols of y and of the target
+    labels : two arrays (k,) int
+        Input and output labels of the arcs; 0 is epsilon.
+    states : two arrays (k,) int
+        Source and next state of the arcs.
+    weights : (k,) float64, costs in nats
+        The cost of an arc without labels is added to the next operation (or to the last one).
+    skips : (S,) bool
+        Which states skip every symbol at cost 0.
     """
     y, target = symbols
     found: list[Operation] = []
     i = j = 0
-    pending = 0.0  # of arcs that neither read nor write
+    pending = 0.0  # cost of arcs that neither read nor write
     for read, written, source, after, weight in zip(*labels, *states, weights, strict=True):
         cost = float(weight) + pending
         if not read and not written:
@@ -178,7 +188,10 @@ def operations_of(
 
 
 def _transposed(operations: list[Operation]) -> tuple[Operation, ...]:
-    """Return the operations with two symbols that change places for one cost named so."""
+    """Return the operations with transpositions marked.
+
+    Two neighbouring substitutions, ab for ba, of which one costs 0, become "transpose".
+    """
     result = list(operations)
     for k in range(len(result) - 1):
         one, two = result[k], result[k + 1]

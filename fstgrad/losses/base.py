@@ -1,4 +1,4 @@
-"""What every loss offers: a value for a pair, a machine against one target, compilation, sums."""
+"""Loss, the base of all losses: machines against a target, compilation, scaled losses, sums."""
 
 import math
 from abc import abstractmethod
@@ -41,15 +41,14 @@ from fstgrad.summary import summary
 Engine = Literal["layered", "openfst"]
 Target = SequenceLike | Fst
 
-_SHOWN = ("loss", "losses", "factor", "order", "collapse")  # in a repr, where there are such
+_SHOWN = ("loss", "losses", "factor", "order", "collapse")  # attributes that a repr shows
 
 
 class Loss(PairEvaluation):
-    """A loss L(y, y_i) of hypotheses y against targets y_i over one alphabet.
+    """A loss L(y, y_i) in nats of hypotheses y against targets y_i over one alphabet.
 
-    A loss that is one transducer is a `TransducerLoss`.  `a + b` and `2 * a` are losses too.
-    A subclass defines `_machine`, the automaton M of the loss against one target; all other methods
-    follow from it.
+    A `TransducerLoss` is given by one transducer.  `a + b` and `2 * a` are losses too.  A subclass
+    defines `_machine`, the automaton M of the loss against one target; all other methods use it.
     """
 
     alphabet: Alphabet
@@ -62,10 +61,10 @@ class Loss(PairEvaluation):
     @property
     @abstractmethod
     def transducer(self) -> Fst:
-        """The pynini.Fst U of the loss; NotSupportedError if it is not a single transducer."""
+        """The pynini.Fst U of the loss; NotSupportedError if U is not a single transducer."""
 
     def _machine(self, target: Target) -> TargetMachine:
-        """Return M as arrays, empty where the transducer rejects the target; or `_bounded` does."""
+        """Return M as arrays, empty if the transducer rejects the target (or define `_bounded`)."""
         return self._bounded(target, None)
 
     @abstractmethod
@@ -74,20 +73,20 @@ class Loss(PairEvaluation):
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
-    # what helps if no hypothesis has a finite loss against a target
+    # the advice in the error if no hypothesis has a finite loss against a target
     _remedy = "let the transducer write every symbol of the target"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of all that decides the loss; equal in every process."""
+        """A digest of everything that defines the loss; the same in every process."""
         return fingerprint(self)
 
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
-        """Return M; that of a sum within the memory that goes with the limit."""
+        """Return M; for a sum, `max_states` limits the memory of the product."""
         return self._machine(target)
 
     def machine(self, target: Target, *, max_states: int | None = None) -> TargetMachine:
-        """Return M = Pi_1(U o Y_i) as arrays.
+        """Return M = Pi_1(U o Y_i), the loss against one target, as arrays.
 
         Raises
         ------
@@ -102,12 +101,12 @@ class Loss(PairEvaluation):
     def against(
         self, target: Target, *, max_states: int | None = None
     ) -> TargetLoss | SumTargetLoss:
-        """Return the loss against one target, for many hypotheses at once: `losses_of(ids)`.
+        """Return the loss against one target; `losses_of(ids)` evaluates many hypotheses at once.
 
         Raises
         ------
-        InfeasibleError
-            The transducer rejects the target.
+        InfeasibleError, StateLimitError
+            As in `machine`.
         """
         machine = self.machine(target, max_states=max_states)
         if isinstance(target, Fst) or self._work is None:
@@ -125,28 +124,31 @@ class Loss(PairEvaluation):
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
-        """Return B, the loss against one target for all hypotheses of a length.
+        """Return B, the loss against one target for all hypotheses of length l.
 
         Parameters
         ----------
         target : sequence of symbols or ids, or an acyclic acceptor
-            With an acceptor the loss is the sum over its strings: the least loss if tropical.
+            For an acceptor, U is summed over its strings: if tropical, the least loss counts.
         length : int
-            Length l of the hypotheses; that of the target if left out.
+            Length l >= 1 of the hypotheses; by default that of the target.
         cap : float
-            Replaces the loss L by min(L, cap), in nats.  `fg.choose_cap` chooses one for scores.
+            Compile min(L, cap), in nats, instead of L.  `fg.choose_cap` chooses a cap for scores.
         band : int or (int, int)
-            Replaces L by L_k, the least cost of the alignments that leave the diagonal by at most
-            `band` symbols (or whose offset, target less hypothesis, is between the two numbers):
-            L_k >= L, with far fewer states.  Tropical losses, without a cap.
+            Compile L_k >= L, the least cost of the alignments that leave the diagonal by at most
+            `band` symbols (or whose offset, target minus hypothesis, is between the two numbers):
+            far fewer states.  Only for tropical losses, without a cap.
         engine : {"layered", "openfst"}
-            OpenFst's determinization is the reference: slow, tropical costs in float32.
+            OpenFst's determinization is the reference: slow, and tropical costs are float32.
         max_states : int
-            Exact determinization is exponential in l in the worst case; it stops at this number.
+            Fail beyond this many states: their number is exponential in l in the worst case.
 
         Raises
         ------
-        StateLimitError, InfeasibleError, AlphabetError, InvalidInputError
+        StateLimitError, InfeasibleError
+            B has too many states; no loss is finite, or a band leaves out a finite one.
+        AlphabetError, InvalidInputError, NotSupportedError
+            A symbol is unknown; an argument is invalid; the loss has no band or no such engine.
         """
         one_of("engine", engine, ("layered", "openfst"))
         max_states = positive_integer("max_states", max_states)
@@ -195,13 +197,13 @@ class Loss(PairEvaluation):
     def check(self, samples: Iterable[SequenceLike]) -> LossReport:
         """Return properties of the loss on sample strings: identity, symmetry, sign, sizes.
 
-        Every sample is compared, as a hypothesis, with every sample: O(samples^2) losses.
+        Every sample is compared with every sample: O(samples^2) losses.
 
         Raises
         ------
         FstError
-            The loss cannot be used: it has an epsilon cycle of negative cost, or of weights that do
-            not converge.
+            The loss is undefined: an epsilon cycle has a negative cost, or the sum over its weights
+            does not converge.
 
         Examples
         --------
@@ -219,7 +221,7 @@ class Loss(PairEvaluation):
     __rmul__ = __mul__
 
     def __add__(self, other: "Loss") -> "Loss":
-        """Return the sum of two losses over the same alphabet."""
+        """Return the sum of two losses; AlphabetError if their alphabets differ."""
         return SumLoss([self, other])
 
     def _size(self, target: Target) -> int:
@@ -227,18 +229,17 @@ class Loss(PairEvaluation):
         return self._machine(target).num_states
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine."""
+        """Return the losses (k,) in nats for values (k,) of the machine."""
         return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
 
 
 class ScaledLoss(Loss):
-    """factor * L(y, y_i): the same loss in another unit.
+    """The loss factor * L(y, y_i): L in another unit.
 
     Parameters
     ----------
     loss : Loss
-    factor : float
-        Above 0.
+    factor : float, finite and > 0
 
     Examples
     --------
@@ -256,13 +257,13 @@ class ScaledLoss(Loss):
 
     @property
     def transducer(self) -> Fst:
-        """NotSupportedError: the factor belongs to the loss, not to a transducer."""
+        """Raise NotSupportedError: the factor belongs to the loss, not to a transducer."""
         raise NotSupportedError(
             f"a {type(self).__name__} is not a transducer itself; use .loss.transducer"
         )
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
-        """Return a best alignment, its costs multiplied; see `Loss.align`."""
+        """Return a best alignment with scaled costs; see `Loss.align`."""
         ids = self.alphabet.encode(target, name="target")
         return self.loss.align(y, ids).scaled(self._factor(ids))
 
@@ -277,7 +278,7 @@ class ScaledLoss(Loss):
         return self.loss._work
 
     def _factor(self, target: Target) -> float:
-        """Return what the loss against this target is multiplied with."""
+        """Return the factor of the loss against this target."""
         return self.factor
 
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
@@ -302,12 +303,12 @@ class ScaledLoss(Loss):
 
 
 class SumLoss(Loss):
-    """L_1(y, y_i) + L_2(y, y_i) + ... over one alphabet.
+    """The sum L_1(y, y_i) + L_2(y, y_i) + ... of losses over one alphabet.
 
-    Of tropical losses M is the product of the machines M_1, M_2, ..., as
-    min_p a(p) + min_q b(q) = min_(p, q) a(p) + b(q): a sum supports a cap like any other loss.  A
-    sum with a rational loss has no machine of one semiring; then B is the product of B_1, B_2, ...,
-    compiled one by one, and `cap` is not supported.
+    For tropical losses, M is the product of the machines M_1, M_2, ..., because
+    min_p a(p) + min_q b(q) = min_(p, q) a(p) + b(q); so `cap` and `band` are supported.  A sum with
+    a rational loss has no machine in one semiring.  Then B is the product of B_1, B_2, ...,
+    compiled one by one, and neither `cap` nor `band` is supported.
 
     Parameters
     ----------
@@ -338,7 +339,7 @@ class SumLoss(Loss):
 
     @property
     def transducer(self) -> Fst:
-        """NotSupportedError: the sum of two minima over paths is no minimum over paths of one."""
+        """Raise NotSupportedError: a sum of losses is not a single transducer."""
         raise NotSupportedError("a sum of losses is not a single transducer; use those of .losses")
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
@@ -350,7 +351,7 @@ class SumLoss(Loss):
         return SumTargetLoss(tuple(loss._unchecked(target) for loss in self.losses))
 
     def against(self, target: Target, *, max_states: int | None = None) -> SumTargetLoss:
-        """Return the sum against one target, for many hypotheses at once."""
+        """Return the sum against one target; see `Loss.against`."""
         return SumTargetLoss(tuple(x.against(target, max_states=max_states) for x in self.losses))
 
     def compile(
@@ -363,12 +364,12 @@ class SumLoss(Loss):
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
-        """Return B, as `Loss.compile`.
+        """Return B; see `Loss.compile`.
 
         Raises
         ------
         NotSupportedError
-            A cap where one of the losses is rational.
+            `cap` or `band` is given, and a loss is rational or engine="openfst".
         """
         if engine == "layered" and self.semiring == "tropical":
             return super().compile(target, length, cap=cap, band=band, max_states=max_states)

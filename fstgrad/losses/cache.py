@@ -1,4 +1,4 @@
-"""AutomatonCache: compiled losses by (loss, target, length, cap), in memory and on disk."""
+"""AutomatonCache: compiled losses by loss, target, length and options, in memory and on disk."""
 
 import copy
 import functools
@@ -30,8 +30,8 @@ from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
 
 MAX_BYTES = 2**30
-_WORKING_COPIES = 3  # an automaton in use holds its arrays again, laid out for the passes
-_PATIENCE = 10  # passes by an unused entry before it may go
+_WORKING_COPIES = 3  # factor of the counted bytes: in use, an automaton holds copies for the passes
+_PATIENCE = 10  # an entry may be dropped once unused for this many requests per entry
 _ARRAYS = {
     "class_of": Field("integer", (None,), lower=0),
     "initial": Field("float"),
@@ -42,32 +42,38 @@ _ARRAYS = {
     "cost": Field("float", ("arcs",)),
     "checksum": Field("text"),
 }
-_SMALL = 3_500  # bytes counted for an entry besides its arrays: what its Python objects take
+_SMALL = 3_500  # bytes of an entry besides its arrays: its Python objects
 
 
 class AutomatonCache:
-    """Caches the automata of targets, up to a number of bytes.
+    """A cache of compiled automata with a limit on memory.
 
-    Training reads a corpus repeatedly from the first pair to the last: an automaton that has not
-    been used for a long time will be used soon.  So a full cache keeps its automata, and drops one
-    only after ten times as many requests as it has entries did not use it.
+    Training reads a corpus repeatedly from the first pair to the last, so the automaton that has
+    been unused for the longest time is needed soonest.  Therefore a full cache does not replace its
+    automata by new ones.  It drops the least recently used automaton only if the last 10 m requests
+    did not use it, for m entries.
 
-    A failure (too many states, no finite loss) is kept too, so that it costs its time once.
+    Failures (too many states, no finite loss) are cached too, so they cost time only once.
 
     Parameters
     ----------
     max_memory : int
-        Limit of the memory of the automata, in bytes.
+        Limit on the memory of the automata, in bytes, >= 0.
     directory : path, optional
-        Uncapped automata are also kept here, as npz files of plain arrays, which are read without
-        pickle.  A damaged file is written again.
+        A directory, created if missing, that also keeps automata without cap or band.  The files
+        are npz files of plain arrays, read without pickle.  A damaged file is written again.
 
     Attributes
     ----------
     hits, misses : int
-        A miss is a compilation; an automaton that is read from the directory is a hit.
+        A miss is a compilation; an automaton read from the directory is a hit.
     nbytes : int
-        Bytes held in memory.
+        Bytes held in memory, estimated.
+
+    Raises
+    ------
+    InvalidInputError
+        The directory cannot be created.
 
     Examples
     --------
@@ -96,7 +102,7 @@ class AutomatonCache:
                 ) from error
         self.nbytes = self.misses = 0
         self._requests = 0
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # ordered by last use
 
     def __repr__(self) -> str:
         return (
@@ -123,9 +129,10 @@ class AutomatonCache:
         max_states: int = MAX_STATES,
         bounded: bool = False,
     ) -> LossAutomaton:
-        """Return `loss.compile(target, length, ...)`, from the cache if it is there.
+        """Return `loss.compile(target, length, ...)`, from the cache if possible.
 
-        With `bounded`, the automaton of the upper bound of a capped loss is made and kept with it.
+        The target is a sequence; parameters and errors are those of `Loss.compile`.  With
+        `bounded`, the automaton of the upper bound of a capped loss is also compiled and kept.
         """
         instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")
@@ -139,7 +146,7 @@ class AutomatonCache:
             return b
 
         def made() -> LossAutomaton:
-            # a file has no way back to the whole loss, which the bounds of a capped one need
+            # a file cannot restore the uncapped loss, which the bounds of a capped loss need
             if self.directory is None or cap is not None or band is not None:
                 return compiled()
             return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
@@ -150,7 +157,7 @@ class AutomatonCache:
         return result
 
     def target_loss(self, loss: Loss, target: SequenceLike) -> TargetLoss | SumTargetLoss:
-        """Return `loss.against(target)`; these are kept in memory only."""
+        """Return `loss.against(target)` for a sequence, from the cache in memory if possible."""
         instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")
 
@@ -162,7 +169,7 @@ class AutomatonCache:
         return result
 
     def _get(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return the value of a key, made if it is not there, and kept if there is room."""
+        """Return the cached value of `key`; else make it, and keep it if there is room."""
         self._requests += 1
         if key in self._entries:
             self._entries.move_to_end(key)
@@ -172,7 +179,7 @@ class AutomatonCache:
             entry = self._made(make)
             self._admit(key, entry)
         if isinstance(entry.value, Exception):
-            raise copy.copy(entry.value)  # what is raised holds the frames that it passes
+            raise copy.copy(entry.value)  # a raised error keeps its frames alive
         return entry.value
 
     def _made(self, make: Callable[[], Any]) -> "_Entry":
@@ -185,7 +192,7 @@ class AutomatonCache:
         return _Entry(value, _SMALL + _WORKING_COPIES * arrays, self._requests)
 
     def _admit(self, key: str, entry: "_Entry") -> None:
-        """Keep an entry if it fits, in place of those that are out of use."""
+        """Keep an entry if it fits, after dropping entries that have long been unused."""
         while self._entries and self.nbytes + entry.size > self.max_memory:
             oldest = next(iter(self._entries))
             if self._requests - self._entries[oldest].used <= _PATIENCE * len(self):
@@ -198,7 +205,7 @@ class AutomatonCache:
 
 @dataclass
 class _Entry:
-    """A value or the error in its place, its bytes, and the number of its last request."""
+    """A value (or the error raised instead), its bytes, and the number of its last request."""
 
     value: Any
     size: int
@@ -206,7 +213,7 @@ class _Entry:
 
 
 def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
-    """Write an automaton and a checksum as an npz file of arrays, whole or not at all."""
+    """Write an automaton and a checksum as an npz file of arrays, atomically."""
     arrays: dict[str, Any] = {
         "class_of": b.class_of,
         "initial": np.float64(b.initial),
@@ -220,7 +227,11 @@ def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
 
 
 def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | None:
-    """Return the automaton of a file; None if the file is missing, damaged or does not fit."""
+    """Return the automaton in a file.
+
+    Return None if the file is missing or damaged, or if it does not match the alphabet.  The bounds
+    of a capped loss are not stored.
+    """
     try:
         arrays = read_arrays(path, _ARRAYS, what="a compiled loss")
     except (OSError, InvalidInputError, MemoryLimitError):
@@ -244,7 +255,7 @@ def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | No
 
 
 def _fits(arrays: dict[str, Any], symbols: int) -> bool:
-    """Whether every arc leads to a state of the next level, and every symbol has a class."""
+    """Return whether all arcs lead to states of the next level and all symbols have a class."""
     sizes, class_of, nextstate = arrays["sizes"], arrays["class_of"], arrays["nextstate"]
     if len(class_of) != symbols or sizes[0, 0] != 1 or class_of.max() >= sizes[:, 1].min():
         return False
@@ -264,7 +275,7 @@ def _checksum(arrays: dict[str, Any]) -> str:
 def _from_file(
     path: pathlib.Path, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
 ) -> LossAutomaton:
-    """Return the automaton of a file, compiled and, if that is possible, written if not there."""
+    """Return the automaton in a file; if there is none, compile it and try to write the file."""
     stored = load_automaton(path, alphabet)
     if stored is None:
         stored = compiled()
@@ -277,7 +288,7 @@ def _from_file(
 
 @functools.cache
 def _warn(message: str) -> None:
-    """Warn once a process for each message."""
+    """Warn once per process and message."""
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""Losses of latent strings: the loss sees what a string collapses to."""
+"""CollapsedLoss: the loss of the string to which a latent string collapses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,25 +26,39 @@ COLLAPSES: tuple[Collapse, ...] = ("blank", "ctc", "end")
 
 
 class CollapsedLoss(Loss):
-    """L(collapse(z), y_i) for latent strings z.
+    """The loss L(collapse(z), y_i) of latent strings z, in nats.
 
     Parameters
     ----------
-    loss : Loss over the symbols of y
-    alphabet : Alphabet of the latent symbols
+    loss : Loss
+        L, over the symbols of y; not a sum with a rational loss.
+    alphabet : Alphabet
+        The latent symbols.
     spelling : mapping of latent symbols to sequences of symbols of y, optional
-        The symbols of y that a latent symbol spells, () for a symbol that the loss ignores; a
+        The symbols of y that a latent symbol spells; () for a symbol that the loss ignores.  A
         symbol that is not listed spells itself.
     collapse : {"blank", "ctc", "end"}, optional
-        "blank": the latent symbols of `blank` are left out.  "ctc": runs of one symbol become one,
-        then `blank` is left out.  "end": a symbol of `blank` ends y, and only such symbols follow;
-        strings of length l then represent all y of lengths 0 .. l.
+        "blank": remove the symbols of `blank`.  "ctc": replace each run of one symbol by a single
+        symbol, then remove `blank`.  "end": a symbol of `blank` ends y, and only such symbols may
+        follow; so strings of length l represent all y of lengths 0 .. l.
     blank : sequence of symbols
+        Latent symbols; required unless collapse="blank".
+
+    Raises
+    ------
+    NotSupportedError
+        The loss is a sum with a rational loss.
+    InvalidInputError
+        `blank` is empty although `collapse` needs it, or an argument has the wrong type.
+    AlphabetError
+        `blank` or `spelling` lists a symbol that is not latent, or a spelling has a symbol outside
+        the alphabet of `loss`.
 
     Notes
     -----
-    A target is collapsed like a latent string, except with "ctc": there it is y_i itself, so that
-    "aa" has two letters.
+    A target is a latent string too and is collapsed in the same way.  The exception is "ctc": there
+    runs of the target are kept, so "aa" has two letters.  A target acceptor is over the alphabet of
+    `loss` and is used as it is.
 
     Examples
     --------
@@ -99,13 +113,16 @@ class CollapsedLoss(Loss):
 
     @property
     def transducer(self) -> Fst:
-        """NotSupportedError: the transducer is that of the collapsed strings."""
+        """Raise NotSupportedError: only the loss of collapsed strings may have a transducer."""
         raise NotSupportedError(
             f"a {type(self).__name__} has no single transducer; use .loss.transducer"
         )
 
     def read(self, z: SequenceLike) -> IntArray:
-        """Return what a latent string collapses to, as ids of the alphabet of `loss`."""
+        """Return the collapse of the latent string `z`, int64 ids of the alphabet of `loss`.
+
+        `z` is a sequence of symbols or ids; with "end", symbols after the first end are ignored.
+        """
         ids = self.alphabet.encode(z, name="z")
         if self.collapse == "ctc":
             ids = ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
@@ -119,7 +136,7 @@ class CollapsedLoss(Loss):
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
     def _target(self, target: Target) -> Target:
-        """Return the target over the alphabet of `loss`."""
+        """Return the target over the alphabet of `loss`; raise if it collapses to nothing."""
         if isinstance(target, Fst):
             return target
         ids = self.alphabet.encode(target, name="target")
@@ -138,7 +155,7 @@ class CollapsedLoss(Loss):
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
-        """Return B over latent strings, as `Loss.compile`."""
+        """Return B over latent strings; the parameters are those of `Loss.compile`."""
         b = super().compile(
             target, length, cap=cap, band=band, engine=engine, max_states=max_states
         )
@@ -152,7 +169,7 @@ class CollapsedLoss(Loss):
     def against(
         self, target: Target, *, max_states: int | None = None
     ) -> TargetLoss | SumTargetLoss:
-        """Return the loss against one target, as `Loss.against`."""
+        """Return the loss of latent strings against one target; see `Loss.against`."""
         whole, ends = super().against(target, max_states=max_states), self._ends()
         return whole if ends is None else SumTargetLoss((whole, ends.against(self._symbol)))
 
@@ -161,9 +178,10 @@ class CollapsedLoss(Loss):
         return whole if ends is None else SumTargetLoss((whole, ends._unchecked(self._symbol)))
 
     def _ends(self) -> Loss | None:
-        """Return a loss that is +inf where a symbol follows an end, None if M knows of ends.
+        """Return a loss that is +inf if a symbol follows an end; None if M already forbids this.
 
-        A sum over no path is a finite loss where there is smoothing, so that M cannot.
+        The machine of a rational loss cannot: with smoothing, a string without a path has a finite
+        loss.
         """
         if self.collapse != "end" or self.semiring == "tropical":
             return None
@@ -172,7 +190,7 @@ class CollapsedLoss(Loss):
 
     @property
     def _symbol(self) -> IntArray:
-        """The string of one symbol that is no blank, where any target will do."""
+        """A string of one symbol that is not a blank, (1,): a target for `NoLoss`."""
         return np.flatnonzero(~self.is_blank)[:1]
 
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
@@ -198,20 +216,22 @@ class CollapsedLoss(Loss):
 def collapsed(
     loss: Loss, blank: str | Sequence[str] | None, collapse: Collapse | None = None
 ) -> Loss:
-    """Return the loss of strings whose blanks are collapsed: `loss` itself without a blank.
+    """Return the loss of strings whose blanks are collapsed; without a blank, `loss` itself.
+
+    A sum is collapsed part by part.
 
     Parameters
     ----------
     loss : Loss
-        Its alphabet has the blanks.
+        Its alphabet contains the blanks.
     blank : symbol or sequence of symbols, optional
     collapse : {"blank", "ctc", "end"}, optional
-        As in `CollapsedLoss`; "blank" where there is a blank.
+        As in `CollapsedLoss`; "blank" by default.
 
     Raises
     ------
     InvalidInputError
-        A collapse without a blank.
+        A collapse is given without a blank.
     AlphabetError
         A blank is not in the alphabet of the loss.
     """
@@ -227,7 +247,7 @@ def collapsed(
         collapse="blank" if collapse is None else collapse,
         blank=blanks,
     )
-    if isinstance(loss, SumLoss):  # a sum may have no machine of one semiring; its parts have
+    if isinstance(loss, SumLoss):  # a sum may mix semirings, each part has one
         return SumLoss([made(part) for part in loss.losses])
     return made(loss)
 

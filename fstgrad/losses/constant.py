@@ -1,4 +1,4 @@
-"""Losses that only constrain: none at all, and equality with the target."""
+"""Losses of 0 or +infinity: no loss, and equality with the target."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ from fstgrad.openfst import Fst
 
 
 class _Constraint(Loss):
-    """A loss of 0 or +infinity, by its machine; subclasses give the arcs."""
+    """A loss of 0 or +infinity, defined by its machine; subclasses give the arcs."""
 
     semiring: Literal["tropical", "probability", "mixed"] = "tropical"
 
@@ -25,7 +25,7 @@ class _Constraint(Loss):
 
     @property
     def transducer(self) -> Fst:
-        """NotSupportedError: the loss is an automaton of its own."""
+        """Raise NotSupportedError: the loss has a machine but no transducer."""
         raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
 
     def _compile_reference(
@@ -36,7 +36,13 @@ class _Constraint(Loss):
     def _acceptor(
         self, source: IntArray, label: IntArray, goal: IntArray, place: IntArray
     ) -> TargetMachine:
-        """Return the unweighted machine from state 0 to the last state; `place` as it has."""
+        """Return the unweighted machine from state 0 to the last state.
+
+        source, label, goal : (A,) int64
+            The arcs: each leads from `source` to `goal` and reads the symbol id `label`.
+        place : (K, 1, 2) int64
+            As in `TargetMachine`.
+        """
         arcs = Arcs(source, goal, np.zeros(len(label), dtype=np.int64))
         class_of, classes = symbol_classes(arcs, label, len(self.alphabet))
         size = int(goal.max(initial=0)) + 1
@@ -47,7 +53,13 @@ class _Constraint(Loss):
 
 
 class NoLoss(_Constraint):
-    """L(y, y_i) = 0, for the collapses of `CollapsedLoss`: distributions over y of any length.
+    """L(y, y_i) = 0: with `CollapsedLoss`, a distribution over strings y of any length.
+
+    The target only gives the default length of `compile`.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
 
     Examples
     --------
@@ -61,15 +73,21 @@ class NoLoss(_Constraint):
 
     def _machine(self, target: Target) -> TargetMachine:
         every = np.arange(len(self.alphabet))
-        anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # nothing is aligned: every band has it
+        anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # no alignment: the path is in every band
         return self._acceptor(np.zeros_like(every), every, np.zeros_like(every), anywhere)
 
 
 class ExactMatch(_Constraint):
     """L(y, y_i) = 0 if y equals y_i, else +infinity: every other string is left out.
 
-    Behind a collapse it allows the latent strings that collapse to the target: the log-likelihood
-    of connectionist temporal classification is the log-partition function of this loss.
+    In a `CollapsedLoss` this loss allows exactly the latent strings that collapse to the target, so
+    its log-partition function is the log-likelihood of connectionist temporal classification (for
+    scores that are log-probabilities).  The target is one string; an acceptor raises
+    NotSupportedError.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
 
     Examples
     --------

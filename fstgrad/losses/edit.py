@@ -1,4 +1,4 @@
-"""Edit distances: losses of single symbols inserted, deleted and substituted."""
+"""Edit distances: the cost of inserting, deleting and substituting single symbols."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
 
-_WHOLE = 100  # symbols up to which one transducer is as fast as two factors
+_WHOLE = 100  # up to this many symbols, one transducer is as fast as two factors
 
 
 class EditDistance(TransducerLoss):
@@ -27,13 +27,20 @@ class EditDistance(TransducerLoss):
     alphabet : Alphabet
         n symbols.
     insert_cost, delete_cost, substitute_cost : float
-        An insertion adds a symbol of the target, a deletion removes a symbol of the hypothesis.
+        Costs in nats, >= 0, or inf to forbid.  An insertion adds a symbol of the target; a deletion
+        removes a symbol of the hypothesis.
     confusion : (n, n) array, optional
-        confusion[a, b] is the cost of aligning a in the hypothesis with b in the target, instead
-        of 0 on the diagonal and `substitute_cost` off it.
+        confusion[a, b] is the cost in nats of aligning a in the hypothesis with b in the target
+        (inf forbids).  It replaces the cost 0 of a match and `substitute_cost`.
     factored : bool, optional
-        Use the two factors whose size is linear in n (Figure 4b) instead of the one transducer with
-        n^2 arcs; if left out, with more than 100 symbols.  The loss is the same.
+        Use two factors with O(n) arcs (Figure 4b of Cortes et al. 2018) instead of one transducer
+        with O(n^2) arcs.  By default True for more than 100 symbols without `confusion`.  The loss
+        is the same.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN, `confusion` has another shape, or it is given with factored=True.
 
     Examples
     --------
@@ -88,7 +95,7 @@ class EditDistance(TransducerLoss):
         return SymbolCosts(float(substitute), float(delete), float(insert), n)
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
-        """Return a best alignment, by the symbols of the pair alone; see `Loss.align`."""
+        """Return a best alignment, using only the symbols of the pair; see `Loss.align`."""
         if self._costs is None:
             return super().align(y, target)
         pair = self.alphabet.encode(y, name="y"), self.alphabet.encode(target, name="target")
@@ -102,16 +109,26 @@ class EditDistance(TransducerLoss):
 class Hamming(TransducerLoss):
     """Hamming distance: `cost` for each position that differs; +inf if the lengths differ.
 
+    L(y, y_i) = sum_t cost[y_t, (y_i)_t].
+
     Parameters
     ----------
-    alphabet : Alphabet of n symbols
+    alphabet : Alphabet
+        n symbols.
     cost : float, or (n, n) array
-        cost[a, b] of symbol a of y at the place of symbol b of the target.
+        A number >= 0, in nats, is the cost of each position that differs.  In an array, cost[a, b]
+        is the cost of symbol a in y at the position of symbol b in the target, also for a = b.
+        inf forbids.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is NaN or -inf, a single cost is negative, or the array has another shape.
 
     Notes
     -----
-    Cortes et al. (2018), section 2, divide by the length; here `fg.Normalized(fg.Hamming(abc))`
-    does, as for every loss.
+    Cortes et al. (2018), section 2, divide by the length; use `fg.Normalized(fg.Hamming(abc))` for
+    that, as with every loss.
 
     Examples
     --------
@@ -128,9 +145,13 @@ class Hamming(TransducerLoss):
 class LongestCommonSubsequence(TransducerLoss):
     """Symbols of the target that are not in the longest common subsequence: |y_i| - LCS(y, y_i).
 
-    LCS is the length of the longest string whose symbols occur in both, in this order and not
-    necessarily side by side.  An edit distance in which an insertion costs 1, a deletion nothing,
-    and nothing is substituted; zero where y contains the target as a subsequence.
+    LCS is the length of the longest string whose symbols occur in both, in the same order and not
+    necessarily side by side.  The loss is the edit distance with insertions of cost 1, deletions of
+    cost 0 and no substitutions.  It is 0 if the target is a subsequence of y.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
 
     Examples
     --------
@@ -148,14 +169,20 @@ class OptimalStringAlignment(TransducerLoss):
     """Edit distance with transpositions of neighbours (restricted Damerau-Levenshtein).
 
     L(y, y_i) = min over alignments of insert_cost #ins + delete_cost #del + substitute_cost #sub +
-    transpose_cost #transpositions, where ab aligned with ba is a transposition and no symbol takes
-    part in two edits.
+    transpose_cost #transpositions.  A transposition aligns ab with ba (a != b); no symbol has
+    two edits.
 
     Parameters
     ----------
     alphabet : Alphabet
         n symbols; the transducer has n (n - 1) + 1 states.
     insert_cost, delete_cost, substitute_cost, transpose_cost : float
+        Costs in nats, >= 0, or inf to forbid.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN.
 
     Examples
     --------
@@ -184,9 +211,14 @@ class OptimalStringAlignment(TransducerLoss):
 
 
 class Normalized(ScaledLoss):
-    """A loss divided by the number of symbols of the target.
+    """A loss divided by the number of symbols of the target: L(y, y_i) / |y_i|.
 
-    A target acceptor may hold several references, all of one length.
+    A target acceptor may hold several references if all have one length; otherwise the loss raises
+    NotSupportedError.  An empty target raises InvalidInputError.
+
+    Parameters
+    ----------
+    loss : Loss
 
     Examples
     --------
@@ -214,8 +246,8 @@ class Normalized(ScaledLoss):
 class WordErrorRate(Normalized):
     """Edit distance divided by the number of symbols of the target, with words as symbols.
 
-    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / |y_i|, of the best
-    alignment.  A target acceptor may hold several references, all of one length.
+    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / |y_i| for the best
+    alignment.  Target acceptors are supported as in `Normalized`.
 
     Parameters
     ----------
@@ -243,7 +275,7 @@ class WordErrorRate(Normalized):
 class CharacterErrorRate(WordErrorRate):
     """Edit distance divided by the number of symbols of the target, with characters as symbols.
 
-    The formula of `WordErrorRate`; the alphabet decides what a symbol is.
+    The formula and the parameters are those of `WordErrorRate`; only the alphabet differs.
 
     Examples
     --------

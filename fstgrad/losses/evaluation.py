@@ -1,4 +1,4 @@
-"""What every loss offers without compiling it: one pair, many pairs, alignments."""
+"""The methods of losses that need no compilation: one pair, many pairs, alignments."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,20 +22,29 @@ Target = SequenceLike | Fst
 
 
 class PairEvaluation(ABC):
-    """Losses of pairs of strings, by the machine of each target unless a subclass knows better."""
+    """Losses of pairs of strings.
+
+    The default uses the machine of each target; subclasses may have a faster algorithm.
+    """
 
     alphabet: Alphabet
 
     @abstractmethod
     def _machine(self, target: Target) -> TargetMachine:
-        """Return M as arrays, empty where the transducer rejects the target."""
+        """Return M as arrays; M is empty if the transducer rejects the target."""
 
     @abstractmethod
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine."""
+        """Return the losses (k,) in nats for values (k,) of the machine."""
 
     def __call__(self, y: SequenceLike, target: Target) -> float:
-        """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
+        """Return the loss of one pair in nats; +inf if the transducer has no path for it.
+
+        y : sequence of symbols or ids
+        target : sequence of symbols or ids, or an acyclic acceptor
+
+        A symbol outside the alphabet raises AlphabetError.
+        """
         ids = self.alphabet.encode(y, name="y")
         if isinstance(target, Fst):
             return float(self._unchecked(target).losses_of(ids[None])[0])
@@ -44,7 +53,20 @@ class PairEvaluation(ABC):
     def pairwise(
         self, ys: Sequence[SequenceLike], targets: Sequence[SequenceLike], *, threads: int = 1
     ) -> FloatArray:
-        """Return the losses (N,) in nats of ys[i] against targets[i], by compiled loops.
+        """Return the losses (N,) float64 in nats of ys[i] against targets[i], by compiled loops.
+
+        Parameters
+        ----------
+        ys, targets : N sequences of symbols or ids each
+        threads : int
+            As in `matrix`.
+
+        Raises
+        ------
+        InvalidInputError
+            The numbers of strings differ.
+        AlphabetError
+            A string has a symbol outside the alphabet.
 
         Examples
         --------
@@ -65,12 +87,20 @@ class PairEvaluation(ABC):
     def matrix(
         self, ys: Sequence[SequenceLike], targets: Sequence[SequenceLike], *, threads: int = 1
     ) -> FloatArray:
-        """Return the losses (N, M) in nats of every y against every target.
+        """Return the losses (N, M) float64 in nats of every y against every target.
 
         Parameters
         ----------
+        ys : N sequences of symbols or ids
+        targets : M sequences of symbols or ids
         threads : int
-            Kernels hold no lock: with t cores about t times as fast.
+            Number of threads.  Kernels release the interpreter lock, so t threads on t cores are
+            about t times as fast.  Losses that need a machine per target use one thread.
+
+        Raises
+        ------
+        AlphabetError
+            A string has a symbol outside the alphabet.
         """
         ys, targets = items("ys", ys), items("targets", targets)
         pairs = np.indices((len(targets), len(ys))).reshape(2, -1)[::-1].T
@@ -84,7 +114,8 @@ class PairEvaluation(ABC):
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
         """Return a best alignment: the edit operations with their symbols, places and costs.
 
-        `str()` of it are the two strings, one above the other.  O(|y| |target| arcs of a pair).
+        `str(alignment)` shows the two strings, one above the other.  `y` and `target` are sequences
+        of symbols or ids.  O(|y| |target| x arcs for a pair of symbols).
 
         Raises
         ------
@@ -92,6 +123,8 @@ class PairEvaluation(ABC):
             The loss is not the cost of a cheapest path of one transducer.
         InfeasibleError
             The loss of the pair is +inf.
+        AlphabetError
+            A string has a symbol outside the alphabet.
 
         Examples
         --------
@@ -112,7 +145,7 @@ class PairEvaluation(ABC):
         return joined(self.alphabet, ys, "ys"), joined(self.alphabet, targets, "targets")
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
-        """Return the losses of pairs (N, 2) of strings, by the machine of each target."""
+        """Return the losses (N,) of pairs (N, 2): the numbers of a string in y and one in z."""
         result = np.empty(len(pairs))
         for target in np.unique(pairs[:, 1]):
             ids = z.ids[z.first[target] : z.first[target + 1]]
@@ -125,24 +158,27 @@ class PairEvaluation(ABC):
 
     @property
     def _work(self) -> float | None:
-        """The work of a programme, as in `LossProgramme`; None if pairs need a machine."""
+        """The work of the faster algorithm, as in `LossProgramme`; None if there is none."""
         return None
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
-        """Return the loss against a target, also one that the transducer rejects."""
+        """Return the loss against a target, even if the transducer rejects the target."""
         return TargetLoss(self.alphabet, self._machine(target), self._finished)
 
 
 @dataclass(frozen=True, eq=False)
 class Programme:
-    """The losses of strings (k, l) against one target, by the programme of a loss."""
+    """The losses of strings (k, l) against one target, by the faster algorithm of a loss.
+
+    loss : the loss; target : (m,) int64 ids; work : as in `LossProgramme`.
+    """
 
     loss: PairEvaluation
     target: IntArray
     work: float
 
     def __call__(self, strings: IntArray) -> FloatArray:
-        """Return the losses (k,) in nats."""
+        """Return the losses (k,) in nats of `strings` (k, l)."""
         k, length = strings.shape
         y = Strings(np.ascontiguousarray(strings).ravel(), np.arange(k + 1) * length)
         z = Strings(self.target, np.array([0, len(self.target)]))
@@ -151,17 +187,17 @@ class Programme:
 
 
 def has_programme(loss: PairEvaluation) -> bool:
-    """Return whether many pairs cost one call, without a machine for each target."""
+    """Return whether one call computes many pairs, without a machine for each target."""
     return loss._work is not None
 
 
 def losses_of_strings(loss: PairEvaluation, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-    """Return the losses (N,) in nats of pairs (N, 2) of strings of ids, which are not checked."""
+    """Return the losses (N,) in nats of pairs (N, 2) of strings; the ids are not checked."""
     return loss._of_pairs(y, z, pairs, 1)
 
 
 def rejected(alphabet: Alphabet, target: SequenceLike | Fst, remedy: str) -> InfeasibleError:
-    """Return the error of a target against which no hypothesis has a finite loss."""
+    """Return the error for a target against which no hypothesis has a finite loss."""
     shown = "acceptor"
     if not isinstance(target, Fst):
         shown = " ".join(alphabet.decode(alphabet.encode(target)))

@@ -1,4 +1,4 @@
-"""A digest of all that decides a loss: equal digests, equal losses, in every process."""
+"""A digest of everything that defines a loss: equal digests mean equal losses."""
 
 import hashlib
 from functools import cached_property
@@ -13,9 +13,10 @@ _FST_ARRAYS = ("final", "source", "ilabel", "olabel", "nextstate", "weight")
 
 
 def fingerprint(thing: Any) -> str:
-    """Return a digest of the class and the attributes of an object, part by part.
+    """Return the SHA-256 digest, in hex, of the class and the attributes of an object.
 
-    What a cached property holds follows from the rest and does not count.
+    It is the same in every process.  Values of cached properties are ignored, because they follow
+    from the other attributes.
     """
     digest = hashlib.sha256()
     for part in _parts(thing):
@@ -24,7 +25,7 @@ def fingerprint(thing: Any) -> str:
 
 
 def _parts(value: Any) -> list[bytes]:
-    """Return the bytes of a value: its kind, then its content."""
+    """Return the bytes of a value: its type, then its content."""
     if isinstance(value, Fst):
         arrays = to_arrays(value)
         sizes = (arrays.arc_type, arrays.start, arrays.num_states)

@@ -14,7 +14,7 @@ from fstgrad.io import read_lines
 from fstgrad.summary import short_repr
 
 _FOLDER = pathlib.Path(__file__).parent / "ncbi"
-# the tables of NCBI that come with fstgrad
+# the NCBI matrices shipped with fstgrad
 MATRICES = (
     "BLOSUM45", "BLOSUM50", "BLOSUM62", "BLOSUM80", "BLOSUM90", "PAM30", "PAM70", "PAM250", "NUC44",
 )  # fmt: skip
@@ -23,14 +23,16 @@ Matrix = str | os.PathLike[str] | npt.ArrayLike
 
 @dataclass(frozen=True)
 class SubstitutionMatrix:
-    """Scores of aligning a row's symbol with a column's; higher is more alike.
+    """Scores of aligning symbol pairs; higher means more alike.
 
     Attributes
     ----------
     rows, columns : tuple of str
+        The symbols of the rows (hypothesis) and of the columns (target).
     scores : (rows, columns) float64, read-only
+        scores[i, j] of aligning rows[i] with columns[j]; finite.
     name : str
-        Where it came from; used in errors.
+        Its source, for error messages.
     """
 
     rows: tuple[str, ...]
@@ -41,7 +43,7 @@ class SubstitutionMatrix:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Make the scores read-only."""
+        """Check and copy the scores, and make them read-only."""
         for name in ("rows", "columns"):
             object.__setattr__(self, name, tuple(items(name, getattr(self, name))))
         shape = len(self.rows), len(self.columns)
@@ -50,18 +52,24 @@ class SubstitutionMatrix:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "SubstitutionMatrix":
-        """Read the NCBI format: lines of `#` comments, the column symbols, then one row per line.
+        """Return the matrix in a file in NCBI format.
 
-        `path` may also be one of `MATRICES`, such as BLOSUM62 or NUC.4.4, in any case; a file of
-        that name comes first.
+        The format: comment lines that start with `#`, a line with the column symbols, then one line
+        per row, its symbol and its scores.
+
+        Parameters
+        ----------
+        path : path or str
+            A file, or the name of a shipped matrix (`MATRICES`), such as BLOSUM62 or NUC.4.4, in
+            upper or lower case.  A file with that name has priority.
 
         Raises
         ------
         OSError
-            No such file and no such matrix.
+            There is no such file and no such matrix.
         InvalidInputError
-            A row has the wrong number of scores or one that is not a number, or a symbol is
-            repeated.
+            A row has the wrong number of scores, a score is not a finite number, a symbol is
+            repeated, or there are no scores.
         """
         shipped = shipped_matrix(path)
         lines = [
@@ -88,7 +96,7 @@ class SubstitutionMatrix:
         return cls(rows, columns, real_array(f"scores of {path}", scores), str(path))
 
     def over(self, alphabet: Alphabet) -> FloatArray:
-        """Return the (n, n) scores of the symbols of an alphabet.
+        """Return the scores (n, n) float64 of the symbols of an alphabet, in its order.
 
         Raises
         ------
@@ -109,7 +117,7 @@ class SubstitutionMatrix:
 
 
 def shipped_matrix(path: str | os.PathLike[str]) -> pathlib.Path | None:
-    """Return the file of a matrix that comes with fstgrad; None if a name means another."""
+    """Return the file of a shipped matrix; None if `path` is another name or an existing file."""
     name = path_name(path)
     plain = name.upper().replace(".", "")
     if plain not in MATRICES or os.path.exists(name):
@@ -118,7 +126,7 @@ def shipped_matrix(path: str | os.PathLike[str]) -> pathlib.Path | None:
 
 
 def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) -> FloatArray:
-    """Return (n, n) scores: of a name, a file in NCBI format, a matrix that was read, an array."""
+    """Return the scores (n, n) of a matrix, given by its name, its file, an object or an array."""
     if isinstance(matrix, str | os.PathLike):
         matrix = SubstitutionMatrix.read(matrix)
     instance("alphabet", alphabet, Alphabet, "an Alphabet")

@@ -1,12 +1,12 @@
 """Rational losses: kernels U(y, y_i) = sum_u T(y, u) T(y_i, u) of n-grams u.
 
-Each is -log(U + smoothing), or -U with `log=False`.  With smoothing = 0, as in the paper, a
+Each loss is -log(U + smoothing), or -U with `log=False`.  With smoothing = 0, as in the paper, a
 hypothesis that shares nothing with the target has the loss +inf and is left out.
 
-Clipped counts, sum_u min(c_u(y), c_u(y_i)) as in BLEU, are not a product of two counters: a sum
-over paths counts every pair of occurrences, and a rational transducer can stop at a bound on the
-counts only by keeping, for each u, how often it has occurred.  They agree with the unclipped ones
-if no n-gram occurs twice on either side.
+The clipped counts of BLEU, sum_u min(c_u(y), c_u(y_i)), are not a product of two counters.  A sum
+over paths counts every pair of occurrences; to clip, a transducer would have to remember for each u
+how often it has occurred.  Clipped and unclipped counts agree if no n-gram occurs twice on either
+side.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ from fstgrad.openfst import FstArrays
 
 
 class _Kernel(TransducerLoss):
-    """-log(U + smoothing), or -U, of U = T o S^-1."""
+    """The loss -log(U + smoothing), or -U, of the kernel U = T o S^-1.
+
+    T is `counter`; S is `other`, by default T.
+    """
 
     _remedy = (
         "the target is too short to have an n-gram of this order: give smoothing > 0, which leaves "
@@ -42,8 +45,19 @@ class _Kernel(TransducerLoss):
 class NGram(_Kernel):
     """The n-gram loss: -log(U + smoothing), or -U, with U = sum_u c_u(y) c_u(y_i).
 
-    u runs over the n-grams and c_u counts occurrences.  With smoothing = 0, as in the paper, a
-    hypothesis that shares no n-gram with the target has the loss +inf and is left out.
+    u runs over the n-grams; c_u(y) is the number of occurrences of u in y.  With smoothing = 0, as
+    in the paper, a hypothesis that shares no n-gram with the target has the loss +inf and is left
+    out.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    order : int
+        The length n >= 1 of the n-grams.
+    smoothing : float
+        Added to U, >= 0; a positive value keeps all hypotheses.
+    log : bool
+        Whether the loss is -log(U + smoothing), in nats, or -U.
 
     Examples
     --------
@@ -64,15 +78,15 @@ class NGram(_Kernel):
 class NGramSum(_Kernel):
     """Common n-grams of the orders 1 .. N: U = sum_{n=1..N} w_n sum_{|u|=n} c_u(y) c_u(y_i).
 
-    A sum over orders as in BLEU, of unclipped counts and without the brevity penalty.
+    As in BLEU, orders are summed; but counts are not clipped, and there is no brevity penalty.
 
     Parameters
     ----------
     alphabet : Alphabet
     max_order : int
-        N.
-    weights : (N,), optional
-        w_n > 0; all 1 if left out.
+        N >= 1.
+    weights : (N,) float, optional
+        w_1 .. w_N, all > 0; by default all 1.
     smoothing, log
         As in `NGram`.
 
@@ -98,18 +112,18 @@ class NGramSum(_Kernel):
 
 
 class GappyNGram(_Kernel):
-    """Common subsequences of n symbols, near ones counting more: the string subsequence kernel.
+    """Common subsequences of n symbols, weighted by their spread: the string subsequence kernel.
 
-    U = sum_u g_u(y) g_u(y_i), where g_u(y) is the sum of decay^l over the ways in which u is a
-    subsequence of y, l being the stretch of y from its first to its last symbol.
+    U = sum_u g_u(y) g_u(y_i), where g_u(y) is the sum of decay^l over all occurrences of u as a
+    subsequence of y, and l is the number of positions of y from its first to its last symbol.
 
     Parameters
     ----------
     alphabet : Alphabet
     order : int
-        n = |u|.
+        n = |u| >= 1.
     decay : float
-        Lambda in (0, 1]; powers of 2 keep all sums exact.
+        The decay lambda in (0, 1]; with a power of 2 all sums are exact.
     smoothing, log
         As in `NGram`.
 
@@ -141,13 +155,16 @@ class GappyNGram(_Kernel):
 class MismatchNGram(_Kernel):
     """Common n-grams up to mismatches: U = sum_u m_u(y) m_u(y_i).
 
-    m_u(y) is the number of n-grams of y that differ from u in at most `mismatches` symbols.
+    m_u(y) is the number of occurrences in y of n-grams that differ from u in at most `mismatches`
+    symbols.
 
     Parameters
     ----------
     alphabet : Alphabet
-        The transducer has O(n^2) arcs for n symbols; made for small alphabets.
-    order, mismatches : int
+        A small one: the transducer has O(order mismatches k^2) arcs for k symbols.
+    order : int
+        The length n >= 1 of the n-grams.
+    mismatches : int
         0 <= mismatches < order.
     smoothing, log
         As in `NGram`.

@@ -1,10 +1,10 @@
-"""Losses of pairs by dynamic programmes of their own, and many pairs at once.
+"""Losses of many pairs at once, by a dynamic programme for each kind of loss.
 
 ======================================== ==================================================
 loss                                     programme
 ======================================== ==================================================
-edit distance with unit costs            bit-parallel, 64 symbols of the target a step
-one state: costs of single symbols       a row of the matrix at a time
+edit distance with unit costs            bit-parallel, 64 symbols of the target per step
+one state: costs of single symbols       one row of the matrix at a time
 affine gaps, opening at least extending  matches and gaps of a row together, then a scan
 any other tropical transducer            all its arcs in every cell
 ======================================== ==================================================
@@ -24,22 +24,27 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.openfst import FstArrays
 
-_MOST_LABELS = 2**22  # pairs of labels that a table may have
+_MOST_LABELS = 2**22  # largest number of pairs of labels in a table
 _MOST_BYTES = 2**32
-_LOWEST = -1e30  # below every score, and finite when gaps are taken from it
-_BLOCK = 4096  # pairs that a thread takes at a time
+_LOWEST = -1e30  # below every score, and still finite after gap costs are subtracted
+_BLOCK = 4096  # most pairs that a thread processes at a time
 
 
 class PairLoss(Protocol):
-    """A loss of pairs (N, 2) of strings of two collections."""
+    """A loss of pairs of strings from two collections."""
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-        """Return the losses (N,)."""
+        """Return the losses (N,) in nats of the pairs (N, 2): row i is (number in y, in z)."""
 
 
 @dataclass(frozen=True, eq=False)
 class SymbolCosts:
-    """One cost for all substitutions, for all deletions, for all insertions, over n symbols."""
+    """The same cost, in nats, for all substitutions, for all deletions, for all insertions.
+
+    With d[i, j] for the first i symbols of y and the first j of z,
+    d[i, j] = min(d[i-1, j] + delete, d[i, j-1] + insert,
+    d[i-1, j-1] + substitute (0 if the symbols are equal)).  The alphabet has n symbols.
+    """
 
     substitute: float
     delete: float
@@ -47,7 +52,7 @@ class SymbolCosts:
     n: int
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-        """Return the losses (N,)."""
+        """Return the losses (N,) in nats of pairs (N, 2)."""
         costs = np.array([self.substitute, self.delete, self.insert])
         if (costs == 1).all():
             return kernels.pairs.unit_distances(y, z, pairs, self.n)
@@ -56,20 +61,26 @@ class SymbolCosts:
 
 @dataclass(frozen=True, eq=False)
 class LinearCosts:
-    """Costs of aligned pairs (n, n), and of symbols deleted and inserted (n,)."""
+    """Costs in nats: `align` (n, n) of aligned pairs, `delete` (n,) and `insert` (n,) of symbols.
+
+    d[i, j] = min(d[i-1, j] + delete[y_i], d[i, j-1] + insert[z_j], d[i-1, j-1] + align[y_i, z_j]).
+    """
 
     align: FloatArray
     delete: FloatArray
     insert: FloatArray
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-        """Return the losses (N,)."""
+        """Return the losses (N,) in nats of pairs (N, 2)."""
         return kernels.pairs.linear_distances(y, z, pairs, self.align, self.delete, self.insert)
 
 
 @dataclass(frozen=True, eq=False)
 class AffineScores:
-    """Scores of aligned pairs (n, n), gaps of k symbols for opening + (k - 1) extending."""
+    """Scores (n, n) of aligned pairs; a gap of k symbols costs opening + (k - 1) extending.
+
+    free_ends : "none", "y", "target" or "local", as in `transducers.alignment_transducer`.
+    """
 
     scores: FloatArray
     opening: float
@@ -77,7 +88,7 @@ class AffineScores:
     free_ends: str
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-        """Return the losses (N,): minus the scores."""
+        """Return the losses (N,) in nats: minus the scores of the best alignments."""
         free = np.array([self.free_ends == end for end in ("y", "target", "local")], dtype=np.int64)
         longest = int(max(np.diff(y.first).max(initial=0), np.diff(z.first).max(initial=0)))
         kind = np.float32 if self._fits(longest) else np.float64
@@ -86,7 +97,7 @@ class AffineScores:
         return 0.0 - kernels.pairs.affine_scores(y, z, pairs, scores, gaps, free)
 
     def _fits(self, longest: int) -> bool:
-        """Whether sums along strings are exact in float32: integers below 2^23 of one unit."""
+        """Return whether float32 sums are exact: below 2^23 units of 2^-b, for some b <= 8."""
         values = np.append(self.scores.ravel(), [self.opening, self.extending])
         largest = float(np.abs(values).max()) * 4 * (longest + 2)
         return any(
@@ -98,7 +109,7 @@ class AffineScores:
 
 @dataclass(frozen=True, eq=False)
 class ArcCosts:
-    """The arcs of a tropical transducer by labels; `order` (A,) are their numbers in it."""
+    """The arcs of a tropical transducer, sorted by labels; `order` (A,) has their old numbers."""
 
     arcs: PairArcs
     order: IntArray
@@ -106,7 +117,7 @@ class ArcCosts:
 
     @classmethod
     def of(cls, fst: FstArrays, n: int) -> "ArcCosts":
-        """Return the arcs of a transducer over n symbols, state 0 first."""
+        """Return the arcs of a transducer over n symbols; its start becomes state 0."""
         label = fst.ilabel * (n + 1) + fst.olabel
         order = np.argsort(label, kind="stable")
         first = np.searchsorted(label[order], np.arange((n + 1) ** 2 + 1))
@@ -122,14 +133,16 @@ class ArcCosts:
         return cls(arcs, order, n)
 
     def best_path(self, y: IntArray, target: IntArray) -> tuple[float, IntArray]:
-        """Return the least cost and the numbers of the arcs of a path that has it.
+        """Return the least cost in nats, and the numbers of the arcs of a path with this cost.
+
+        `y` (l,) and `target` (m,) are ids.  The cost is +inf if there is no path.
 
         Raises
         ------
         FstError
             Arcs that neither read nor write form a cycle of negative cost.
         MemoryLimitError
-            The table of the path would pass 4 GiB.
+            The table of the path needs more than 4 GiB.
         """
         needed = 8 * (len(y) + 1) * (len(target) + 1) * len(self.arcs.final)
         if needed > _MOST_BYTES:
@@ -143,12 +156,12 @@ class ArcCosts:
         return float(cost), self.order[path]
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
-        """Return the losses (N,)."""
+        """Return the losses (N,) in nats of pairs (N, 2)."""
         return kernels.pairs.arc_costs(y, z, pairs, self.arcs, self.n)
 
 
 def negative_cycle() -> FstError:
-    """Return the error of a transducer whose alignments have no least cost."""
+    """Return the error for a transducer whose alignments have no least cost."""
     return FstError(
         "the transducer has a cycle of arcs that neither read nor write with negative cost; make "
         "their total cost >= 0"
@@ -158,7 +171,11 @@ def negative_cycle() -> FstError:
 def affine_scores(
     scores: FloatArray, opening: float, extending: float, free_ends: str
 ) -> AffineScores | None:
-    """Return the programme of an alignment; None if gaps could split or ends are either's."""
+    """Return the programme of an alignment.
+
+    Return None unless opening >= extending >= 0 (otherwise splitting a gap may pay), or if
+    free_ends is "both".
+    """
     if not opening >= extending >= 0 or free_ends == "both":
         return None
     return AffineScores(
@@ -167,10 +184,10 @@ def affine_scores(
 
 
 def pair_loss(fst: FstArrays, n: int) -> LinearCosts | ArcCosts | None:
-    """Return the programme of a tropical transducer.
+    """Return the programme of a tropical transducer over n symbols.
 
-    None if its table would be too large, or if silent arcs have negative costs, of which the
-    machine knows whether they lie on a cycle.
+    Return None if its table would be too large, or if an arc that neither reads nor writes has a
+    negative cost: only the machine checks whether such arcs form a cycle.
     """
     silent = fst.weight[(fst.ilabel == 0) & (fst.olabel == 0)]
     if (n + 1) ** 2 > _MOST_LABELS or fst.start < 0 or (silent < 0).any():
@@ -179,7 +196,7 @@ def pair_loss(fst: FstArrays, n: int) -> LinearCosts | ArcCosts | None:
 
 
 def _linear(fst: FstArrays, n: int) -> LinearCosts | None:
-    """Return the costs of a transducer of one state that can delete and insert every symbol."""
+    """Return the costs of a one-state transducer that deletes and inserts all symbols, or None."""
     if fst.num_states != 1 or fst.final[0] != 0 or ((fst.ilabel == 0) & (fst.olabel == 0)).any():
         return None
     table = np.full((n + 1, n + 1), np.inf)
@@ -191,7 +208,7 @@ def _linear(fst: FstArrays, n: int) -> LinearCosts | None:
 
 
 def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> Strings:
-    """Return sequences as strings of ids one behind the other."""
+    """Return the concatenated ids of sequences; `name` is their name in errors."""
     first = np.zeros(len(sequences) + 1, dtype=np.int64)
     if alphabet.is_characters and all(isinstance(sequence, str) for sequence in sequences):
         np.cumsum([len(sequence) for sequence in sequences], out=first[1:])
@@ -206,7 +223,7 @@ def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> 
 def losses_of_pairs(
     loss: PairLoss, y: Strings, z: Strings, pairs: IntArray, threads: int = 1
 ) -> FloatArray:
-    """Return the losses (N,) of pairs, by threads that take blocks; kernels hold no lock."""
+    """Return the losses (N,) of pairs (N, 2), in blocks by threads; kernels release the lock."""
     if threads == 1 or len(pairs) <= _BLOCK // 16:
         return loss(y, z, pairs)
     block = min(_BLOCK, max(1, len(pairs) // (4 * threads)))

@@ -1,4 +1,4 @@
-"""What a loss does to samples, as a report."""
+"""LossReport: properties of a loss on sample strings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fstgrad.checks import items
 from fstgrad.errors import InvalidInputError
 
 _CLOSE = 1e-9
-# property -> what it means, where it holds and where it does not
+# property -> its consequence if it holds, and if it does not
 _SAID = {
     "accepts_identity": (
         "a target has a finite loss against itself",
@@ -25,7 +25,7 @@ _SAID = {
 
 
 class _Examined(Protocol):
-    """The part of a loss that an examination calls."""
+    """The methods of a loss that `examine` calls."""
 
     alphabet: Alphabet
 
@@ -36,21 +36,30 @@ class _Examined(Protocol):
 
 @dataclass(frozen=True)
 class LossReport:
-    """What a loss does to k samples, each as a hypothesis against each.
+    """Properties of a loss on k samples, each compared as a hypothesis with each as a target.
+
+    Comparisons allow a difference of 1e-9 nats.  `str(report)` is a table with the consequence of
+    each property.
 
     Attributes
     ----------
-    samples : k.
-    accepts_identity : L(s, s) is finite for every sample.
-    zero_at_identity : L(s, s) = 0 for every sample.
-    symmetric : L(s, t) = L(t, s) for every two samples.
-    negative : some loss is below 0.
-    finite : all losses are finite; an infinite one leaves its hypothesis out of every sum.
-    least, greatest : the extreme losses, nats.
-    machine_states : states of the target machine M, the median over the samples (of a sum, the
-        product of its parts).
-
-    `str(report)` is a table with the consequence of each line.
+    samples : int
+        The number k of samples.
+    accepts_identity : bool
+        L(s, s) is finite for every sample.
+    zero_at_identity : bool
+        L(s, s) = 0 for every sample.
+    symmetric : bool
+        L(s, t) = L(t, s) for every two samples.
+    negative : bool
+        Some loss is below 0.
+    finite : bool
+        All losses are finite; an infinite loss leaves its hypothesis out of every sum.
+    least, greatest : float
+        The extreme losses in nats; `greatest` may be +inf.
+    machine_states : int
+        Median over the samples of the number of states of the target machine M; for a sum of
+        losses, of the product of these numbers over its parts.
     """
 
     samples: int
@@ -79,12 +88,14 @@ class LossReport:
 
 
 def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
-    """Return the report of a loss on samples; O(samples^2) losses.
+    """Return the report of a loss on samples (strings of its alphabet); O(samples^2) losses.
 
     Raises
     ------
     InvalidInputError
         There is no sample.
+    AlphabetError
+        A sample has a symbol outside the alphabet.
     """
     strings = [
         loss.alphabet.encode(s, name=f"samples[{i}]")

@@ -1,4 +1,4 @@
-"""The loss of a grammar of rules: data that runs no code."""
+"""RuleLoss: the loss of a grammar of rules, a text that runs no code."""
 
 from dataclasses import replace
 
@@ -12,21 +12,22 @@ from fstgrad.transducers.rules import RuleSet, RuleTransducer, compile_rules
 
 
 class RuleLoss(TransducerLoss):
-    r"""The cheapest way from the hypothesis to the target by copies, edits and rules.
+    r"""The least cost in nats to turn the hypothesis into the target by copies, edits and rules.
 
     Parameters
     ----------
     rules : str or RuleSet
-        The text of a grammar of rules, as `fstgrad.transducers.rules.syntax` describes it.
+        The grammar, in the syntax of `fstgrad.transducers.rules.syntax`.
     alphabet : Alphabet, optional
-        That of the rules if left out; rules with symbols outside it are left out.
+        By default that of the rules.  Rules with symbols outside it are ignored.
 
     Raises
     ------
     FstError
-        Some lines are wrong; the message has each of them with its error.
+        Some lines are wrong (the message lists each with its error), or the transducer is too
+        large.
     InvalidInputError
-        Neither names an alphabet.
+        Neither the grammar nor the caller gives an alphabet.
 
     Examples
     --------
@@ -47,5 +48,5 @@ class RuleLoss(TransducerLoss):
 
     @property
     def marked(self) -> FstArrays:
-        """The transducer in which label n + 1 + k on the output side names rule k."""
+        """The transducer, with the output label n + 1 + k on an arc of rule k."""
         return self.compiled.fst

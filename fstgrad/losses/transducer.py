@@ -1,4 +1,4 @@
-"""The loss of any transducer."""
+"""TransducerLoss: the loss of any transducer."""
 
 import os
 from collections.abc import Sequence
@@ -46,32 +46,35 @@ from fstgrad.openfst import (
 
 
 class TransducerLoss(Loss):
-    """The loss of any transducer over one alphabet.
+    """The loss of any transducer over one alphabet, in nats.
 
-    L(y, y_i) = min over paths of the cost (semiring="tropical"), or -log(u + smoothing) with u the
-    sum over paths of exp(-cost) (semiring="probability"); `log=False` gives -u instead.  With
-    smoothing = 0, as in the paper, a hypothesis with u = 0 has the loss +inf and is left out of
-    every sum; a positive smoothing keeps all hypotheses.
+    semiring="tropical": L(y, y_i) is the least cost of a path.  semiring="probability":
+    L(y, y_i) = -log(u + smoothing), where u is the sum over paths of exp(-cost); with `log=False`,
+    L = -u.  With smoothing = 0, as in the paper, a hypothesis with u = 0 has the loss +inf and is
+    left out of every sum; a positive smoothing keeps all hypotheses.
 
     Parameters
     ----------
     fst : pynini.Fst or FstArrays, or a sequence of them
-        Reads the hypothesis on its input side, writes the target on its output side; several are
-        composed.  Weights are costs: in "standard" float32, in "log64" float64.
+        It reads the hypothesis on the input side and writes the target on the output side.  Several
+        transducers are composed, from left to right.  Weights are costs: float32 for arc type
+        "standard", float64 for "log64"; +inf forbids.
     alphabet : Alphabet
         Label i + 1 is symbol i, on both sides, unless the FST has symbol tables: then labels are
-        matched by symbol, and arcs with symbols outside the alphabet are left out.
+        matched by symbol, and arcs with symbols outside the alphabet are ignored.
     semiring : {"tropical", "probability"}
     smoothing : float
-        In units of u; probability semiring only.
+        Added to u, >= 0; only in the probability semiring.
     log : bool
-        Whether the loss is -log(u + smoothing) or -u; probability semiring only.
+        Whether the loss is -log(u + smoothing) or -u; only in the probability semiring.
 
     Raises
     ------
     FstError
-        A label of the transducer is not one of the alphabet, its symbol tables lack a symbol of
-        the alphabet, the tables of factors that meet differ, or a weight is NaN or -inf.
+        A label of the transducer is outside the alphabet, its symbol tables lack a symbol of the
+        alphabet, the symbol tables between two factors differ, or a weight is NaN or -inf.
+    InvalidInputError
+        `smoothing` is negative, or `smoothing` or `log` is set in the tropical semiring.
 
     Examples
     --------
@@ -122,12 +125,13 @@ class TransducerLoss(Loss):
         path : path
             `x.fst`, an entry `x.far:NAME` of an archive, or AT&T text.
         alphabet : Alphabet, optional
-            Matched by symbol with the symbol tables of the FST; an FST without tables is read as
-            pynini writes one, labels being characters.  If left out, the symbols of its input side.
+            Matched by symbol with the symbol tables of the FST.  In an FST without tables, labels
+            are characters, as in pynini.  By default, the symbols of the input side.
         semiring : {"tropical", "probability"}, optional
-            By the arc type if left out: "probability" for "log" and "log64", but text is tropical.
+            By default "probability" for the arc types "log" and "log64" of binary files, else
+            "tropical"; text is always tropical.
         symbols : path, optional
-            The symbol table of AT&T text, if its arcs carry labels.
+            The symbol table of AT&T text; needed if its arcs have numeric labels.
         smoothing, log
             As in `TransducerLoss`.
 
@@ -135,6 +139,8 @@ class TransducerLoss(Loss):
         ------
         FstError
             The file holds no such FST, or the symbols of alphabet and FST do not match.
+        OSError
+            The file cannot be read.
         """
         fst = with_character_symbols(read_file(path, symbols))
         if semiring is None:
@@ -158,7 +164,7 @@ class TransducerLoss(Loss):
 
     @cached_property
     def _programme(self) -> PairLoss | None:
-        """The programme of pairs; None if pairs need a machine."""
+        """The dynamic programme for pairs; None if pairs need a machine."""
         if self.semiring != "tropical" or len(self._arrays) > 1:
             return None
         return pair_loss(self._arrays[0], len(self.alphabet))
@@ -234,7 +240,10 @@ class TransducerLoss(Loss):
         return replace(machine, class_of=machine.class_of[class_of])
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
+        """Return the losses (k,) in nats for values (k,): costs, or sums u.
+
+        A sum u gives -log(u + smoothing), or -u if `log` is False.
+        """
         if machine.semiring is TROPICAL:
             return super()._finished(value, machine)
         if not self.log:
@@ -246,7 +255,7 @@ class TransducerLoss(Loss):
         if not isinstance(target, Fst):
             ids = self.alphabet.encode(target, name="target")
             return transducers.string_acceptor(self.alphabet, ids, arc_type="log64")
-        to_arrays(target)  # first: OpenFst follows arcs to states that are not there
+        to_arrays(target)  # checks states first: OpenFst does not
         if not is_acceptor(target):
             raise FstError("target is a transducer; give an acceptor (project it to one side)")
         if not is_acyclic(target):
@@ -254,7 +263,7 @@ class TransducerLoss(Loss):
         return with_arc_type(target, "log64")
 
     def _checked_factors(self, parts: Sequence[Fst | FstArrays]) -> tuple[FstArrays, ...]:
-        """Return the factors in "log64", outer labels being those of the alphabet."""
+        """Return the factors in "log64"; the outer labels become those of the alphabet."""
         if not parts:
             raise FstError("fst is an empty sequence; give at least one transducer")
         arrays = [part if isinstance(part, FstArrays) else to_arrays(part) for part in parts]

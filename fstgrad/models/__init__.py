@@ -1,4 +1,4 @@
-"""The old name of `fstgrad.training`, for one release."""
+"""The old name of `fstgrad.training`, kept for one release."""
 
 import sys
 import warnings

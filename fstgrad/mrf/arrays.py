@@ -1,6 +1,7 @@
-"""What the kernels read of a model: named tuples of arrays.
+"""Named tuples of arrays: the form of a model that kernels read.
 
-Letters: I nodes, E edges, C labels, K = 1 where the edges share a table, else K = E.
+Letters: I nodes, E edges, C labels, F larger factors; K = 1 if all edges share a table, else K = E.
+Float arrays are float64 and integer arrays int64 unless stated otherwise.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ import numpy.typing as npt
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 
 Indices = npt.NDArray[np.uint64]
-Index = int | np.uint64  # kernels need no test of the sign of the latter
+Index = int | np.uint64  # unsigned indices spare kernels a test of the sign
 
-TINY = 1e-290  # weights below this are left to logarithms
+TINY = 1e-290  # smallest weight of the linear domain; smaller ones need logarithms
 
 
 class Shape(NamedTuple):
@@ -42,7 +43,7 @@ class Network(NamedTuple):
     start : (I + 1,)
         The arcs that leave node i are start[i] .. start[i + 1] - 1.
     head, mate : (2E,) int32
-        The node that each arc runs to, and the arc back.
+        The node that each arc runs to, and its reverse arc.
     """
 
     start: IntArray
@@ -51,26 +52,26 @@ class Network(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The arcs of a network in blocks of nodes of about equal degree.
+    """The arcs of a network in an order for vectors: in blocks of nodes of about equal degree.
 
-    Slot s of a block is the s-th arc of each of its nodes that has as many; they come in order of
-    their degree, so that these are the first ones.  A lane is the place of an arc: block by block,
-    slot by slot, node by node.  A message (C,) of block g lies at C * first[g] + lane - first[g],
-    its labels as many numbers apart as the block has lanes.
+    Within a block, nodes are in order of decreasing degree.  Slot s of a block holds the s-th arc
+    of each node that has one: of the first nodes of the block.  The lane of an arc is its position
+    in the order block by block, slot by slot, node by node.  Label c of the message (C,) of a lane
+    of block g is at C * first[g] + c * (lanes of the block) + (lane - first[g]).
 
     Attributes
     ----------
     node : (nodes with arcs,)
-        The nodes in their order.
+        The nodes, block by block.
     cut, first, first_slot : (blocks + 1,) uint64
-        Block g has the nodes cut[g] .. cut[g + 1] - 1 of this order, the lanes first[g] ..
-        first[g + 1] - 1 and the slots first_slot[g] .. first_slot[g + 1] - 1.
+        Block g has the nodes node[cut[g]:cut[g + 1]], the lanes first[g] .. first[g + 1] - 1 and
+        the slots first_slot[g] .. first_slot[g + 1] - 1.
     slot : (slots + 1,) uint64
-        The first lane of each slot.
+        Slot s has the lanes slot[s] .. slot[s + 1] - 1.
     first_run, run, flip : (blocks + 1,), (runs + 1,), (runs,)
-        Lanes run[r] .. run[r + 1] - 1 read the shared table transposed where flip[r] is 1.
+        Lanes run[r] .. run[r + 1] - 1 read the shared table, transposed if flip[r] is 1.
     source, step : (2E,) uint64
-        Where each lane hears: the place of the message back, and the lanes of its block.
+        Where the message along the reverse of a lane's arc begins, and the step between labels.
     arc : (2E,)
         The arc of each lane.
     """
@@ -91,9 +92,10 @@ class Lanes(NamedTuple):
     def of(
         cls, network: Network, rank: IntArray, behind: BoolArray, labels: int, size: int
     ) -> "Lanes":
-        """Cut into blocks of `size` arcs and the rest of a node; `behind` arcs read transposed.
+        """Return lanes for messages of `labels` numbers, in blocks of about `size` arcs.
 
-        Nodes of the same degree are in order of their rank.
+        rank : (I,), the order of nodes of equal degree.
+        behind : (2E,) bool, the arcs that read the shared table transposed.
         """
         degree = np.diff(network.start)
         tail = np.repeat(np.arange(len(degree)), degree)
@@ -103,7 +105,7 @@ class Lanes(NamedTuple):
         node = node[np.lexsort((behind_of[node], -degree[node], number))]
         place = np.empty_like(degree)
         place[node] = np.arange(len(node))
-        inner = np.lexsort((behind, tail))  # arcs that read the table as it is come first
+        inner = np.lexsort((behind, tail))  # arcs that do not read transposed come first
         slot_of = np.arange(len(tail)) - network.start[tail]
         by = np.lexsort((place[tail], slot_of, number[place[tail]]))
         arc, block, slot = inner[by], number[place[tail[by]]], slot_of[by]
@@ -129,10 +131,10 @@ class Lanes(NamedTuple):
     def by_table(
         self, network: Network, key: IntArray, labels: int
     ) -> tuple["Lanes", Indices, IntArray]:
-        """Return lanes whose messages lie in the order of their tables within each block.
+        """Return lanes whose messages are, within each block, in the order of their tables.
 
-        key : (2E,), 2k + flip of the table k that each lane reads.
-        Also returned: the lane within its block whose message is the r-th, and the k of each run.
+        key : (2E,), 2k + flip for the table k that each lane reads.
+        Also returns the lane (2E,) within its block of each message, and the table of each run.
         """
         first = self.first.astype(np.int64)
         block = np.repeat(np.arange(len(first) - 1), np.diff(first))
@@ -152,7 +154,7 @@ class Lanes(NamedTuple):
 
 
 def _starts(*keys: npt.NDArray[np.generic]) -> IntArray:
-    """Return where rows of keys begin that differ from the row before, and the number of rows."""
+    """Return the indices at which one of the keys differs from its predecessor, then the length."""
     count = len(keys[0])
     new = np.ones(count, np.bool_)
     new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
@@ -170,7 +172,7 @@ class Sites(NamedTuple):
     head : (arcs,) int32
         The neighbour that each arc runs to.
     which : (arcs,) int64
-        The table of each arc among 2K: 2k as the first node of edge k reads it, 2k + 1 the second.
+        The table of each arc among 2K: 2k from the first node of edge k, 2k + 1 from the second.
     """
 
     node: IntArray
@@ -180,7 +182,10 @@ class Sites(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """Edge scores in logs and as exponentials of (score - shift), shift the maximum of a table."""
+    """Edge scores in logs, edge (K, C, C), and as exp_edge = exp(edge - shift) (K, C, C).
+
+    shift (K,) is the maximum of each table, 0 if all its scores are -inf.
+    """
 
     edge: FloatArray
     exp_edge: FloatArray
@@ -195,10 +200,10 @@ class Potentials(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Log-tables over several nodes each, one after another.
+    """Log-tables over several nodes each, concatenated.
 
-    Factor f is over the nodes scope[first[f]:first[f + 1]]; its table is
-    table[cell[f]:cell[f + 1]], last node fastest.  A slot is a position in `scope`.
+    Factor f is over the nodes scope[first[f]:first[f + 1]]; its table is table[cell[f]:cell[f + 1]]
+    with the last node fastest.  A slot is a position in `scope`: one node of one factor.
 
     Attributes
     ----------
@@ -222,7 +227,7 @@ class Factors(NamedTuple):
 
     @classmethod
     def pack(cls, num_nodes: int, factors: Sequence[tuple[Sequence[int], FloatArray]]) -> "Factors":
-        """Return the factors (scope, table) in one piece."""
+        """Return the factors (scope, table), concatenated."""
         if not factors:
             start, none = np.zeros(1, np.int64), np.empty(0, np.int64)
             ends = np.zeros(num_nodes + 1, np.int64)
@@ -265,19 +270,19 @@ class Factors(NamedTuple):
         return tuple(self.size[self.first[f] : self.first[f + 1]].tolist())
 
     def view(self, f: int, values: FloatArray | None = None) -> FloatArray:
-        """Return the part of `values` (default the log-tables) that belongs to factor f."""
+        """Return a view of the part of `values` (cells,; default `table`) that is factor f's."""
         flat = self.table if values is None else values
         return flat[self.cell[f] : self.cell[f + 1]].reshape(self.shape(f))
 
     def cells(self, labels: IntArray) -> IntArray:
-        """Return the cell (..., F) of each factor that labelings (..., I) use."""
+        """Return the cells (..., F), as indices into `table`, that labelings (..., I) use."""
         steps = labels[..., self.scope] * self.stride
         sums = np.add.reduceat(steps, self.first[:-1], axis=-1) if self.number else steps
         return np.asarray(self.cell[:-1] + sums, np.int64)
 
 
 class Pieces(NamedTuple):
-    """All scores of a model: nodes (I, C), edges (K, C, C) along the arcs, and larger factors."""
+    """All scores of a model in nats: node (I, C), edge (K, C, C), and larger factors."""
 
     shape: Shape
     node: FloatArray
@@ -286,7 +291,7 @@ class Pieces(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The scores of a forest: edges (E, C, C), nodes (I, C) and the cells of larger factors."""
+    """The scores of a forest: edges (E, C, C), nodes (I, C) and cells (cells,) of factors."""
 
     potentials: Potentials
     node: FloatArray
@@ -294,7 +299,7 @@ class Split(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A bucket tree, wired: what each bucket reads and where it writes.
+    """A bucket tree of n buckets, wired: where each bucket reads and writes.
 
     Attributes
     ----------
@@ -307,14 +312,15 @@ class Program(NamedTuple):
     parent : (n,)
         The bucket that reads the message, -1 for none.
     first_input : (n + 1,), child : (inputs,)
-        The inputs of each bucket; `child` is the bucket that sent it, -1 for a score table.
+        Bucket k has the inputs first_input[k] .. first_input[k + 1] - 1; `child` is the bucket that
+        sends the input, -1 for a score table.
     source, target : (inputs,)
-        Where a score table begins among the weights and among the marginals; for a message both
-        are its beginning among the messages.
+        Where a score table begins among the weights and among the marginals; for a message, both
+        are where it begins among the messages.
     slowest : (inputs,)
-        The first of a bucket's axes along which an input changes.
+        The first of a bucket's axes, from 0, that an input depends on.
     first_step, step : (inputs,), (steps,)
-        Input j moves by step[first_step[j] + a] for one step along axis a of its bucket.
+        In memory, input j moves by step[first_step[j] + a] for one step along axis a of its bucket.
     """
 
     first_axis: IntArray
@@ -332,12 +338,13 @@ class Program(NamedTuple):
 
 
 class GridScores(NamedTuple):
-    """What the draws of a grid read.
+    """The scores of a grid with one shared edge table, for Gibbs draws.
 
-    node (height, width, C) : scores in logs.  weight : exp(node - maximum).
-    ahead (C, C) : exp(scores[a, :] - maximum), what a left or upper neighbour with label a says.
-    behind (C, C) : exp(scores[:, a] - maximum), what a right or lower one says.
-    edge (C, C) : the scores of the shared edge, in logs.
+    node (height, width, C) : node scores in nats.
+    weight (height, width, C) : exp(node - maximum of the pixel).
+    ahead (C, C) : ahead[a] = exp(edge[a, :] - maximum), for a left or upper neighbour with label a.
+    behind (C, C) : behind[a] = exp(edge[:, a] - maximum), for a right or lower neighbour.
+    edge (C, C) : edge scores in nats.
     """
 
     node: FloatArray
@@ -348,10 +355,11 @@ class GridScores(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """A bucket tree: cliques[first_axis[k] : first_axis[k + 1]] are the nodes of bucket k.
+    """A bucket tree of n buckets: cliques[first_axis[k]:first_axis[k + 1]] are the nodes of k.
 
-    sizes (I,) : labels of each node.  parent (K,) : the bucket that a message goes to, or -1.
-    first_input (K + 1,) : the inputs of a bucket, tables and messages, one after the other.
+    sizes (I,) : the number of labels of each node.
+    parent (n,) : the bucket that the message goes to, or -1.
+    first_input (n + 1,) : bucket k has the inputs first_input[k] .. first_input[k + 1] - 1.
     """
 
     first_axis: IntArray
@@ -362,7 +370,7 @@ class Buckets(NamedTuple):
 
 
 class Scopes(NamedTuple):
-    """Score table t is over scope[first[t] : first[t + 1]], with these strides, in bucket_of[t]."""
+    """Score table t is over scope[first[t]:first[t + 1]], with strides; bucket_of[t] reads it."""
 
     first: IntArray
     scope: IntArray
@@ -371,7 +379,10 @@ class Scopes(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Of each input: the bucket that sends it or -1, its slowest axis, its steps, its table."""
+    """The inputs of buckets: child, slowest, first_step and step as in `Program`.
+
+    number (inputs,) : the number of a score table, -1 for a message.
+    """
 
     child: IntArray
     slowest: IntArray

@@ -1,4 +1,4 @@
-"""Batches of models on one graph, which share the plans for this graph."""
+"""Batches of models on one graph; they share the plans for this graph."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -31,13 +31,19 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     model : PairwiseMRF
         The model whose graph and numbers of labels are used; its scores are not.
     node_scores : (B, I, C) float64
+        Log-weights in nats.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
-        Shared by all edges and items, by all items, or separate for each item.
+        Log-weights in nats: shared by all edges and items, by all items, or separate for each item.
+
+    Raises
+    ------
+    InvalidInputError
+        There are no items, or shapes do not match.
 
     Notes
     -----
-    Results have a leading batch axis.  Gradients are those of each item's value, even if edge
-    scores are shared; sum them over the batch for the gradient of the total.
+    Results have a leading batch axis.  A gradient belongs to the value of one item, even if edge
+    scores are shared; sum the gradients over the batch for the gradient of the total.
 
     Examples
     --------
@@ -88,23 +94,27 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         return np.array([item.log_partition() for item in self])
 
     def marginals(self) -> Table:
-        """Return marginals (B, I, C) and (B, E, C, C)."""
+        """Return marginals of nodes (B, I, C), edges (B, E, C, C) and larger factors (B, cells)."""
         return _stacked([item.marginals() for item in self])
 
     def infer(self, method: str = "exact", **options: Any) -> list[Inference]:
-        """Return the result of each item."""
+        """Return the result of `PairwiseMRF.infer` for each item."""
         return [item.infer(method, **options) for item in self]
 
     def nll(
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any
     ) -> tuple[FloatArray, Table]:
-        """Return the losses (B,) of labelings (B, I), and each one's gradient."""
+        """Return the losses (B,) of labelings gold (B, I), and the gradient of each loss.
+
+        Methods and options as in `PairwiseMRF.nll`.  The arrays of the gradient have a leading axis
+        B; its edge part is (B, C, C) for edge scores (C, C), else (B, E, C, C).
+        """
         labels = integers("gold", gold)
         if labels.ndim < 2 or len(labels) != len(self):
             raise InvalidInputError(
                 f"gold has shape {labels.shape}; give one labeling for each of {len(self)} items"
             )
-        if "rng" in options:  # one generator for all items, else all draw the same numbers
+        if "rng" in options:  # one generator for all items, so that they draw different numbers
             options["rng"] = generator(options["rng"])
         found = [
             item.nll(y, method, **item_options(options, b, len(self)))
@@ -113,12 +123,12 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         return np.array([value for value, _ in found]), _stacked([table for _, table in found])
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
-        """Return k labelings of each item (B, k, I)."""
+        """Return k independent, exact labelings of each item (B, k, I) int64."""
         random = generator(rng)
         return np.stack([item.sample(k, random) for item in self])
 
     def mode(self) -> IntArray:
-        """Return the best labeling of each item (B, I)."""
+        """Return the best labeling of each item (B, I) int64."""
         return np.stack([item.mode() for item in self])
 
 

@@ -1,9 +1,10 @@
-"""A lower bound on log Z by mean field over forests: the nodes of a block are drawn jointly.
+"""A lower bound on log Z by structured mean field over forests.
 
-The nodes are split into blocks that are forests.  For a product q of distributions over the blocks,
-log Z >= E_q[s] + H(q); the best distribution for a block, given the others, is the forest with the
-expected scores of the edges that leave it (Saul and Jordan 1996; Wiegerinck 2000).  The bound is
-never below that of the naive mean field from which it starts.
+The nodes are split into blocks that induce forests.  For a product q of one distribution per block,
+log Z >= E_q[s] + H(q).  Given the other blocks, the best distribution of a block is the forest
+model in which the edges that leave the block are replaced by their expected scores, added to the
+node scores (Saul and Jordan 1996; Wiegerinck 2000).  The bound is never below that of the naive
+mean field from which it starts.
 """
 
 from typing import NamedTuple
@@ -19,8 +20,8 @@ from fstgrad.mrf.sampling.chains import forest_blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
-SWEEPS = 50
-SETTLED = 1e-6
+SWEEPS = 50  # at most
+SETTLED = 1e-6  # stop when a sweep raises the bound by less than this, relative
 
 
 class BlockField(NamedTuple):
@@ -31,9 +32,9 @@ class BlockField(NamedTuple):
     value : float
         At most log Z, without the model's constant, in nats.
     node : (I, C) float64
-        At most the log of the sum over the labelings in which node i has label c.
+        At most the log of the sum over the labelings in which node i has label c, in nats.
     marginals : Table
-        The marginals of q; at an optimum, they are the gradient of `value`.
+        The marginals of q, edge part (E, C, C); at an optimum, they are the gradient of `value`.
     """
 
     value: float
@@ -42,7 +43,10 @@ class BlockField(NamedTuple):
 
 
 class _Blocks:
-    """A model with its edges inside of blocks and between them; larger factors are between."""
+    """A model with its edges split into those within blocks and those between blocks.
+
+    All larger factors are between blocks.
+    """
 
     def __init__(self, model: ScoredGraph) -> None:
         self.model = model
@@ -61,7 +65,11 @@ class _Blocks:
         self.left, self.right = edges[self.cross].T
 
     def expected(self, q: FloatArray) -> FloatArray:
-        """Return node scores plus the expected scores of edges between blocks under q."""
+        """Return node scores plus the expected scores under q of what leaves a block, (I, C).
+
+        q : (I, C), marginals of nodes.  -inf for a label that meets a hard zero with positive
+        probability.
+        """
         out = self.model.scores.node.copy()
         if self.model.factors.number:
             kernels.coordinates.add_expected_factors(self.model.factors, q, out)
@@ -73,12 +81,12 @@ class _Blocks:
         return out
 
     def forest(self, theta: FloatArray) -> Forest:
-        """Return the forests with these node scores."""
+        """Return the exact engine of the edges within blocks, with node scores theta (I, C)."""
         graph = self.model.graph.cache["block forest"]
         return Forest(ScoredGraph(graph, theta, self.table, self.model.labels_per_node))
 
     def value(self, theta: FloatArray, q: Table) -> float:
-        """Return E_q[s] + H(q) of the forests' distribution q."""
+        """Return E_q[s] + H(q) in nats, for the distribution q of `forest(theta)`."""
         moved = np.where(q.node > 0, theta - self.model.scores.node, 0.0)
         between = np.einsum("ec,ecd,ed->", q.node[self.left], self.soft, q.node[self.right])
         spare = np.zeros(theta.shape)
@@ -87,19 +95,26 @@ class _Blocks:
         return inside + float(between) + larger
 
     def cells(self, q: FloatArray) -> FloatArray:
-        """Return the marginals of the larger factors, no two of whose nodes share a block."""
+        """Return the marginals (cells,) of larger factors: their nodes are in different blocks."""
         out = np.empty(len(self.model.factors.table))
         kernels.coordinates.factor_products(self.model.factors, q, out)
         return out
 
 
 def block_field(model: ScoredGraph, start: FloatArray, budget: Budget = ENDLESS) -> BlockField:
-    """Return the bound of a model, from marginals (I, C) of an allowed product.
+    """Return the bound of a model by coordinate ascent over the blocks.
+
+    Parameters
+    ----------
+    start : (I, C) float64
+        Node marginals from which the ascent starts; all labelings in their support are allowed.
+    budget : Budget
+        If it is spent, stops after the current sweep, but not before two sweeps.
 
     Raises
     ------
     InfeasibleError
-        No product of this support is allowed.
+        A block has no allowed labeling, given the support of the others.
     """
     blocks, q = _Blocks(model), start
     theta = blocks.expected(q)
@@ -113,12 +128,13 @@ def block_field(model: ScoredGraph, start: FloatArray, budget: Budget = ENDLESS)
                 theta = np.where(own[:, None], blocks.expected(q), theta)
                 found = blocks.forest(theta).marginals()
                 q = np.where(own[:, None], found.node, q)
-                # the labelings of a block with one label weigh P(label) of what all of them do
+                # fixing a label within a block multiplies the block's sum by P(label)
                 value = blocks.value(theta, Table(q, found.edge))
                 below[own] = value + np.log(q[own])
             if value - before <= SETTLED * max(1.0, abs(value)):
                 break
-            if sweep > 0 and budget.is_spent:  # in the first one, some blocks are as they came
+            # during the first sweep, blocks not yet visited keep their start: `below` is no bound
+            if sweep > 0 and budget.is_spent:
                 break
     edge = q[model.graph.edges[:, 0]][:, :, None] * q[model.graph.edges[:, 1]][:, None, :]
     edge[blocks.inner] = found.edge

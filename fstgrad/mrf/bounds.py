@@ -1,13 +1,14 @@
 """Certified bounds on log Z and on marginals, within a tolerance if possible.
 
-- Upper bound: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees, at
+- Upper bound: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees for
   the messages of tree-reweighted belief propagation (`messages.tree_weights`).
 - Lower bound: mean field, E_q[s] + H(q), over single nodes and over forests (`block_field`).
-- Both bounds for every label of every node: the trees' sums over the labelings with that label, and
-  the mean-field bounds with that node fixed.
-- Closer bounds: a node is fixed to each of its labels in turn, which splits Z into a sum of smaller
-  parts (Weller and Jebara 2014, "Clamping variables and approximate inference").  The part with the
-  widest bounds is split first; a part that is narrow enough is summed exactly.
+- Both bounds for every label of every node: from the trees' sums over the labelings with that
+  label, and from mean field with that node fixed.
+- Tighter bounds: a node is fixed to each of its labels in turn, which splits Z into a sum of
+  smaller parts (Weller and Jebara 2014, "Clamping variables and approximate inference").  The part
+  with the largest e^upper - e^lower is split first; a part whose elimination is cheap is summed
+  exactly.
 
 Larger factors keep their tables.
 """
@@ -38,23 +39,28 @@ def bounds(
     max_seconds: float = 60.0,
     max_cells: int = 1 << 20,
 ) -> Bounds:
-    """Return bounds on log Z and on every marginal of a node.
+    """Return certified bounds on log Z and on every node marginal.
 
     Parameters
     ----------
     tolerance : float
         Stop when upper - lower is at most this, in nats.
     max_parts : int
-        Stop when Z is a sum of more parts, or of as many as 4 GiB hold.
+        Stop when Z is a sum of at least this many parts, or of as many as 4 GiB hold.
     max_seconds : float
         Stop after this time, which is checked between sweeps.  An exact sum is not started if it
-        would take longer than the remaining time, at 20 ns per cell.  Whatever the limit, there is
-        an exact sum of at most 2^18 cells, if its order of elimination is found in time, or one
-        bound of trees or of mini-buckets and one sweep of mean field.
+        would take longer than the remaining time, at 20 ns per cell.  Whatever the limit, the
+        result has at least one bound of trees or of mini-buckets and one sweep of mean field, or an
+        exact sum of at most 2^18 cells if its order of elimination is found in time.
     max_cells : int
-        A part whose elimination needs at most this many cells in its largest table is summed
-        exactly.  A mini-bucket has at most this many, or 65536, or as many as its largest factor. 0
-        means trees and mean field only.
+        A part is summed exactly if the largest table of its elimination has at most this many
+        cells.  A mini-bucket has at most min(max_cells, 65536) cells, or as many as its largest
+        factor.  0 means trees and mean field only.
+
+    Raises
+    ------
+    InfeasibleError
+        Every labeling is forbidden.
     """
     begun = time.perf_counter()
     tolerance = positive_number("tolerance", tolerance, allow_zero=True)
@@ -80,7 +86,7 @@ def bounds(
 
 
 def _split(part: Part, max_cells: int, budget: Budget) -> list[Part] | None:
-    """Return the parts with each label of one more node, None if the budget does not allow it."""
+    """Return the parts with each label of one more node; None if the budget is spent before."""
     node, found = _uncertain(part), []
     for label in np.flatnonzero(part.above[node] > -np.inf).tolist():
         if budget.is_spent:
@@ -98,7 +104,11 @@ def _bytes_of_part(model: ScoredGraph) -> int:
 
 
 class _Parts:
-    """The parts of Z; a heap has those that can be split, by the width of their bounds."""
+    """The parts of Z.
+
+    `open` is a heap of (-gain, number, part) for the parts that can be split, with
+    gain = log(e^upper - e^lower); `closed` has the others.
+    """
 
     def __init__(self) -> None:
         self.open: list[tuple[float, int, Part]] = []
@@ -116,7 +126,7 @@ class _Parts:
         if part.upper == part.lower or part.given.rest is None:
             self.closed.append(part)
             return
-        # log(e^upper - e^lower): what splitting this part can gain
+        # log(e^upper - e^lower): how much splitting this part can narrow the bounds
         gain = part.upper + float(np.log(max(-np.expm1(part.lower - part.upper), 1e-300)))
         heapq.heappush(self.open, (-gain, number, part))
 
@@ -132,7 +142,7 @@ class _Parts:
 
 
 def _uncertain(part: Part) -> int:
-    """Return the node to split at: many neighbours, an uncertain label."""
+    """Return the node to split at: the largest (entropy + 0.001) * (degree + 1) of free nodes."""
     p = np.empty(0) if part.upper_gradient is None else part.upper_gradient.node
     entropy = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1)
     rest = part.given.rest
@@ -142,7 +152,7 @@ def _uncertain(part: Part) -> int:
 
 
 def _exact(model: ScoredGraph, max_cells: int, budget: Budget, begun: float) -> Bounds:
-    """Return bounds without a gap, or raise MemoryLimitError."""
+    """Return bounds with upper = lower, or raise MemoryLimitError if that is too expensive."""
     engine = engine_of(model, max_cells, budget)
     value, table = engine.log_partition() + model.offset, engine.marginals()
     return Bounds(
@@ -184,7 +194,7 @@ def _result(model: ScoredGraph, parts: _Parts, tolerance: float, begun: float) -
 
 
 def _marginal_bounds(below: FloatArray, above: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on P(y_i = c) from bounds on the sums over the labelings with y_i = c."""
+    """Return bounds (I, C) on P(y_i = c) from log-bounds (I, C) on the sums with y_i = c."""
 
     def ratio(one: FloatArray, other: FloatArray) -> FloatArray:
         """Return e^one / (e^one + sum over the other labels of e^other)."""
@@ -201,7 +211,7 @@ def _marginal_bounds(below: FloatArray, above: FloatArray) -> tuple[FloatArray, 
 def _mixed(
     model: ScoredGraph, tables: list[Table | None], values: FloatArray, total: float
 ) -> Table:
-    """Return the gradient of a log-sum-exp from those of its terms."""
+    """Return the gradient of total = log-sum-exp of `values` from the gradients of the values."""
     size = model.num_labels
     node = np.zeros(model.scores.node.shape)
     edge, cells = np.zeros((model.graph.num_edges, size, size)), np.zeros(len(model.factors.table))

@@ -1,27 +1,27 @@
-"""A time limit of a computation, which is checked between sweeps."""
+"""A time limit for a computation, checked between sweeps."""
 
 import time
 from dataclasses import dataclass
 
 
 class SpentError(Exception):
-    """The time ended before there is a result; this error never leaves the package."""
+    """The time is over before there is a result; this error never leaves the package."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The time at which to stop, on the clock of `time.perf_counter`."""
+    """The time `end` at which to stop, in seconds of `time.perf_counter`; inf for no limit."""
 
     end: float = float("inf")
 
     @classmethod
     def of(cls, seconds: float) -> "Budget":
-        """Return a budget of so many seconds from now."""
+        """Return a budget that ends `seconds` from now."""
         return cls(time.perf_counter() + seconds)
 
     @property
     def left(self) -> float:
-        """The seconds that are left, below 0 when the time is over."""
+        """The remaining seconds; negative when the time is over."""
         return self.end - time.perf_counter()
 
     @property

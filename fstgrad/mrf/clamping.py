@@ -1,4 +1,4 @@
-"""Models in which some nodes have fixed labels and are removed."""
+"""Conditions a model on labels of some nodes and removes these nodes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,17 +15,20 @@ from fstgrad.mrf.table import Table
 
 
 class Remains(NamedTuple):
-    """What is left of the graph and of the larger factors.
+    """What remains of the graph and of the larger factors.
 
     Attributes
     ----------
     graph : Graph
-        Of the free nodes, in their order; `inside` are the edges that it keeps, the first ones.
+        The graph of the free nodes, in their order.
+    inside : int64
+        The edges of the whole graph between free nodes; they are the first edges of `graph`.
     kept : list of int
-        The factors with three or more free nodes, or two that are too large for an edge.
+        The factors that stay factors: those with three or more free nodes; also those with two, if
+        edge tables would need too much memory.
     pairs : list of (factor, edge, flip)
-        Factors with two free nodes left, the edge of `graph` that takes them, and whether it
-        names the nodes the other way round.
+        Factors with two free nodes, the edge of `graph` to which each is added, and whether the
+        edge has the two nodes in reverse order.
     few : list of int
         Factors with one free node or none.
     """
@@ -45,12 +48,13 @@ class Clamped:
     ----------
     whole : ScoredGraph
     labels : (I,) int64
-        The fixed labels, -1 elsewhere.
+        The fixed labels, -1 for free nodes.
     rest : ScoredGraph or None
-        The model of the other nodes, with the scores of the fixed nodes added; None if there are
-        none.
+        The model of the free nodes, including their edges and factors with fixed nodes; None if
+        there are no free nodes.
     value : float
-        The score of the fixed nodes alone, in nats.
+        The score of the fixed nodes and of the edges and factors between them, in nats, without the
+        offset.
     remains : Remains
     """
 
@@ -62,11 +66,14 @@ class Clamped:
 
     @property
     def free(self) -> IntArray:
-        """The nodes without a label."""
+        """The nodes without a fixed label, ascending."""
         return np.flatnonzero(self.labels < 0)
 
     def expand(self, rows: FloatArray, missing: float, given: float) -> FloatArray:
-        """Return rows (free, C) as (I, C): `given` at the labels that are given, else `missing`."""
+        """Return rows (free nodes, C) as (I, C).
+
+        The row of a fixed node is `given` at its label and `missing` at all others.
+        """
         out = np.full(self.whole.scores.node.shape, missing)
         known = np.flatnonzero(self.labels >= 0)
         out[known, self.labels[known]] = given
@@ -74,18 +81,18 @@ class Clamped:
         return out
 
     def table(self, marginals: Table | None) -> Table:
-        """Return marginals of the rest as marginals of the whole."""
+        """Return marginals of `rest` as marginals of the whole; None if all nodes are fixed."""
         size, edges = self.whole.num_labels, self.whole.graph.edges
         none = np.empty((0, size))
         node = self.expand(none if marginals is None else marginals.node, 0.0, 1.0)
-        # an edge to a node with a given label: its marginals are a product
+        # with a fixed node at one end, the marginals of an edge are a product
         edge = node[edges[:, 0]][:, :, None] * node[edges[:, 1]][:, None, :]
         if marginals is not None:
             edge[self.remains.inside] = marginals.edge[: len(self.remains.inside)]
         return Table(node, edge, self._cells(node, marginals))
 
     def _cells(self, node: FloatArray, marginals: Table | None) -> FloatArray:
-        """Return the marginals of the cells of the larger factors."""
+        """Return the marginals (cells,) of the larger factors of the whole."""
         factors, rest = self.whole.factors, self.rest
         out = np.zeros(len(factors.table))
         if marginals is None or rest is None or len(out) == 0:
@@ -109,16 +116,19 @@ class Clamped:
 def slice_of(
     factors: Factors, f: int, labels: IntArray, values: FloatArray | None = None
 ) -> FloatArray:
-    """Return the cells of a factor that agree with the labels given, -1 for any."""
+    """Return a view of the cells of factor f that agree with `labels` (I,), -1 for any label.
+
+    values : (cells,), by default the log-tables.
+    """
     index = [slice(None) if labels[v] < 0 else int(labels[v]) for v in factors.nodes(f)]
     return np.asarray(factors.view(f, values)[(*index, ...)])
 
 
 def clamp(whole: ScoredGraph, labels: IntArray) -> Clamped:
-    """Return a model given some labels, -1 for the others.
+    """Return a model given some labels (I,), -1 for free nodes.
 
-    Models with the same free nodes share their graph and its plans.  A larger factor keeps the
-    cells that agree with the labels; if two of its nodes are free, it becomes an edge.
+    Models with the same free nodes share a graph and its plans.  Larger factors keep the cells that
+    agree with the labels; a factor with two free nodes becomes an edge, or is added to one.
     """
     free = labels < 0
     remains = _remains(whole, free)
@@ -161,7 +171,7 @@ def clamp(whole: ScoredGraph, labels: IntArray) -> Clamped:
 
 
 def _remains(whole: ScoredGraph, free: BoolArray) -> Remains:
-    """Return what is left where these nodes are free; the same object each time."""
+    """Return what remains if the nodes `free` (I,) are free; cached in `whole.graph.cache`."""
     factors, edges = whole.factors, whole.graph.edges
     if free.all():
         every = list(range(factors.number))

@@ -1,11 +1,11 @@
 """Labelings of high score (MAP), by name: `decode(model, method, **options)`.
 
-- "exact" : messages on a forest, elimination on other graphs
-- "max_product" : loopy max-product, each node's best label, then improved node by node
+- "exact" : max-product on forests, elimination on other graphs
+- "max_product" : the best label of each node by loopy max-product, then improved node by node
 - "icm" : iterated conditional modes (Besag 1986) from several starts
-- "graph_cut" : a minimum cut, for two labels and submodular scores: optimal
-- "expansion" : moves by minimum cuts, for Potts and metric scores
-- "trw" : sequential reweighted messages: a labeling and a bound on how far it is from the best
+- "graph_cut" : a minimum cut, optimal, for two labels and submodular scores
+- "expansion" : alpha-expansion moves by minimum cuts, for Potts and metric scores
+- "trw" : sequential reweighted message passing: a labeling and a bound on its gap to the best score
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from fstgrad.mrf.sequential import tree_mode
 
 
 def exact_mode(model: ScoredGraph) -> Decoded:
-    """Return a labeling of the highest score."""
+    """Return a labeling of the highest score, exact; raises errors like `PairwiseMRF.mode`."""
     labels = exact(model).engine.mode()
     return Decoded("exact", labels, model.score(labels), 0.0)
 
@@ -42,8 +42,8 @@ def max_product_mode(
 ) -> Decoded:
     """Return the labeling of max-product, improved node by node; exact on forests without ties.
 
-    If the best labels of the nodes are a forbidden labeling, it is repaired like the start of a
-    chain.
+    If the best labels of the nodes form a forbidden labeling, it is repaired as
+    `fstgrad.mrf.sampling.chains.allowed_labels` does.  The gap is inf (no bound is computed).
 
     Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
     """
@@ -57,13 +57,15 @@ def max_product_mode(
 def iterated_modes(
     model: ScoredGraph, *, restarts: int = 10, max_iter: int = 1000, rng: Seed = 0
 ) -> Decoded:
-    """Return the best labeling that no change of one node improves, over several random starts.
+    """Return the best of several local optima, labelings that no change of one label improves.
+
+    The gap is inf (no bound is computed).
 
     Parameters
     ----------
     restarts : int
-        The number of starts.  The first one is the best label of each node alone, if that is
-        allowed.
+        The number of starts.  The first one is the best label of each node by its node scores, if
+        this labeling is allowed; the others are random.
     max_iter : int
         The largest number of sweeps from each start.
     rng : Generator, int or None
@@ -82,7 +84,7 @@ def iterated_modes(
 
 
 def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:
-    """Improve `labels` in place, node by node; return whether it is a local optimum."""
+    """Improve `labels` (I,) in place, node by node; return whether a local optimum was reached."""
     return any(kernels.coordinates.improve(model.pieces, labels) == 0 for _ in range(max_iter))
 
 
@@ -97,7 +99,10 @@ DECODERS: dict[str, Method[Decoded]] = {
 
 
 def decode(model: ScoredGraph, method: str = "exact", **options: Any) -> Decoded:
-    """Return a labeling of high score; options are those of the method's function."""
+    """Return a labeling of high score; the options are those of the method's function.
+
+    Raises InvalidInputError for an unknown method or option.
+    """
     near, offset = model.near
     found = bound(DECODERS, method, options)(near)
     return found if near is model else replace(found, score=found.score + offset)

@@ -6,8 +6,7 @@
 
 with the positions p of the pixels and their gray values x.  The sums over all pairs are filters: an
 exact filter for the first kernel, and one on a grid of positions and values for the second
-(Krähenbühl and Koltun
-2011; Chen, Paris and Durand 2007 for the grid).
+(Krähenbühl and Koltun 2011; Chen, Paris and Durand 2007 for the grid).
 """
 
 from collections.abc import Iterable
@@ -30,20 +29,20 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 
 REACH = 4.0  # standard deviations that a filter covers
-FINENESS = 2.0  # cells of the grid for each standard deviation
+FINENESS = 2.0  # cells of the grid per standard deviation
 
 
 class Kernel(NamedTuple):
-    """One Gaussian kernel.
+    """One Gaussian kernel of pairs of pixels.
 
     Attributes
     ----------
     weight : float
-        Score of two equal labels at the same position, in nats.
+        w >= 0, the score of two equal labels at distance 0 with equal gray values, in nats.
     distance : float
-        Standard deviation in pixels.
+        Standard deviation of the distance, a or b, in pixels.
     contrast : float or None
-        Standard deviation in gray values; None for a kernel of positions alone.
+        Standard deviation c of the difference of gray values; None for a kernel of positions alone.
     """
 
     weight: float
@@ -52,13 +51,14 @@ class Kernel(NamedTuple):
 
 
 class DenseField(NamedTuple):
-    """The product distribution of the mean field.
+    """The product distribution that mean field finds.
 
     Attributes
     ----------
     node : (height, width, C) float64
-        Marginals.
+        Marginals of each pixel.
     converged : bool
+        Whether the last change is at most the tolerance.
     iterations : int
     """
 
@@ -81,16 +81,22 @@ def dense_mean_field(
 ) -> DenseField:
     """Return the mean-field marginals of a dense random field.
 
+    Each iteration updates all pixels at once: q_i(c) is proportional to
+    exp(node[i, c] + sum over kernels and j != i of k(i, j) q_j(c)).
+
     Parameters
     ----------
-    node_scores : (height, width, C) float64, log-weights in nats
+    node_scores : (height, width, C) float64
+        Log-weights in nats.
     image : (height, width) float64
         Gray values, for kernels with a contrast.
     kernels : list of Kernel
-    max_iter, tol : int, float
-        All pixels are updated at once; stop when no marginal changes by more than `tol`.
+    max_iter : int
+    tol : float
+        Stop when no marginal changes by more than this.
     damping : float
-        In [0, 1): the weight of the old marginals, for kernels so strong that updates oscillate.
+        In [0, 1): the weight of the old marginals in the new ones.  Strong kernels need it, or the
+        updates oscillate.
 
     Raises
     ------
@@ -141,7 +147,10 @@ def checked_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
 
 
 class PairSums:
-    """Sums over all other pixels, weighted by a kernel."""
+    """Sums over all other pixels, weighted by a kernel.
+
+    values : (height, width) float64, gray values.
+    """
 
     def __init__(self, values: FloatArray, kernel: Kernel) -> None:
         kernel = kernel._replace(
@@ -161,17 +170,20 @@ class PairSums:
             self.sd = (kernel.distance / self.pace, kernel.distance / self.pace, FINENESS)
 
     def __call__(self, q: FloatArray) -> FloatArray:
-        """Return w * sum over j != i of k(i, j) q_j for each label."""
+        """Return w * sum over j != i of k(i, j) q_j(c), (height, width, C) like q; k(i, i) = 1."""
         one = self._by_positions if self.kernel.contrast is None else self._by_values
         total = np.stack([one(q[..., c]) for c in range(q.shape[2])], axis=2)
         return np.asarray(self.kernel.weight * (total - q))
 
     def _by_positions(self, values: FloatArray) -> FloatArray:
-        """Return the sums of the kernel of positions, exact to exp(-REACH^2 / 2)."""
+        """Return sums (height, width) with the kernel of positions, cut off beyond REACH."""
         return _blurred(values, (self.kernel.distance,) * 2)
 
     def _by_values(self, values: FloatArray) -> FloatArray:
-        """Return the sums of the kernel of positions and values, on the grid."""
+        """Return sums (height, width) with the kernel of positions and values, via the grid.
+
+        Values are spread to the grid and read from it by trilinear interpolation.
+        """
         from scipy.ndimage import map_coordinates
 
         grid = np.zeros(self.shape)
@@ -189,7 +201,10 @@ class PairSums:
 
 
 def _blurred(values: FloatArray, deviations: tuple[float, ...]) -> FloatArray:
-    """Return the convolution with exp(-|d|^2 / 2), not normalized, zero outside."""
+    """Return the convolution with exp(-|d|^2 / (2 sd^2)), not normalized, with zeros outside.
+
+    deviations : sd along each axis, in cells.
+    """
     from scipy.ndimage import convolve1d
 
     out = values

@@ -1,4 +1,4 @@
-"""A conditional random field on one graph, as an estimator in the style of scikit-learn."""
+"""A conditional random field on one graph, with the interface of scikit-learn estimators."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ METHODS = (*SMOOTH, "hinge", "cd", "pcd")
 
 
 class MRFClassifier:
-    """p(y | x) with node scores X W and one table of edge scores, learned from labelings.
+    """A model p(y | x) with linear node scores and one edge table, learned from labelings.
 
         s(y) = sum_i (x_i . W)[y_i] + sum_(ij) T[y_i, y_j]
 
@@ -35,28 +35,33 @@ class MRFClassifier:
     graph : PairwiseMRF
         A model on the graph of all examples; its scores are not used.
     method : {"pseudolikelihood", "exact", "bp", "hinge", "cd", "pcd"}
-        The loss.  The first three have a value and are minimised by L-BFGS.  "hinge" (two labels),
-        contrastive divergence and its persistent form take steps along the gradient, and the last
-        third of the steps is averaged.
+        The loss, see `fstgrad.mrf.losses`; "pcd" is "cd" with 5 persistent chains per example.  The
+        first three are minimised by L-BFGS.  "hinge" (with minimum cuts, for two labels), "cd" and
+        "pcd" use gradient steps; the result is the mean of the parameters over the last third of
+        the steps.
     l2 : float
         The penalty is l2 / 2 times the squared norm of W and T.
     max_iter : int
-        Iterations of L-BFGS, or steps.
+        Iterations of L-BFGS, or gradient steps.
     step : float
-        Length of a step.
+        Gradient step t = 0, 1, ... has the length step / (I sqrt(1 + t / 10)).
     rng : Generator, int or None
+        For "cd" and "pcd".
 
     Attributes
     ----------
     weights_ : (F, C) float64
+        W, in nats per unit of a feature.
     edge_scores_ : (C, C) float64
+        T, in nats.
     loss_ : float
-        The mean loss of a labeling in the last iteration, with the penalty; NaN for "cd" and "pcd".
+        The mean loss per example in the last iteration, with the penalty; NaN for "cd" and "pcd".
     classes_ : (C,) int64
+        The labels 0 .. C - 1.
 
     Notes
     -----
-    Labels of -1 are unknown (for "exact" and "bp"); the likelihood of the other labels is
+    A label of -1 is unknown ("exact" and "bp" only): the likelihood of the known labels is
     maximised.
 
     Examples
@@ -81,23 +86,29 @@ class MRFClassifier:
         self.max_iter, self.step, self.rng = max_iter, step, rng
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings, for scikit-learn's `clone`."""
+        """Return the arguments of the constructor, as scikit-learn's `clone` needs them."""
         return dict(vars(self)) if not hasattr(self, "weights_") else {
             name: vars(self)[name]
             for name in ("graph", "method", "l2", "max_iter", "step", "rng")
         }  # fmt: skip
 
     def set_params(self, **settings: Any) -> "MRFClassifier":
-        """Change settings."""
+        """Set arguments of the constructor; return self."""
         for name, value in settings.items():
             one_of("setting", name, list(self.get_params()))
             setattr(self, name, value)
         return self
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> "MRFClassifier":
-        """Learn from features (N, I, F) and labelings (N, I).
+        """Learn from features (N, I, F) float64 and labelings (N, I) integers; return self.
 
         A model on a grid also accepts features (N, height, width, F) and labels (N, height, width).
+
+        Raises
+        ------
+        InvalidInputError
+            A setting, a shape or a label is invalid, or the method needs all labels and some are
+            unknown.
         """
         one_of("method", self.method, METHODS)
         instance("graph", self.graph, PairwiseMRF, "a PairwiseMRF")
@@ -156,7 +167,7 @@ class MRFClassifier:
         self, theta: FloatArray, X: FloatArray, y: IntArray, method: str,
         options: list[dict[str, Any]],
     ) -> tuple[float, FloatArray]:  # fmt: skip
-        """Return the mean loss of a labeling with its penalty, and the gradient."""
+        """Return the mean loss per example with the penalty, and its gradient by theta."""
         weights, table = self._split(theta)
         value, by_weight, by_table = 0.0, np.zeros_like(weights), np.zeros_like(table)
         for x, labels, own in zip(X, y, options, strict=True):
@@ -168,7 +179,7 @@ class MRFClassifier:
         return value / len(X) + self.l2 / 2 * float(theta @ theta), slope + self.l2 * theta
 
     def _descend(self, theta: FloatArray, X: FloatArray, y: IntArray) -> tuple[FloatArray, float]:
-        """Follow subgradients or contrastive divergence; return the mean of the last third."""
+        """Make gradient steps; return the mean of theta over the last third, and the last loss."""
         if (y == UNKNOWN).any():
             raise InvalidInputError(
                 f"y has unknown labels, method {self.method!r} needs all; use 'exact' or 'bp'"
@@ -196,14 +207,14 @@ class MRFClassifier:
         return total / kept, value if kind == "hinge" else float("nan")
 
     def _make_submodular(self, theta: FloatArray) -> None:
-        """Move the table of two labels to the nearest submodular one."""
+        """Project the table of two labels to the nearest submodular one, in place."""
         _, table = self._split(theta)
         if table.shape == (2, 2):
             excess = table[0, 1] + table[1, 0] - table[0, 0] - table[1, 1]
             table += max(excess, 0.0) / 4 * np.array([[1.0, -1.0], [-1.0, 1.0]])
 
     def models(self, X: npt.ArrayLike) -> list[PairwiseMRF]:
-        """Return the model of each example."""
+        """Return the model of each example, from features (N, I, F)."""
         if not hasattr(self, "weights_"):
             raise InvalidInputError("this MRFClassifier has not been fitted; call fit first")
         features, trained = self._features(X), len(self.weights_)
@@ -214,7 +225,7 @@ class MRFClassifier:
         return [self._model(x, self.weights_, self.edge_scores_) for x in features]
 
     def predict(self, X: npt.ArrayLike, method: str = "max_product") -> IntArray:
-        """Return labelings (N, I) by a method of `PairwiseMRF.decode`."""
+        """Return labelings (N, I) int64 by a method of `PairwiseMRF.decode`."""
         return np.stack([model.decode(method).labels for model in self.models(X)])
 
     def predict_proba(self, X: npt.ArrayLike, method: str = "bp", **options: Any) -> FloatArray:
@@ -222,5 +233,5 @@ class MRFClassifier:
         return np.stack([model.infer(method, **options).node for model in self.models(X)])
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Return the share of nodes whose label is correct."""
+        """Return the share of nodes whose predicted label equals y; -1 counts as an error."""
         return float(np.mean(self.predict(X) == self._labels(y, self._features(X))))

@@ -1,8 +1,8 @@
-"""Labelings of many labels by alpha-expansion (Boykov, Veksler and Zabih 2001).
+"""Labelings with more than two labels by alpha-expansion (Boykov, Veksler and Zabih 2001).
 
 In a move, every node keeps its label or changes it to alpha; the best move is a minimum cut.  For
-Potts scores, the energy of the result is within a factor of two of the best energy, both counted
-from the sum of the least energies of all terms.
+Potts scores, the energy -s of the result is at most twice the least energy, if the least energy of
+each term is subtracted from both.
 """
 
 import numpy as np
@@ -15,19 +15,20 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 
 def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
-    """Return a labeling that no expansion move improves.
+    """Return a labeling that no expansion move improves; its gap is inf (no bound is computed).
 
     Parameters
     ----------
     max_iter : int
-        Rounds over all labels.
+        The largest number of rounds over all labels.
 
     Raises
     ------
     NotSupportedError
         There are larger factors, or edges for which a move is not submodular: the costs d = -s must
-        satisfy d(a, a) + d(b, c) <= d(b, a) + d(a, c), as those of Potts models and of every metric
-        do.
+        satisfy d(a, a) + d(b, c) <= d(b, a) + d(a, c), as in Potts models and for every metric.
+    InfeasibleError
+        A node has no allowed label.
     """
     max_iter = positive_integer("max_iter", max_iter)
     if model.factors.number:
@@ -52,7 +53,7 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
 
 
 def _move(model: ScoredGraph, labels: IntArray, alpha: int) -> ScoredGraph:
-    """Return the binary model of a move: label 1 means alpha."""
+    """Return the binary model of a move: label 1 means alpha, label 0 the current label."""
     nodes, (left, right) = np.arange(len(labels)), labels[model.graph.edges].T
     node = np.stack((model.scores.node[nodes, labels], model.scores.node[:, alpha]), axis=1)
     stack = model.edge_stack
@@ -61,6 +62,6 @@ def _move(model: ScoredGraph, labels: IntArray, alpha: int) -> ScoredGraph:
     edge = np.stack(
         [stack[e, a, b] for a in (left, moved) for b in (right, moved)], axis=1
     ).reshape(-1, 2, 2)
-    edge[(left == alpha), 1] = edge[(left == alpha), 0]  # there alpha is kept or taken alike
+    edge[(left == alpha), 1] = edge[(left == alpha), 0]  # here labels 0 and 1 both mean alpha
     edge[(right == alpha), :, 1] = edge[(right == alpha), :, 0]
     return ScoredGraph(model.graph, node, edge, offset=model.offset)

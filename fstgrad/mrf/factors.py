@@ -13,8 +13,8 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.summary import short_repr
 
-MAX_BYTES = 4 << 30
-PADDED_CELLS = 1 << 26
+MAX_BYTES = 4 << 30  # of padded tables
+PADDED_CELLS = 1 << 26  # of padded edge tables, half a GiB; with more, pairs are larger factors
 
 
 class Factor(NamedTuple):
@@ -34,7 +34,11 @@ class Factor(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Factors by the number of their nodes; factors with equal scopes are added."""
+    """Factors sorted by their number of nodes; factors over the same nodes are added up.
+
+    sizes (I,) : labels of each node.  offset : the sum of the factors over no node.
+    unary, pairs, larger : log-tables by scope, nodes ascending.
+    """
 
     sizes: list[int]
     offset: float
@@ -44,7 +48,7 @@ class Sorted(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The arguments of a model."""
+    """The arguments of a model: scores (I, C) and (E, C, C), edges (E, 2), labels (I,)."""
 
     node: FloatArray
     edge: FloatArray
@@ -57,10 +61,20 @@ class Parts(NamedTuple):
 def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Parts:
     """Return the arguments of a model whose score is the sum of `factors`.
 
-    Pairs become edges, padded to the largest number of labels.  If the padding would need more than
-    half a gigabyte, they remain separate tables.
+    Pairs become edges, padded to the largest number of labels.  If the padded tables would need
+    more than half a GiB, the pairs remain separate tables.
+
+    Raises
+    ------
+    InvalidInputError
+        A factor is not (scope, table), its scope names a node twice or one that does not exist, or
+        its table has the wrong shape, NaN or +inf.
+    InfeasibleError
+        A factor over no node is -inf.
+    MemoryLimitError
+        The padded tables need more than 4 GiB.
     """
-    with np.errstate(over="ignore"):  # two masks near the least float are a hard zero
+    with np.errstate(over="ignore"):  # two masks near the least float add up to -inf
         found = _sorted(labels_per_node, factors)
     if len(found.pairs) * max(found.sizes, default=0) ** 2 > PADDED_CELLS:
         found.larger.update({(*scope,): table for scope, table in found.pairs.items()})
@@ -72,7 +86,7 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
 
 
 def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted:
-    """Check the factors and add those over the same nodes."""
+    """Return the factors, checked, with those over the same nodes added up."""
     sizes = index_array("labels_per_node", labels_per_node, 1 << 40, (None,), lower=1).tolist()
     found = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0
@@ -105,7 +119,7 @@ def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted
 
 
 def _padded(found: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return node scores, edge scores and edges, padded to the largest number of labels."""
+    """Return node scores (I, C), edge scores (E, C, C), padded with 0, and edges (E, 2)."""
     size = max(found.sizes, default=0)
     needed = 16 * (len(found.pairs) * size**2 + len(found.sizes) * size)
     if needed > MAX_BYTES:
@@ -123,10 +137,10 @@ def _padded(found: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
 
 
 def pairwise_form(model: ScoredGraph) -> ScoredGraph:
-    """Return a model without larger factors: the same distribution over the first I nodes.
+    """Return a model without larger factors, with the same distribution over its first I nodes.
 
-    Each larger factor becomes a further node whose labels are the joint states of its scope
-    (row-major, last node fastest), tied to the members of the scope by hard edges.
+    Factor f becomes node I + f.  Its labels are the joint states of its scope (row-major, last node
+    fastest), and edges with hard zeros make it agree with the nodes of its scope.
 
     Raises
     ------

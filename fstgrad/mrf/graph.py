@@ -1,4 +1,4 @@
-"""Undirected graphs as arrays, with the data that algorithms derive from their shape.
+"""Undirected graphs as arrays, with data that algorithms derive from them.
 
 Edge e = (i, j) has two arcs: 2e runs from i to j, 2e + 1 from j to i; the arc d ^ 1 is the reverse
 of d, and `source[d ^ 1]` is the head of d.
@@ -16,7 +16,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
 
-FAR = 1000  # nodes between neighbours; what lies nearer is in a cache
+FAR = 1000  # mean distance of neighbours, in nodes, up to which their data is in a cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,10 @@ class Graph:
 
     @classmethod
     def checked(cls, num_nodes: int, edges: npt.ArrayLike) -> "Graph":
-        """Return the graph, or raise InvalidInputError if `edges` is not a simple graph."""
+        """Return the graph of `edges` (E, 2), checked.
+
+        Raises InvalidInputError for a self-loop, a repeated edge or an index out of range.
+        """
         given = integers("edges", edges)
         given = given.reshape(-1, 2) if given.size == 0 else given
         array = index_array("edges", given, num_nodes, (None, 2))
@@ -79,7 +82,7 @@ class Graph:
 
     @cached_property
     def start(self) -> IntArray:
-        """Offsets (I + 1,): the arcs that leave node i are leaving[start[i]:start[i + 1]]."""
+        """Offsets (I + 1,) into `leaving`: node i has the arcs leaving[start[i]:start[i + 1]]."""
         return np.concatenate(([0], np.cumsum(self.degree))).astype(np.int64)
 
     @cached_property
@@ -94,7 +97,7 @@ class Graph:
 
     @cached_property
     def network(self) -> Network:
-        """The arcs in the order in which they leave the nodes."""
+        """The arcs, renumbered in the order of the nodes that they leave."""
         place = np.empty(len(self.leaving), np.int64)
         place[self.leaving] = np.arange(len(place))
         head, mate = self.source[self.leaving ^ 1], place[self.leaving ^ 1]
@@ -102,10 +105,11 @@ class Graph:
 
     @cached_property
     def rank(self) -> IntArray:
-        """The place of each node (I,) in an order in which neighbours are near, if there is one.
+        """The position (I,) of each node in an order in which neighbours are near each other.
 
-        As given, where that is so; else by reverse Cuthill and McKee (1969), if that halves how far
-        neighbours are apart, which it cannot on random graphs.
+        The given order if neighbours are less than FAR apart on average.  Otherwise the reverse
+        order of Cuthill and McKee (1969), if it halves the mean distance (on random graphs it does
+        not).
         """
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -127,7 +131,7 @@ class Graph:
 
     @cached_property
     def traversal(self) -> tuple[IntArray, IntArray]:
-        """A breadth-first order (I,) and the arc into each node from its parent, -1 at roots."""
+        """A breadth-first order (I,), and the arc (I,) from each node's parent, -1 at roots."""
         order = np.empty(self.num_nodes, np.int64)
         parent_arc = np.full(self.num_nodes, -1, np.int64)
         everywhere = np.ones(self.num_nodes, np.int64)
@@ -153,15 +157,15 @@ class Graph:
 
     @cached_property
     def cache(self) -> dict[Any, Any]:
-        """Data that algorithms keep for this shape: elimination plans, tree weights."""
+        """Data that algorithms keep for this graph, for example elimination plans."""
         return {}
 
 
 def grid_edges(height: int, width: int, connectivity: int = 4) -> IntArray:
-    """Return the edges of a grid of row-major pixels.
+    """Return the edges (E, 2) int64 of a grid; pixel (r, c) is node r * width + c.
 
-    The order is: horizontal (r, c)-(r, c+1), then vertical (r, c)-(r+1, c), and with
-    `connectivity=8` the diagonals (r, c)-(r+1, c+1) and (r, c+1)-(r+1, c); each row-major.
+    First the horizontal edges (r, c)-(r, c+1), then the vertical (r, c)-(r+1, c), and with
+    `connectivity=8` the diagonals (r, c)-(r+1, c+1), then (r, c+1)-(r+1, c); each row by row.
     """
     pixel = np.arange(height * width).reshape(height, width)
     pairs = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]

@@ -1,9 +1,9 @@
 """The best labeling of a binary submodular model, by a minimum cut.
 
 With energies E = -s and x_i in {0, 1}, node i is on the source's side if x_i = 0.  An edge with
-energies (A B; C D) gives the node terms (C - A) x_i + (D - C) x_j and the arc i -> j of capacity
-B + C - A - D >= 0 (Kolmogorov and Zabih 2004, theorem 4.1).  The value of the flow certifies that
-the labeling is the best up to rounding.
+energies (A B; C D) gives the constant A, the node terms (C - A) x_i + (D - C) x_j and the arc
+i -> j of capacity B + C - A - D >= 0 (Kolmogorov and Zabih 2004, theorem 4.1).  The value of the
+flow certifies that the labeling is the best up to rounding.
 """
 
 import numpy as np
@@ -16,19 +16,22 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 
 def graph_cut(model: ScoredGraph) -> Decoded:
-    """Return a labeling of the highest score; O(E) for each of the flow's paths.
+    """Return a labeling of the highest score; its gap is 0 up to rounding.  O(E) per path of flow.
 
     Raises
     ------
     NotSupportedError
-        More than two labels, a factor over three or more nodes, or an edge that is not submodular:
-        s(0, 0) + s(1, 1) < s(0, 1) + s(1, 0).
+        The model does not have two labels, has a factor over three or more nodes, or has an edge
+        that is not submodular, s(0, 0) + s(1, 1) < s(0, 1) + s(1, 0), or with s(0, 0) or s(1, 1) of
+        -inf.
+    InfeasibleError
+        Every labeling is forbidden.
     """
     residual, ends, constant = _network(model)
     lowest = np.minimum(ends[:, 0], ends[:, 1])
     if (lowest == np.inf).any():
         raise infeasible()
-    # the arc from the source is cut where x_i = 1, the arc to the sink where x_i = 0
+    # the arc from the source is cut if x_i = 1, the arc to the sink if x_i = 0
     terminal = ends[:, 1] - ends[:, 0]
     tree = np.empty(model.num_nodes, np.int8)
     graph = model.graph
@@ -44,7 +47,11 @@ def graph_cut(model: ScoredGraph) -> Decoded:
 
 
 def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
-    """Return capacities (2E,) in the order of `Graph.network`, energies (I, 2) and a constant."""
+    """Return capacities (2E,) in the order of `Graph.network`, energies (I, 2) and a constant.
+
+    ends[i, x] is the energy of x_i = x, with the unary parts of edges; the constant is the sum of
+    the edge energies E(0, 0).
+    """
     if model.num_labels != 2 or model.factors.number:
         has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
         raise NotSupportedError(

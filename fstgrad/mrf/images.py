@@ -22,12 +22,13 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
 
 
 class Segmentation(NamedTuple):
-    """A Potts model of an image, and the intensity of each label.
+    """A Potts model of an image, and the gray level or colour of each label.
 
     Attributes
     ----------
     model : PairwiseMRF
-    means : (k,) or (k, 3) float64, darkest first
+    means : (k,) or (k, 3) float64
+        One for each label, darkest first.
     """
 
     model: PairwiseMRF
@@ -45,26 +46,36 @@ def segmentation(
     contrast: float = 0.0,
     connectivity: int = 4,
 ) -> Segmentation:
-    """Return the model of k gray levels with Gaussian noise and a Potts coupling.
+    """Return the model of an image with k gray levels (or colours), noise and a Potts coupling.
 
-    Label c has the mean m_c of its pixels (k-means on intensities), and all labels share the
-    standard deviation sd of the residuals: the node score is -(x - m_c)^2 / (2 sd^2), and
-    neighbours with equal labels add `coupling`.  An image with exactly k gray levels, for example a
-    black-and-white image, has no residuals: a pixel then has the level of its label or, with the
-    probability p of a flip, one of the k - 1 others, and the node score is log(1 - p) or log(p / (k
-    - 1)). p is the share of pixels that differ from the median of their 3 x 3 neighbourhood.
+    Label c has the level m_c, found by k-means on the pixels.  All labels share the standard
+    deviation sd of the residuals; the node score is -|x - m_c|^2 / (2 sd^2), and neighbours with
+    equal labels add `coupling`.
+
+    An image with exactly k levels, for example black and white, has no residuals.  A pixel then has
+    the level of its label or, with flip probability p, one of the k - 1 other levels; the node
+    score is log(1 - p) or log(p / (k - 1)).  p is the share of pixels that differ from the median
+    of their 3 x 3 neighbourhood, between 0.01 and 0.4.
 
     Parameters
     ----------
     image : (height, width) or (height, width, 3) float64
-        Gray values, or colours.
+        Gray values or colours.
     labels : int
         k >= 2.
     coupling : float
-        In nats, for each pair of neighbours that agree.
+        In nats, >= 0, for each pair of neighbours with equal labels.
     contrast : float
-        Weakens the coupling of neighbours that differ: it is multiplied by exp(-contrast d^2 / (2
-        mean d^2)), d the distance of their colours (Boykov and Jolly 2001).
+        If > 0, weakens the coupling of neighbours with different colours: it is multiplied by
+        exp(-contrast d^2 / (2 mean d^2)), with d the distance of the colours (Boykov and Jolly
+        2001).
+    connectivity : 4 or 8
+        The number of neighbours of an inner pixel.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument is out of range, or the image has fewer different values than labels.
     """
     pixels = real_array("image", image)
     pixels = real_array("image", pixels, (None, None, None) if pixels.ndim == 3 else (None, None))
@@ -121,18 +132,19 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
         ranked = values[np.argsort(values.sum(axis=1), kind="stable")]
         start = ranked[((np.arange(labels) + 0.5) / labels * len(ranked)).astype(np.int64)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a level that no pixel is nearest to stays where it was
+        warnings.simplefilter("ignore")  # a level that is nearest to no pixel keeps its value
         means, _ = kmeans2(points, start, iter=LLOYD_STEPS, minit="matrix")
     means = means[np.argsort(means.sum(axis=1), kind="stable")]
     return np.asarray(means[:, 0] if points.shape[1] == 1 else means)
 
 
 def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatArray:
-    """Return an image file as values in [0, 1], (height, width); needs Pillow.
+    """Return an image file as values in [0, 1], (height, width) float64; needs Pillow.
 
-    With `colour`, an image in colours is (height, width, 3).  Values of 16 bits are divided by
-    65535, and floats must be in [0, 1].  Transparent pixels become white, a photograph is rotated
-    according to its metadata, and only the first of several frames is read.
+    With `colour`, an image that is not gray is returned as (height, width, 3); otherwise, colours
+    become their luma.  Integers of 8 bits are divided by 255, those of 16 bits by 65535; floats
+    must be in [0, 1].  Transparent pixels become white, a photograph is rotated according to its
+    metadata, and only the first of several frames is read.
 
     Raises
     ------
@@ -143,7 +155,7 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
     data = io.BytesIO(read_bytes(path))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of images so large that they may be an attack
+            warnings.simplefilter("error")  # Pillow warns of images large enough to be an attack
             with pillow.open(data, formats=FORMATS) as image:
                 return _values(extra("PIL.ImageOps", "mrf", "").exif_transpose(image), colour)
     except InvalidInputError:
@@ -158,7 +170,7 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
 
 
 def _values(image: Any, colour: bool) -> FloatArray:
-    """Return the values of a Pillow image; if all its colours are gray, as gray values."""
+    """Return the values of a Pillow image in [0, 1], (height, width) or, in colour, (..., 3)."""
     if image.mode[0] in "IF":  # integers of 16 or 32 bits, floats
         full = 1.0 if image.mode == "F" else 65535.0
         values = real_array("image", np.asarray(image, np.float64))
@@ -179,7 +191,11 @@ def _values(image: Any, colour: bool) -> FloatArray:
 
 
 def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
-    """Write values in [0, 1], (height, width) or (height, width, 3), in 8 bits; needs Pillow."""
+    """Write values in [0, 1], (height, width) or (height, width, 3), in 8 bits; needs Pillow.
+
+    The suffix of the path gives the format; raises InvalidInputError if it is not in FORMATS.
+    Values outside [0, 1] are clipped.
+    """
     pillow = extra("PIL.Image", "mrf", "writing an image")
     gray = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
     data = io.BytesIO()
@@ -191,9 +207,9 @@ def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
 
 
 def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:
-    """Return the marginals of a grid as one image: a panel for each label, left to right.
+    """Return the marginals (I, C) of a grid as one image: a panel for each label, left to right.
 
-    Two labels need one panel, the probability of label 1.
+    For two labels there is one panel, the probability of label 1.
     """
     panels = node.T.reshape(-1, height, width)
     if len(panels) == 2:
@@ -206,7 +222,7 @@ def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:
 def before_and_after(
     pixels: FloatArray, restored: FloatArray, node: FloatArray | None
 ) -> FloatArray:
-    """Return a picture, its restoration and, if there are marginals, P(y), side by side."""
+    """Return an image, its restoration and, if given, the marginals (I, C), side by side."""
     shown = [pixels, restored]
     if node is not None:
         shown.append(marginal_panels(node, *pixels.shape[:2]))

@@ -1,4 +1,4 @@
-"""The k best labelings of a random field, exact."""
+"""The exact k best labelings of a random field."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -14,10 +14,10 @@ from fstgrad.mrf.scored_graph import ScoredGraph
 def best_labelings(model: ScoredGraph) -> Iterator[tuple[IntArray, float]]:
     """Yield labelings (I,) and their scores in nats, the highest score first.
 
-    The labelings that remain are split by the first node that differs from the last labeling, and
-    the best labeling of each part is found.  This takes as many searches as nodes for each
-    labeling.  Lawler (1972),
-    "A procedure for computing the K best solutions to discrete optimization problems".
+    After each labeling, the remaining ones are split by the first node whose label differs from it,
+    and the best labeling of each part is found: one search per node for each labeling.  Source:
+    Lawler (1972), "A procedure for computing the K best solutions to discrete optimization
+    problems".
     """
     nodes = np.arange(model.num_nodes)
     parts: list[tuple[float, int, IntArray, FloatArray, int]] = []

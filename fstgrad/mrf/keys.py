@@ -1,4 +1,4 @@
-"""Keys of the streams of random numbers that kernels compute from a key and a counter."""
+"""Keys of random number streams; kernels compute each number from a key and a counter."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ KEYS = 2**62
 
 
 def new_key(rng: np.random.Generator) -> int:
-    """Return the key of one stream."""
+    """Return a random key in [0, 2^62)."""
     return int(rng.integers(KEYS))
 
 
 def new_keys(rng: np.random.Generator, number: int) -> list[int]:
-    """Return the keys of streams that are independent of one another."""
+    """Return `number` random keys in [0, 2^62), for independent streams."""
     keys: list[int] = rng.integers(KEYS, size=number).tolist()
     return keys

@@ -1,14 +1,15 @@
-"""Training losses of a Markov random field, each with its gradient by the scores.
+"""Training losses of a Markov random field in nats, each with its gradient by the scores.
 
     value, gradient = nll(model, gold, method, **options)
 
 - "exact" : -log p(gold); gradient = marginals - gold (the model-marginals theorem).
-- "bp", "trw", "mean_field" : the same with an estimate or bound of log Z and its marginals.
+- "bp", "trw", "mean_field" : the same with an estimate of or a bound on log Z, and its marginals.
 - "pseudolikelihood" : -sum_i log P(gold_i | gold elsewhere), with its exact gradient.
-- "cd" : contrastive divergence: k sweeps of a chain from gold (or persistent chains).
+- "cd" : contrastive divergence: k sweeps of chains from gold, or of persistent chains.
 - "cd1" : one Gibbs draw at one random node, times the number of nodes: the expectation of its
   gradient is the gradient of the pseudolikelihood.
-- "hinge" : structured hinge, max_y [s(y) + wrong labels] - s(gold), by a cut or another decoder.
+- "hinge" : structured hinge, max_y [s(y) + cost * (number of wrong labels)] - s(gold), with the
+  maximum by a minimum cut or another decoder.
 
 The gradient is a `Table`; for shared edge scores its edge part is (C, C), summed over the edges.
 
@@ -52,7 +53,10 @@ UNKNOWN = -1
 
 
 def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | None = None) -> Table:
-    """Add weight times the parts of a labeling to a table like the model's scores."""
+    """Add weight times the indicators of labels (I,) to a table like the scores; return the table.
+
+    out : Table of writable float64 arrays, changed in place; by default zeros.
+    """
     labels = _labels(model, labels)
     weight = real_number("weight", weight)
     out = zeros(model) if out is None else _like(model, out)
@@ -62,20 +66,20 @@ def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | Non
 
 
 def zeros(model: ScoredGraph) -> Table:
-    """Return a table of zeros like the model's scores."""
+    """Return a table of zeros with the shapes of the model's scores."""
     instance("model", model, ScoredGraph, "a PairwiseMRF")
     return Table(*(np.zeros(array.shape) for array in (*model.scores, model.scores.factors)))
 
 
 def _labels(model: ScoredGraph, labels: npt.ArrayLike) -> IntArray:
-    """Return a label for each node, validated, because kernels use labels as indices."""
+    """Return labels (I,) int64, checked, because kernels use labels as indices."""
     instance("model", model, ScoredGraph, "a PairwiseMRF")
     found: IntArray = model.labeling(labels, "labels")
     return found
 
 
 def _like(model: ScoredGraph, out: Table) -> Table:
-    """Return a table to which parts are added; it is shaped like the scores."""
+    """Return `out` after checking that it is a writable table with the shapes of the scores."""
     instance("out", out, Table, "a Table")
     for name in ("node", "edge", "factors"):
         shape = getattr(model.scores, name).shape
@@ -89,7 +93,7 @@ def _stack(edge: FloatArray) -> FloatArray:
 
 
 def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
-    """Return -log p(gold) and its gradient."""
+    """Return -log p(gold) in nats and its gradient, marginals - gold; inf if gold is forbidden."""
     gold = _labels(model, gold)
     found = exact(model)
     gradient = counts(model, gold, -1.0)
@@ -97,7 +101,7 @@ def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
 
 def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
-    """Add weight times marginals to a table like scores; shared edge scores get their sum."""
+    """Add weight times marginals to `out`, in place, summed over edges for (C, C); return `out`."""
     instance("out", out, Table, "a Table")
     instance("marginals", marginals, Table, "a Table")
     weight, edge = real_number("weight", weight), marginals.edge
@@ -108,9 +112,9 @@ def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
 
 
 def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
-    """Return -sum_i log P(gold_i | gold elsewhere) and its gradient, O(E C).
+    """Return -sum_i log P(gold_i | gold elsewhere) in nats and its gradient, O(E C).
 
-    The value is +inf, and the gradient undefined, if gold is forbidden.
+    If gold is forbidden, the value is +inf and the gradient undefined.
     """
     gold, gradient = _labels(model, gold), zeros(model)
     value = kernels.sites.pseudolikelihood(
@@ -129,7 +133,7 @@ class PersistentChains:
     chains : int
     rng : Generator, int or None
     items : int, optional
-        Separate chains for each item of a batch; those of item b are `persistent[b]`.
+        The number of items of a batch; each has its own chains, `persistent[b]` for item b.
 
     Attributes
     ----------
@@ -147,19 +151,19 @@ class PersistentChains:
         self.labels = starts if items is None else starts.reshape(number, count, -1)
 
     def __getitem__(self, item: int) -> "PersistentChains":
-        """Return the chains of one item: the same labels, the same generator."""
+        """Return the chains of one item; they share memory and generator with these."""
         own = object.__new__(PersistentChains)
         own.labels, own.rng = self.labels[item], self.rng
         return own
 
 
 def item_options(options: Mapping[str, Any], item: int, items: int) -> dict[str, Any]:
-    """Return the options of one item of a batch: its own persistent chains.
+    """Return the options for one item of a batch, with the persistent chains of this item.
 
     Raises
     ------
     InvalidInputError
-        There is one set of chains for several items, whose distributions differ.
+        The chains are for another number of items; items of different distributions share none.
     """
     chains = options.get("persistent")
     if chains is None:
@@ -189,23 +193,32 @@ def contrastive_divergence(
     """Return the energy gap and the contrastive-divergence gradient.
 
     Chains start at gold, or in the states of `persistent`, and make k sweeps.  With their final
-    states y~,
+    states y~ and the indicators t(y) of a labeling,
 
-        value = mean s(y~) - s(gold),    gradient = mean t(y~) - t(gold);
+        value = mean s(y~) - s(gold),    gradient = mean t(y~) - t(gold).
 
-    the value is not a likelihood: CD is not the gradient of any function of the scores.
+    The value is not a likelihood: CD is not the gradient of any function of the scores.
 
     Parameters
     ----------
+    gold : (I,) int64
     k : int
-        Sweeps.
-    sampler : "gibbs", "chromatic", "blocked" or "metropolis"
+        The number of sweeps.
+    sampler : str
+        One of `fstgrad.mrf.sampling.chains.SAMPLERS`.
     chains : int
-        The number of chains to average, if they are not persistent.
+        The number of chains to average; ignored if `persistent` is given.
     persistent : PersistentChains, optional
         Advanced k sweeps in place.
     rng : Generator, int or None
         For chains that are not persistent; persistent chains have their own generator.
+    threads : int
+        For the sampler "chromatic".
+
+    Raises
+    ------
+    InvalidInputError
+        The persistent chains are those of several items, or of another number of nodes.
     """
     k = positive_integer("k", k)
     chains = positive_integer("chains", chains)
@@ -238,8 +251,9 @@ def one_site_divergence(
 ) -> tuple[float, Table]:
     """Return the energy gap and gradient of one Gibbs draw at one random node, times I.
 
-    The slides' Gibbs CD(1).  The node is uniform, so the expectation of I (t(y~) - t(gold)) is
-    sum_i (E[t(y) | y_j = gold_j for j != i] - t(gold)), the pseudolikelihood gradient.
+    This is the Gibbs CD(1) of McAllester's slides.  The node is uniform, so the expectation of
+    I (t(y~) - t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] - t(gold)), the gradient of the
+    pseudolikelihood.
     """
     random = generator(rng)
     site = random.integers(model.num_nodes, size=1)
@@ -253,15 +267,18 @@ def one_site_divergence(
 def structured_hinge(
     model: ScoredGraph, gold: IntArray, *, decoder: str = "graph_cut", cost: float = 1.0
 ) -> tuple[float, Table]:
-    """Return max_y [s(y) + cost * (labels that differ)] - s(gold) and a subgradient.
+    """Return max_y [s(y) + cost * (number of labels that differ from gold)] - s(gold) in nats.
+
+    Also returns a subgradient, t(best y) - t(gold).
 
     Parameters
     ----------
+    gold : (I,) int64
     decoder : str
         The method for the maximum: "graph_cut", "exact" or another one of `fstgrad.mrf.decode`.  If
         it is not exact, the value is a lower bound on the hinge.
     cost : float
-        The cost of a wrong label, in nats; 0 for the perceptron.
+        The cost of a wrong label, in nats, >= 0; 0 for the perceptron.
 
     Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2005).
     """
@@ -285,7 +302,7 @@ ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
 
 
 class Estimated(float):
-    """A loss that depends on an estimate of log Z: a float with measures of its quality.
+    """A loss from an estimate of log Z, in nats: a float with measures of its quality.
 
     Attributes
     ----------
@@ -293,7 +310,8 @@ class Estimated(float):
         As in `Inference`: "exact", "bethe", "upper bound", "lower bound".
     converged : bool
     residual : float
-        The last change of a message in nats, or of a marginal (mean field); 0 if exact.
+        The largest change in the last iteration, of a message in nats or of a marginal (mean
+        field); 0 if exact.
     """
 
     kind: str
@@ -312,10 +330,20 @@ class Estimated(float):
 def nll(
     model: ScoredGraph, gold: npt.ArrayLike, method: str, **options: Any
 ) -> tuple[float, Table]:
-    """Return a loss and its gradient; the module docstring lists the methods.
+    """Return a loss in nats and its gradient; the module docstring lists the methods.
 
-    A label of -1 is unknown.  With "exact" and the estimates of log Z, the value is then -log
-    p(known labels) = log Z - log Z given the known labels.
+    gold : (I,) or (height, width) integers.  A label of -1 is unknown; with "exact", "bp", "trw" or
+    "mean_field", the value is then -log p(known labels) = log Z - log Z given the known labels.
+
+    The gradient is a Table with the shapes of the scores.  If an estimate of log Z does not
+    converge, a RuntimeWarning says so.
+
+    Raises
+    ------
+    InvalidInputError
+        Unknown method or option, or invalid labels.
+    NotSupportedError
+        There are unknown labels, and the method needs all.
     """
     one_of("method", method, [*LOSSES, *ESTIMATES])
     instance("model", model, ScoredGraph, "a PairwiseMRF")
@@ -336,7 +364,7 @@ def nll(
 def _partial_nll(
     model: ScoredGraph, known: npt.NDArray[Any], method: str, options: Mapping[str, Any]
 ) -> tuple[float, Table]:
-    """Return log Z - log Z given the known labels, and the difference of the marginals."""
+    """Return log Z - log Z given the known labels, and the difference of their marginals."""
     if method != "exact" and method not in ESTIMATES:
         raise NotSupportedError(
             f"method {method!r} needs every label, {int((known == UNKNOWN).sum())} are unknown; "
@@ -351,13 +379,13 @@ def _partial_nll(
 
 
 def _add_found(out: Table, model: ScoredGraph, found: Inference, weight: float) -> Table:
-    """Add weight times the marginals of a result."""
+    """Add weight times the marginals of a result to a table like the scores; return the table."""
     edge = found.edge_sum if model.shared else found.edge
     return add_marginals(out, Table(found.node, edge, found.factors), weight)
 
 
 def _estimated(value: float, found: list[Inference]) -> float:
-    """Return the value with its attributes; warn if it did not converge."""
+    """Return the value as `Estimated`; warn if a result did not converge."""
     estimated = Estimated(value, found)
     if not estimated.converged:
         warnings.warn(

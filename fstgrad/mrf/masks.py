@@ -1,6 +1,6 @@
-"""Finite masks (scores as low as -1e9 or -1e30 that mean a hard zero) replaced by hard zeros.
+"""Replaces finite masks (scores like -1e9 or -1e30 that mean a hard zero) by hard zeros.
 
-A bound that adds and subtracts masks loses all digits of the other scores.
+Bounds that add and subtract masks would lose all digits of the other scores.
 """
 
 import numpy as np
@@ -10,16 +10,18 @@ from fstgrad.errors import InfeasibleError
 from fstgrad.mrf.scored_graph import Scored
 from fstgrad.mrf.sequential import tree_mode
 
-MASK = 1e8  # nats below the best of a table: there a float has 1e-8 nats left
-NEGLIGIBLE = 40.0  # e^-40 of Z is below the rounding of log Z
+MASK = 1e8  # nats below the best score of a table: there, floats resolve 1e-8 nats
+NEGLIGIBLE = 40.0  # nats: e^-40 of Z is below the rounding of log Z
 
 
 def without_masks(model: Scored) -> Scored:
-    """Return the model with masks as hard zeros, which changes no digit of log Z; else the model.
+    """Return the model with masks replaced by -inf, if this changes no digit of log Z.
 
     Let M be the sum of the best scores of all tables.  A labeling that uses a score D below the
-    best of its table has at most the score M - D.  All of these labelings together weigh less than
-    e^-40 times any labeling of score s if D > M - s + log(number of labelings) + 40.
+    best of its table scores at most M - D.  All such labelings together weigh less than e^-40 times
+    one labeling of score s if D > M - s + log(number of labelings) + 40.  Only such scores, at
+    least MASK below the best, are replaced.  Returns the model itself if there are none, or if no
+    allowed labeling without masks exists.
     """
     if all(map(_is_shallow, (model.scores.node, model.edge_stack, model.factors.table))):
         return model
@@ -45,12 +47,12 @@ def without_masks(model: Scored) -> Scored:
 
 
 def _is_shallow(table: FloatArray) -> bool:
-    """Whether no score can be a mask; a look at all in microseconds."""
+    """Return whether a table spans at most MASK nats: then, quickly, no score can be a mask."""
     return table.size == 0 or bool(np.min(table) >= np.max(table) - MASK)
 
 
 def _depth(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return how far each score is below the best along `axes`, inf for a hard zero."""
+    """Return how far each score is below the best along `axes`, in nats; inf for a hard zero."""
     top = table.max(axis=axes, keepdims=True, initial=-np.inf)
     with np.errstate(over="ignore"):
         deep = np.where(top > -np.inf, top, 0.0) - table

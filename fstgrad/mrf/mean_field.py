@@ -18,7 +18,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import NO_FACTORS
 
 Progress = Callable[[int, float], None]
-SWEPT = 2**18  # labels of nodes that one call of the kernel sets, about
+SWEPT = 2**18  # marginals that one call of the kernel computes, about
 
 
 def mean_field(
@@ -32,18 +32,27 @@ def mean_field(
     """Return the product q = prod_i q_i found by coordinate ascent on E_q[s] + H(q) <= log Z.
 
     The bound holds after every iteration; at convergence it is a local optimum.  An iteration costs
-    O(E C^2).
+    O(E C^2 + sum over larger factors of arity * cells).
 
     Parameters
     ----------
-    max_iter, tol : int, float
-        Stop when no q_i(c) changes by more than `tol`.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        Stop when no q_i(c) changes by more than this.
     rng : Generator, int or None
-        For the start if edges have hard zeros.  The start is then one allowed labeling, because the
-        bound of a product with weight on a forbidden pair is -inf.  Otherwise the start is
-        softmax(node_scores).
+        For the start if edges or factors have hard zeros.  The start is then one allowed labeling,
+        because the bound is -inf if q gives a forbidden pair positive probability.  Otherwise the
+        start is softmax(node_scores).
     progress : callable
-        Called with (iteration, change).
+        Called with (iteration, largest change of a q_i(c)).
+
+    Raises
+    ------
+    InfeasibleError
+        A node has no allowed label.
+    NotSupportedError
+        There are hard zeros, and no allowed labeling was found.
     """
     max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
@@ -58,12 +67,12 @@ def climbed(
     progress: Progress | None = None,
     budget: Budget = ENDLESS,
 ) -> Inference:
-    """Return the same as `mean_field`; at least one iteration, no more if the budget is spent."""
+    """Return what `mean_field` returns; stops after an iteration, at least one, if time is over."""
     begun = time.perf_counter()
     graph, model = model.graph, without_masks(model)
     q = _start(model, generator(rng))
     history: list[float] = []
-    together = 1  # sweeps of one call of the kernel, after which there is time for others
+    together = 1  # sweeps per call of the kernel; signals are handled between calls
     if progress is None and budget is ENDLESS:
         together = max(1, min(max_iter, SWEPT // max(1, model.scores.node.size)))
     while True:
@@ -110,7 +119,7 @@ def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
 
 
 def _bound(model: ScoredGraph, result: Inference) -> float:
-    """Return E_q[s] + H(q)."""
+    """Return E_q[s] + H(q) in nats, with the offset."""
     q = result.node
     if model.shared:
         pairs = float(masked_inner(result.edge_sum, model.scores.edge, 2))
@@ -122,7 +131,7 @@ def _bound(model: ScoredGraph, result: Inference) -> float:
 
 
 def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
-    """Return the marginals of the larger factors under q, cell by cell."""
+    """Return the marginals (cells,) of the larger factors under q (I, C)."""
     if model.factors.number == 0:
         return NO_FACTORS
     out = np.empty(len(model.factors.table))

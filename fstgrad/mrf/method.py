@@ -18,8 +18,8 @@ class Method(Generic[Result]):
     Attributes
     ----------
     function : callable
-    fixed : options that the method's name sets
-    renamed : the new names of old options, which work for one release
+    fixed : options whose values the name of the method determines
+    renamed : old names of options, which work for one more release, with their new names
     """
 
     function: Callable[..., Result]
@@ -28,12 +28,15 @@ class Method(Generic[Result]):
 
     @property
     def options(self) -> list[str]:
-        """The names of the options."""
+        """The names of the options that a caller can set."""
         keywords = self.function.__kwdefaults__ or {}
         return [name for name in keywords if name not in self.fixed]
 
     def bind(self, name: str, options: Mapping[str, Any]) -> Callable[..., Result]:
-        """Return the function with its options set; `name` is for the error of a wrong option."""
+        """Return the function with its options set; `name` appears in error messages.
+
+        Raises InvalidInputError for an option that the method does not have.
+        """
         options = self._current(options)
         for option in options:
             if option not in self.options:
@@ -52,6 +55,9 @@ class Method(Generic[Result]):
 def bound(
     table: Mapping[str, Method[Result]], name: str, options: Mapping[str, Any]
 ) -> Callable[..., Result]:
-    """Return the method of a table with its options set."""
+    """Return the function of method `name` of a table, with its options set.
+
+    Raises InvalidInputError for an unknown method or option.
+    """
     one_of("method", name, list(table))
     return table[name].bind(name, options)

@@ -32,8 +32,15 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
 
     Parameters
     ----------
-    max_memory : int
+    max_memory : int, optional
         Limit on the tables of elimination in bytes (default 4 GiB); forests need no tables.
+
+    Raises
+    ------
+    MemoryLimitError
+        Elimination needs more memory.
+    InfeasibleError
+        Every labeling is forbidden.
     """
     begun = time.perf_counter()
     if max_memory is None or model.is_forest:
@@ -61,6 +68,9 @@ METHODS: dict[str, Method[Inference]] = {
 
 
 def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
-    """Return the result of a method for `model`; options are those of the method's function."""
+    """Return the result of a method for `model`; the options are those of the method's function.
+
+    Raises InvalidInputError for an unknown method or option.
+    """
     near, offset = model.near
     return bound(METHODS, method, options)(near).shifted(offset)

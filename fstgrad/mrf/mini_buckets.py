@@ -1,15 +1,14 @@
 """Upper bounds on log Z and on the best score by weighted mini-buckets.
 
-This is elimination, but a bucket whose table would be too large is split into R mini-buckets.  Each
-is summed with a power w_r, and the powers sum to 1:
+This is elimination, but a bucket with a table that would be too large is split into R mini-buckets
+with tables T_r.  Mini-bucket r is summed with a power w_r; the powers sum to 1 (here w_r = 1 / R):
 
     log sum_v prod_r T_r  <=  sum_r w_r log sum_v T_r^(1 / w_r)                       (Hölder)
 
-and for the best score, max_v sum_r log T_r <= sum_r max_v log T_r.  Before that, the parts of a
-bucket are shifted so that they agree on v as well as the sweep can tell (Liu and
-Ihler 2011, "Bounding the partition function using Hölder's inequality"; Ihler, Flerova, Dechter and
-Otten 2012, "Join-graph based cost-shifting schemes").  There is one sweep, O(buckets times
-max_cells).
+and for the best score, max_v sum_r log T_r <= sum_r max_v log T_r.  Before that, score is shifted
+between the mini-buckets of a bucket so that their (powered) marginals of v agree (Liu and Ihler
+2011, "Bounding the partition function using Hölder's inequality"; Ihler, Flerova, Dechter and Otten
+2012, "Join-graph based cost-shifting schemes").  There is one sweep, O(buckets * max_cells).
 """
 
 from collections.abc import Iterator
@@ -33,9 +32,10 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    scope : nodes, in order of elimination from the last to the first
-    table : float64 with an axis for each node
-    source : the number of the mini-bucket that sent it, or ~t for score table t
+    scope : the nodes, in reverse order of elimination
+    table : float64 with an axis for each node, in nats
+    source : the number of the mini-bucket that sent the message, or ~t for score table t (nodes,
+        then edges, then larger factors)
     """
 
     scope: Scope
@@ -45,7 +45,13 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MiniBucket:
-    """Some factors of one node: their shifted sum, and the power for the sum over the node."""
+    """Some tables of one node v, the last of the scope.
+
+    scope : the nodes, in reverse order of elimination.
+    table : the shifted sum of the pieces, in nats, with an axis for each node.
+    weight : the power w_r of the sum over v.
+    pieces : the tables and messages in the sum.
+    """
 
     scope: Scope
     table: FloatArray
@@ -54,20 +60,31 @@ class MiniBucket:
 
 
 class MiniBuckets:
-    """The bound of one model, and its gradient.
+    """The upper bound of one model, and its gradient.
 
     Parameters
     ----------
     model : ScoredGraph
     max_cells : int
-        A mini-bucket with more than one table has at most this many cells, or as many as the
-        largest.
+        A mini-bucket has at most this many cells, or as many as its largest table.
     maximum : bool
         Bound the best score instead of log Z.
     budget : Budget
-        If it is spent between two tables or buckets, SpentError is raised.
+        Checked between two tables or buckets.
     search : Budget
-        Of the search for an order; where it is spent, the nodes go as given.
+        For the search for an order; if it is spent, the nodes are eliminated in the given order.
+
+    Attributes
+    ----------
+    value : float
+        The bound in nats, with the model's offset.
+
+    Raises
+    ------
+    SpentError
+        `budget` is spent.
+    InfeasibleError
+        The bound is -inf: every labeling is forbidden.
     """
 
     def __init__(
@@ -104,7 +121,7 @@ class MiniBuckets:
         self.value = value
 
     def _score_tables(self) -> Iterator[Piece]:
-        """Return the scores of nodes, edges and larger factors."""
+        """Yield the score tables of nodes, edges and larger factors."""
         model, sizes = self.model, self.sizes
         self.budget.check()
         for v, size in enumerate(sizes):
@@ -124,7 +141,11 @@ class MiniBuckets:
         return Piece(tuple(nodes[axis] for axis in axes), table.transpose(axes), source)
 
     def _split(self, pieces: list[Piece], max_cells: int) -> list[list[Piece]]:
-        """Put each piece, the largest first, into a mini-bucket that it fits."""
+        """Return the pieces of each mini-bucket.
+
+        Each piece, the largest first, goes into the first mini-bucket that stays within max_cells
+        or already has all its nodes.
+        """
         parts: list[tuple[set[int], list[Piece]]] = []
         for piece in sorted(pieces, key=lambda p: -p.table.size):
             for scope, part in parts:
@@ -138,7 +159,7 @@ class MiniBuckets:
         return [part for _, part in parts]
 
     def _matched(self, parts: list[list[Piece]]) -> list[MiniBucket]:
-        """Return the sums of the parts, shifted so that they agree on their node."""
+        """Return the sums of the parts, shifted so that their marginals of their node agree."""
         weight = 1.0 / len(parts)
         scopes = [
             tuple(sorted({v for p in part for v in p.scope}, key=lambda v: -self.place[v]))
@@ -192,7 +213,10 @@ class MiniBuckets:
         return found
 
     def gradient(self) -> Table:
-        """Return the derivatives of the bound with respect to the scores, for fixed shifts."""
+        """Return the derivatives of the bound on log Z by the scores, for fixed shifts.
+
+        Edge part (E, C, C).  Raises SpentError if the budget is spent.
+        """
         model = self.model
         node = np.zeros(model.scores.node.shape)
         edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
@@ -218,7 +242,7 @@ class MiniBuckets:
     def _put(
         self, table: int, scope: Scope, share: FloatArray, out: tuple[FloatArray, ...]
     ) -> None:
-        """Write the part of a score table."""
+        """Write the derivatives `share` by score table number `table` into the arrays of `out`."""
         nodes, edges = self.model.num_nodes, self.model.graph.num_edges
         if table < nodes:
             out[0][table, : len(share)] = share
@@ -235,7 +259,7 @@ class MiniBuckets:
 
 
 def _log_sum(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the log of the sum of exponentials over some axes; -inf if all terms are zero."""
+    """Return the log-sum-exp over some axes; -inf if all entries are -inf."""
     if not axes:
         return np.array(table)
     top = table.max(axis=axes, keepdims=True)

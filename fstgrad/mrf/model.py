@@ -1,4 +1,4 @@
-"""Pairwise Markov random fields: the exponential softmax on the labelings of a graph."""
+"""Pairwise Markov random fields: the exponential softmax over the labelings of a graph."""
 
 from itertools import islice
 from typing import Any
@@ -31,9 +31,9 @@ from fstgrad.mrf.table import Table
 
 
 class PairwiseMRF(ScoredGraph, Distribution[Table]):
-    """The distribution over labelings y of a graph with the score
+    """The distribution p(y) = exp(s(y)) / Z over labelings y of a graph, with the score
 
-        s(y) = sum_i node[i, y_i] + sum_(e = ij) edge[e, y_i, y_j],     p(y) = exp(s(y)) / Z.
+        s(y) = sum_i node[i, y_i] + sum_(e = ij) edge[e, y_i, y_j].
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         Log-weights in nats; -inf forbids a label.
     edge_scores : (E, C, C) or (C, C) float64
         Log-weights; `edge_scores[e, c, d]` is for label c at edges[e, 0] and d at edges[e, 1].
-        One (C, C) table is shared by all edges, and its gradient is the sum over the edges.
+        A single (C, C) table is shared by all edges, and its gradient is the sum over the edges.
     edges : (E, 2) integers
         Pairs of different nodes; no pair occurs twice.
     labels_per_node : (I,) integers, optional
@@ -55,9 +55,10 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     Notes
     -----
-    `log_partition`, `marginals`, `sample` and `mode` are exact or raise an error.  They take linear
-    time on forests and use elimination on other graphs; if its tables are too large, they raise
-    MemoryLimitError.  `infer` and `nll` have approximate methods.
+    `log_partition`, `marginals`, `sample` and `mode` are exact or raise an error: InfeasibleError
+    if every labeling is forbidden, MemoryLimitError if the tables of elimination are too large.
+    They need linear time on forests and use elimination on other graphs.  `infer`, `decode` and
+    `nll` also have approximate methods.
 
     References
     ----------
@@ -120,6 +121,17 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         Factors over the same nodes are added.  Factors over one node or a pair become node and edge
         scores; larger factors remain tables in `factors`, and `Table.factors` holds their marginals
         and gradients.  A factor over no node is a constant of the score.
+
+        Parameters
+        ----------
+        labels_per_node : (I,) integers
+        factors : list of (scope, table)
+            The nodes, and a log-table in nats with an axis for each of them; -inf forbids a state.
+
+        Raises
+        ------
+        InvalidInputError, InfeasibleError, MemoryLimitError
+            See `fstgrad.mrf.factors.model_parts`.
         """
         parts = model_parts(labels_per_node, factors)
         graph = Graph.checked(len(parts.node), parts.edges)
@@ -136,7 +148,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return exact(near).log_partition + offset
 
     def marginals(self) -> Table:
-        """Return P(y_i = c) (I, C) and P(y_i = c, y_j = d) (E, C, C), read-only."""
+        """Return P(y_i = c) (I, C), P(y_i = c, y_j = d) (E, C, C) and factors', read-only."""
         return exact(self.near[0]).marginals
 
     def log_prob(self, structure: npt.ArrayLike) -> float:
@@ -157,26 +169,27 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return float(super().cross_entropy(near))
 
     def covariance_product(self, direction: Table) -> Table:
-        """Return the change of the marginals along `direction`, Cov[t] applied to it.
+        """Return Cov[t] times `direction`: the derivative of the marginals along it, (E, C, C).
 
-        It is computed by elimination with tangents, on any graph that is narrow enough, and costs
-        two to three times as much as `marginals`.
+        direction : a Table of finite numbers, shaped like the scores.
+        The method is elimination with tangents, at two to three times the cost of `marginals`; it
+        raises MemoryLimitError if the tables are too large.
         """
         table = self._like_scores("direction", direction, finite=True)
         return Elimination(self.near[0]).tangents(table)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
-        """Return k labelings (k, I) int64, independent and exact."""
+        """Return k independent, exact draws (k, I) int64."""
         return self.near[0].exact.sample(positive_integer("k", k, minimum=0), generator(rng))
 
     def mode(self) -> IntArray:
-        """Return a labeling (I,) of the highest score, exact."""
+        """Return a labeling (I,) int64 of the highest score, exact."""
         return self.near[0].exact.mode()
 
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
-        """Return up to k best labelings (I,) and log p in nats, best first; exact.
+        """Return up to k best labelings (I,) and their log p in nats, best first; exact.
 
-        The cost is O(k I) times that of `mode`.
+        Costs up to k I times as much as `mode`.
 
         Examples
         --------
@@ -189,21 +202,25 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return [(y, score - log_z) for y, score in islice(found, positive_integer("k", k))]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:
-        """Return log Z and marginals by one of the methods of `fstgrad.mrf.methods`."""
+        """Return log Z and marginals by a method of `fstgrad.mrf.methods`, with its options."""
         return methods.infer(self, method, **options)
 
     def decode(self, method: str = "exact", **options: Any) -> Decoded:
-        """Return a labeling of high score by one of the methods of `fstgrad.mrf.decode`."""
+        """Return a labeling of high score by a method of `fstgrad.mrf.decode`, with its options."""
         return decode.decode(self, method, **options)
 
     def nll(
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any
     ) -> tuple[float, Table]:
-        """Return -log p(gold) or a surrogate loss, and its gradient: see `fstgrad.mrf.losses`."""
+        """Return -log p(gold) (nats) or another loss of `fstgrad.mrf.losses`, and its gradient.
+
+        gold : (I,) or (height, width) integers, -1 for an unknown label.  The gradient is a Table
+        like the scores.
+        """
         return losses.nll(self, gold, method, **options)
 
     def inner(self, weights: Table, values: Table) -> float:
-        """Return <weights, values> with 0 * inf = 0."""
+        """Return <weights, values>, summed over nodes, edges and factors, with 0 * inf = 0."""
         for name, table in (("weights", weights), ("values", values)):
             instance(name, table, Table, "a Table, as marginals() returns it")
         return float(
@@ -219,11 +236,11 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return float(masked_inner(weights, values, 3))
 
     def log_base(self, structure: npt.ArrayLike) -> float:
-        """Return the constant of the score."""
+        """Return the offset of the score, in nats."""
         return self.offset
 
     def expected_log_base(self, other: Distribution[Table]) -> float:
-        """Return the constant of the other's score."""
+        """Return the offset of the other's score, in nats."""
         return other.offset if isinstance(other, PairwiseMRF) else 0.0
 
     def _difference(self, left: Table, right: Table) -> Table:

@@ -1,4 +1,4 @@
-"""The bounds of one part of Z: the sum over the labelings that agree with some labels."""
+"""Bounds on one part of Z: the sum over the labelings that agree with some given labels."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,23 +23,25 @@ from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.sequential import sought
 from fstgrad.mrf.table import Table
 
-SWEEPS = 100
+SWEEPS = 100  # at most, of tree-reweighted messages and of mean field
 LARGEST_BUCKET = 1 << 16  # cells
-FEW_CELLS = 1 << 18  # of larger factors; with more, sweeps of trees take long
-QUICK_CELLS = 1 << 23  # that take less than a second in mini-buckets
-CELLS_OF_A_BUCKET = 2000  # that take as long as the rest of its work
-ALWAYS_SUMMED = 1 << 18  # cells of an elimination
+FEW_CELLS = 1 << 18  # of larger factors; with more, sweeps of trees are slow
+QUICK_CELLS = 1 << 23  # mini-buckets with this many cells take less than a second
+CELLS_OF_A_BUCKET = 2000  # overhead of a mini-bucket, in cells
+ALWAYS_SUMMED = 1 << 18  # an elimination with this many cells is done whatever time is left
 SECONDS_A_CELL = 2e-8  # of an elimination, for log Z and the marginals
-SETTLED = 1e-4
-LOOK = 20  # sweeps between two bounds
+SETTLED = 1e-4  # messages whose largest change is at most this (nats) have converged
+LOOK = 20  # sweeps between two evaluations of the bound
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Bounds on Z given some labels: logarithms, in nats.
+    """Bounds on the part of Z with some given labels; all are logarithms, in nats.
 
-    `below` and `above` (I, C) bound the sums over the labelings with one more label; the tables are
-    the gradients of `lower` and `upper`, None where that is -inf.
+    given : the model with these labels.
+    lower, upper : bounds on the part.
+    below, above : (I, C), bounds on the sum over the labelings of the part with label c of node i.
+    lower_gradient, upper_gradient : the gradients of the bounds by the scores, None for -inf.
     """
 
     given: Clamped
@@ -52,9 +54,10 @@ class Part:
 
 
 def part_of(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
-    """Return the bounds of one part; if the budget is spent, those of one sweep.
+    """Return the bounds of one part; if the budget is spent, those after one sweep.
 
-    too_wide : an exact sum is known to be too expensive.
+    max_cells : a part whose elimination needs at most this many cells is summed exactly.
+    too_wide : whether an exact sum is known to be too expensive; then it is not tried.
     """
     rest = given.rest
     if given.value == -np.inf:
@@ -78,13 +81,17 @@ def _dead(given: Clamped) -> Part:
 
 
 def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | Elimination:
-    """Return exact inference, or raise MemoryLimitError if cells or time do not suffice."""
+    """Return the exact engine of a model.
+
+    Raises MemoryLimitError if the largest table has more than max_cells cells, or if the sum would
+    take longer than the remaining time.
+    """
     if model.is_forest:
         return Forest(model)
     if max_cells == 0:
         raise MemoryLimitError("max_cells is 0")
     try:
-        engine = Elimination(model, 8 * max_cells, budget)  # which limits the largest table
+        engine = Elimination(model, 8 * max_cells, budget)  # this limits the largest table
     except SpentError as error:
         raise MemoryLimitError("the time is over before there is an order") from error
     engine.max_memory = DEFAULT_BYTES
@@ -95,7 +102,7 @@ def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | El
 
 
 def _summed(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
-    """Return the exact sum, or raise MemoryLimitError."""
+    """Return the exact part, or raise MemoryLimitError if it is too expensive."""
     engine = engine_of(rest, max_cells, budget)
     value = engine.log_partition() + given.value
     table = given.table(engine.marginals())
@@ -105,7 +112,7 @@ def _summed(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -
 
 
 def _bounded(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
-    """Return the bounds of mini-buckets and trees, and those of mean field."""
+    """Return the part with upper bounds from mini-buckets and trees, lower ones from mean field."""
     upper, marginals, above = np.inf, None, rest.scores.node
     methods = [_best_of_trees]
     if max_cells > 0:
@@ -135,9 +142,10 @@ def _bounded(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) 
 
 
 def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table | None]:
-    """Return the best bound of mean field, those of all labels (I, C), and its gradient.
+    """Return the best mean-field bound, lower bounds for all labels (I, C), and its gradient.
 
-    Forests start from naive mean field and from a labeling of high score.
+    Mean field over forests starts from naive mean field and from a labeling of high score.
+    Returns (-inf, all -inf, None) if no allowed start is found.
     """
     lower, gradient = -np.inf, None
     below = np.full(rest.scores.node.shape, -np.inf)
@@ -167,16 +175,19 @@ def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table
 
 
 def _best_of_buckets(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
-    """Return the bound of mini-buckets, SpentError where its budget `first` is spent."""
+    """Return the bound of mini-buckets; raise SpentError if the budget `first` is spent.
+
+    The budget of the search for an order is `budget`.
+    """
     buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first, search=budget)
     node = np.where(rest.scores.node > -np.inf, buckets.value, -np.inf)
     return TreeBound(buckets.value, node, buckets.gradient())
 
 
 def _best_of_trees(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
-    """Return the least bound of trees over the sweeps; parallel messages need not converge.
+    """Return the least bound of trees over the sweeps; flooding messages may not converge.
 
-    The bound before the first sweep has a separate budget; SpentError if it is spent.
+    The bound before the first sweep has its own budget `first`; raises SpentError if it is spent.
     """
     cover = tree_cover(rest.links)
     messages = tree_messages(rest, 1, cover.rho)
@@ -199,10 +210,12 @@ def _best_of_trees(rest: ScoredGraph, max_cells: int, budget: Budget, first: Bud
 
 
 def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
-    """Return mean-field bounds (I, C) on the sums over the labelings with one label.
+    """Return lower bounds (I, C) on the log of the sum over the labelings with y_i = c.
 
-    `value` = E_q[s] + H(q).  With node i fixed at c the other q_j give the bound
-    value - E_(q_i)[g_i] - H(q_i) + g_i(c), g_i(c) = E[s | y_i = c] less what does not touch i.
+    q : (I, C), a product of node distributions.  value : its bound E_q[s] + H(q), in nats.
+    If node i is fixed at c, the other q_j give the bound
+    value - E_(q_i)[g_i] - H(q_i) + g_i(c), with g_i(c) the expected score of node i at c and of all
+    edges and factors of i.
     """
     expected = np.empty(q.shape)
     kernels.coordinates.all_expected_scores(model.pieces, q, expected)

@@ -1,4 +1,4 @@
-"""The one result type of all inference methods."""
+"""The result types of inference and decoding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,32 +31,37 @@ class Inference:
     log_partition : float
         In nats; NaN if the method has none (kind "none").
     kind : str
-        "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted); "lower bound" (mean
-        field); "score": the score of the best labeling that max-product decodes; "bounds": see
-        `Bounds`; "estimate": see `Annealed`; "none".
+        What log_partition is.  "exact"; "bethe": the Bethe estimate; "upper bound"
+        (tree-reweighted); "lower bound" (mean field); "score": the score of the labeling that
+        max-product decodes; "bounds": see `Bounds`; "estimate": see `Annealed`; "none".
     node : (I, C) float64
         Node marginals (for max-product, max-marginals scaled to sum to 1).
+    edge_source : callable
+        edge_source(low, high) computes the marginals (high - low, C, C) of a range of edges.
+    num_edges : int
     converged : bool
-        Message passing: the last residual is at most the tolerance.  Sampling: r_hat < 1.05.
+        Message passing, mean field: the last residual is at most the tolerance.  Sampling:
+        r_hat < 1.05.
     iterations : int
-    factors : (cells,) float64
-        Marginals of the larger factors, as in `model.factors.table`.
+        Message passing, mean field: sweeps.  Sampling: draws of all chains.  Annealing: steps times
+        runs.  Bounds: parts.  0 if exact.
     residuals : (iterations,) float64
-        Largest change of a message in each iteration, in nats: |log new - log old|, the largest
-        entry of a message being 0.
+        Message passing: the largest |log new - log old| of a message in each iteration, in nats,
+        with the largest entry of each message scaled to log 1 = 0.  Mean field: the largest change
+        of a marginal.  Empty for other methods.
     seconds : float
+    factors : (cells,) float64
+        Marginals of the larger factors, as in `model.factors.table`; empty for sampling methods.
     standard_error : (I, C) float64 or None
         Sampling: the standard error of each node marginal.
     margin : (I, C) float64 or None
         Sampling: the exact marginal is within node +- margin with 95 percent confidence.
     effective_samples : float
-        Sampling: the least over all uncertain node marginals of variance / standard_error^2; NaN
-        for other methods.
+        Sampling: the least value of variance / standard_error^2 over all node marginals between 0
+        and 1; NaN for other methods.
     r_hat : float
         Sampling: the largest potential scale reduction (Gelman and Rubin 1992) of a node
         marginal; NaN for other methods.
-    edge_source : callable
-        Computes the edge marginals of a range of edges.
     """
 
     method: str
@@ -78,7 +83,7 @@ class Inference:
     __repr__ = short_repr
 
     def shifted(self: Found, offset: float) -> Found:
-        """Return the result for scores to which a constant is added."""
+        """Return the result after adding a constant (nats) to the score."""
         if offset == 0.0:
             return self
         names = ("log_partition", "lower", "upper")
@@ -86,12 +91,12 @@ class Inference:
 
     @cached_property
     def edge(self) -> FloatArray:
-        """Edge marginals (E, C, C), computed when first read: they may be large."""
+        """Edge marginals (E, C, C) float64, computed when first read because they may be large."""
         return self.edge_source(0, self.num_edges)
 
     @cached_property
     def edge_sum(self) -> FloatArray:
-        """The sum of the edge marginals over all edges (C, C), in little memory."""
+        """The sum (C, C) of the edge marginals over all edges, computed in little memory."""
         size = self.node.shape[1]
         step = max(1, CHUNK_CELLS // size**2)
         total = np.zeros((size, size))
@@ -106,7 +111,10 @@ def _no_table() -> Table:
 
 @dataclass(frozen=True, eq=False)
 class Bounds(Inference):
-    """Certified bounds; `log_partition` and the marginals are their middle and its gradient.
+    """Certified bounds on log Z and on node marginals.
+
+    `log_partition` is the middle of the bounds, and the marginals are its gradient; if `lower` is
+    -inf, they are `upper` and its gradient.
 
     Attributes
     ----------
@@ -115,12 +123,12 @@ class Bounds(Inference):
     node_lower, node_upper : (I, C) float64
         Bounds on the marginals of nodes.
     lower_gradient, upper_gradient : Table
-        The gradients of the two bounds by the scores, (E, C, C) for edges.  That of `lower` is
-        valid if mean field has converged, that of `upper` for fixed messages.
+        The gradients of the two bounds by the scores, (E, C, C) for edges.  That of `lower` holds
+        if mean field has converged, that of `upper` for fixed messages.
     parts : int
         The number of parts into which Z was split.
     converged : bool
-        upper - lower is at most the tolerance.
+        Whether upper - lower is at most the tolerance.
     """
 
     lower: float = float("-inf")
@@ -143,8 +151,8 @@ class Annealed(Inference):
     log_partition_error : float
         The standard error of `log_partition`, in nats.
     effective_samples : float
-        (sum of weights)^2 / (sum of squared weights) of the runs.  If it is near 1, the error is
-        unreliable; use more steps.
+        (sum of weights)^2 / (sum of squared weights) over the runs.  If this is near 1, the
+        standard error is unreliable; use more steps.
     """
 
     log_partition_error: float = float("nan")
@@ -163,8 +171,10 @@ class Decoded:
     score : float
         s(labels) in nats.
     gap : float
-        The best score is at most score + gap: 0 for an exact method, inf if no bound is known.
+        The best score is at most score + gap (nats): 0 for an exact method, inf if no bound is
+        known.
     converged : bool
+        Whether the method stopped by its tolerance, not by its limit of iterations.
     """
 
     method: str

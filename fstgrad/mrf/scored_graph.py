@@ -1,4 +1,4 @@
-"""The data of a pairwise model: a graph, its score tables, and their form for kernels."""
+"""The data of a model: a graph and its score tables, and their form for kernels."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -34,13 +34,21 @@ class ScoredGraph:
     Parameters
     ----------
     graph : Graph
-    node_scores : (I, C) float64, log-weights in nats
-    edge_scores : (E, C, C) or (C, C) float64
+    node_scores : (I, C) float64
+        Log-weights in nats; -inf forbids a label.
+    edge_scores : (E, C, C) float64, or (C, C) for a table that all edges share
+        Log-weights in nats.
     labels_per_node : (I,) integers, optional
+        Node i has the labels 0 .. labels_per_node[i] - 1; by default all C.
     offset : float
         A constant of the score, in nats.
     factors : Factors, optional
         Tables over more than two nodes.
+
+    Raises
+    ------
+    InvalidInputError
+        Shapes do not match, there is no node or no label, or a score is NaN or +inf.
     """
 
     def __init__(
@@ -76,11 +84,11 @@ class ScoredGraph:
         self.factors = Factors.pack(nodes, []) if factors is None else factors
         self.scores = Table(node, edge, self.factors.table)
         self.offset = float(log_weights("offset", offset, ()))
-        self.cache: dict[str, Any] = {}  # what engines keep with the scores
+        self.cache: dict[str, Any] = {}  # results that depend on the scores
 
     @classmethod
     def build(cls: type[Scored], *arguments: Any, **settings: Any) -> Scored:
-        """Return an instance from the arguments above, without the constructor of a subclass."""
+        """Return an instance from the arguments of ScoredGraph, without a subclass constructor."""
         model = cls.__new__(cls)
         ScoredGraph.__init__(model, *arguments, **settings)
         return model
@@ -91,7 +99,9 @@ class ScoredGraph:
         edge_scores: npt.ArrayLike,
         factor_scores: npt.ArrayLike | None = None,
     ) -> Scored:
-        """Return a model of the same graph with new scores; it keeps the plans for the graph.
+        """Return a model of the same graph, labels and offset with new scores.
+
+        It reuses the plans for the graph.  node_scores and edge_scores are as in the constructor.
 
         factor_scores : (cells,) float64, optional
             New log-tables of the larger factors, as in `factors.table`; by default the old ones.
@@ -105,10 +115,17 @@ class ScoredGraph:
         )
 
     def condition(self: Scored, evidence: Mapping[int, int]) -> Scored:
-        """Return the model in which node i has the label evidence[i]: all others are forbidden.
+        """Return the model in which node i has the label evidence[i]; its others are forbidden.
 
-        Its log_partition is log sum exp(s(y)) over the labelings that agree with the evidence,
-        log P(evidence) + log Z.
+        Its log_partition is the log of the sum of exp(s(y)) over the labelings that agree with the
+        evidence, log P(evidence) + log Z.
+
+        Raises
+        ------
+        InvalidInputError
+            A node or label is out of range.
+        InfeasibleError
+            The node scores forbid a label of the evidence.
         """
         instance("evidence", evidence, Mapping, "a mapping of nodes to labels")
         node = self.scores.node.copy()
@@ -141,23 +158,23 @@ class ScoredGraph:
 
     @property
     def edge_stack(self) -> FloatArray:
-        """The edge scores as (K, C, C), K = 1 if they are shared."""
+        """The edge scores as (K, C, C), with K = 1 if they are shared, else E."""
         size = self.num_labels
         return self.scores.edge.reshape(-1, size, size)
 
     @cached_property
     def potentials(self) -> Potentials:
-        """The scores in the form that the kernels read."""
+        """The edge scores in the form for message passing."""
         return Potentials.of(self.edge_stack)
 
     @cached_property
     def pieces(self) -> Pieces:
-        """All scores in the form that kernels of single nodes read."""
+        """All scores in the form for kernels that visit single nodes."""
         return Pieces(self.graph.shape, self.scores.node, self.edge_stack, self.factors)
 
     @property
     def interactions(self) -> Graph:
-        """The graph in which the nodes of a larger factor are also neighbours."""
+        """The graph in which the nodes of each larger factor are also neighbours."""
         if self.factors.number == 0:
             return self.graph
         if "interactions" not in self.graph.cache:
@@ -195,7 +212,7 @@ class ScoredGraph:
         return self.factors.number == 0 and self.graph.is_forest
 
     def labeling(self, structure: npt.ArrayLike, name: str = "labels") -> IntArray:
-        """Return a labeling as int64 (I,), checked."""
+        """Return a labeling (I,), or (height, width) flattened, as int64 (I,), checked."""
         return self._label_array(name, structure, np.arange(self.num_nodes))
 
     def _label_array(self, name: str, labels: npt.ArrayLike, nodes: IntArray) -> IntArray:
@@ -213,10 +230,10 @@ class ScoredGraph:
 
     @property
     def near(self: Scored) -> tuple[Scored, float]:
-        """The model without offsets of nodes that reduce precision, and their sum in nats.
+        """The model without node offsets that reduce precision, and the sum of these offsets.
 
-        A node whose labels are all masked by a large finite number, such as padding of an image,
-        has such an offset: it is part of every score, and of no difference of scores.
+        A node whose labels are all masked by a large finite number, for example a pixel of padding,
+        has such an offset (nats).  It adds to every score, but to no difference of scores.
 
         Examples
         --------
@@ -238,19 +255,19 @@ class ScoredGraph:
         return self.with_scores(node, self.scores.edge), float(offset.sum())
 
     def score(self, structure: npt.ArrayLike) -> float:
-        """Return s(y) in nats, -inf for a forbidden labeling."""
+        """Return s(y) in nats, with the offset; -inf for a forbidden labeling."""
         y = self.labeling(structure)
         left, right = y[self.graph.edges].T
         edge = self.scores.edge[left, right] if self.shared else (
             self.scores.edge[np.arange(len(left)), left, right]
         )  # fmt: skip
         node, larger = self.scores.node[np.arange(len(y)), y], self.factors.table
-        with np.errstate(over="ignore"):  # masks near the least float add up to a hard zero
+        with np.errstate(over="ignore"):  # masks near the least float may add up to -inf
             total = node.sum() + edge.sum() + larger[self.factors.cells(y)].sum() + self.offset
         return float(total)
 
     def parts(self, structure: npt.ArrayLike) -> Table:
-        """Return the indicator tables of one labeling: nodes, edges and cells of factors."""
+        """Return the indicators of a labeling: nodes (I, C), edges (E, C, C), factors (cells,)."""
         y = self.labeling(structure)
         size, edges = self.num_labels, self.graph.edges
         node = np.zeros((len(y), size))

@@ -1,10 +1,10 @@
-"""The best labeling with a certified gap, by sequential reweighted message passing.
+"""A labeling of high score with a certified gap, by sequential reweighted message passing.
 
-The score is divided among factors and nodes.  Messages move score between them, and for any
-messages the sum of the maxima of all parts is an upper bound on the best score.  A sweep visits the
-nodes in order and moves the score of each node to its later factors; the bound never rises.  For
-pairs this is TRW-S (Kolmogorov 2006); for larger factors, which keep their tables, it is SRMP
-(Kolmogorov 2015, "A new look at reweighted message passing", section 3).  If a gap remains,
+The score is divided among factors and nodes, and messages move score between them.  For any
+messages, the sum of the maxima of all parts is an upper bound on the best score.  A sweep visits
+the nodes in order and moves the score of each node to its later factors; this never raises the
+bound.  For pairs this is TRW-S (Kolmogorov 2006); for larger factors, which keep their tables, it
+is SRMP (Kolmogorov 2015, "A new look at reweighted message passing", section 3).  If a gap remains,
 mini-buckets may lower the bound, and annealing may raise the score.
 """
 
@@ -24,9 +24,9 @@ from fstgrad.mrf.sampling.chains import Chain, allowed_labels
 from fstgrad.mrf.sampling.tempering import scaled
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
-LOOK = 5  # sweeps there and back between two bounds
+LOOK = 5  # forward and backward sweeps between two evaluations of the bound
 WINDOWS, WINDOW_NODES, WINDOW_BYTES = 10, 150, 1 << 23
-EXACT = 1e-9  # relative: a gap that rounding makes
+EXACT = 1e-9  # relative: a smaller gap is a rounding error
 
 
 def tree_mode(
@@ -40,25 +40,32 @@ def tree_mode(
 ) -> Decoded:
     """Return a labeling with a certified gap: no labeling scores more than score + gap.
 
-    The bound is exact on trees of factors, and where the linear relaxation over edges and factors
-    is tight (submodular scores of two labels).
+    The bound is exact on trees of factors, and if the linear relaxation over edges and factors is
+    tight (submodular scores of two labels).
 
     Parameters
     ----------
     max_iter : int
-        The number of sweeps, forward and backward; each costs O(E C^2 + sum over factors of arity^2
-        times cells).
+        The largest number of iterations.  An iteration is a forward and a backward sweep and costs
+        O(E C^2 + sum over larger factors of arity^2 * cells).
     tol : float
-        Stop when five sweeps lower the bound by less than this, relative to its size.  `converged`
-        is True if this happened, or if the gap is zero up to rounding.
+        Stop when five iterations lower the bound by at most tol * max(1, |bound|).  `converged` is
+        True if this happened, or if the gap is zero up to rounding.
     max_cells : int
-        Largest table of a mini-bucket; 0 for none.
+        Largest table of a mini-bucket; 0 for no mini-buckets.
     restarts : int
-        The number of simulated annealings if a gap remains.  Each has sixty temperatures of twenty
-        sweeps, and then ten windows of at most 150 nodes, solved exactly given the labels around
-        them.
+        The number of simulated annealings if a gap remains.  Each has 60 temperatures of 20 sweeps;
+        then, in 10 windows of at most 150 nodes, the labels are replaced by the best ones given the
+        labels around the window.
     rng : Generator, int or None
-        The random numbers of the annealings.
+        For the annealings.
+
+    Raises
+    ------
+    InfeasibleError
+        A sweep shows that every labeling is forbidden.
+    NotSupportedError
+        No allowed labeling was found.
     """
     max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
@@ -76,7 +83,7 @@ def sought(
     rng: Seed = 0,
     budget: Budget = ENDLESS,
 ) -> Decoded:
-    """Return the same as `tree_mode`; if the budget is spent, the best result so far."""
+    """Return what `tree_mode` returns; if the budget is spent, the best result so far."""
     best = _Best(model)
     upper, converged = _swept(model, max_iter, tol, best, budget)
     if not best.closes(upper) and max_cells > 0 and not budget.is_spent:
@@ -102,7 +109,10 @@ def sought(
 def _swept(
     model: ScoredGraph, max_iter: int, tol: float, best: "_Best", budget: Budget
 ) -> tuple[float, bool]:
-    """Return the bound of the sweeps and whether they converged; give labelings to `best`."""
+    """Return the upper bound of the sweeps (nats) and whether they converged.
+
+    Labelings that are read from the messages are passed to `best`.
+    """
     m = model.pieces._replace(node=model.scores.node.copy())
     d = np.zeros((len(m.shape.source), model.num_labels))
     said = np.zeros((len(m.factors.scope), model.num_labels))
@@ -132,7 +142,7 @@ def _swept(
 def _annealed(
     model: ScoredGraph, labels: IntArray, rng: np.random.Generator, budget: Budget
 ) -> IntArray:
-    """Return the end of a chain of Gibbs sweeps at falling temperatures, from `labels`."""
+    """Return the last labeling of a chain of Gibbs sweeps at falling temperatures from `labels`."""
     tables = [table[np.isfinite(table)] for table in (*model.scores, model.factors.table)]
     widest = max(1e-300, *(float(np.ptp(table)) for table in tables if table.size))
     for beta in np.geomspace(0.5, 100.0, 60) / widest:
@@ -145,7 +155,11 @@ def _annealed(
 
 
 def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return `labels` with the labels around one node replaced by the best ones."""
+    """Return `labels` with those of a window replaced by the best ones, given all others.
+
+    The window is the breadth-first neighbourhood of a random node.  If its elimination needs more
+    than WINDOW_BYTES, nothing is replaced.
+    """
     graph = model.interactions
     near = graph.source[graph.leaving ^ 1]
     inside = np.zeros(model.num_nodes, np.bool_)
@@ -168,7 +182,7 @@ def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
 
 
 class _Best:
-    """The best of the given labelings, each improved node by node."""
+    """Keeps the best of the labelings given to `take`, each first improved node by node."""
 
     def __init__(self, model: ScoredGraph) -> None:
         self.model = model
@@ -176,11 +190,11 @@ class _Best:
         self.score = -np.inf
 
     def closes(self, upper: float) -> bool:
-        """Whether the best score is the upper bound up to rounding."""
+        """Return whether the best score equals the upper bound (nats) up to rounding."""
         return bool(upper - self.score <= EXACT * max(1.0, abs(upper)))
 
     def take(self, labels: IntArray) -> None:
-        """Add a labeling; a forbidden labeling is repaired, once."""
+        """Consider a labeling (I,); a forbidden one is repaired if there is no labeling yet."""
         found = labels.copy()
         if self.model.score(found) == -np.inf:
             if self.labels is not None:

@@ -23,8 +23,8 @@ class Table(_Pair):
     ----------
     node : (I, C) float64
         One entry for each node and label.
-    edge : (E, C, C) float64, or (C, C) where all edges share their scores
-        `edge[e, c, d]`: label c at `edges[e, 0]` and label d at `edges[e, 1]`.
+    edge : (E, C, C) float64, or (C, C) if all edges share their scores
+        `edge[e, c, d]` is for label c at `edges[e, 0]` and label d at `edges[e, 1]`.
     factors : (cells,) float64
         One entry for each cell of each larger factor, as in `model.factors.table`; empty if there
         are none.
@@ -38,7 +38,7 @@ class Table(_Pair):
     def __new__(
         cls, node: FloatArray, edge: FloatArray, factors: FloatArray = NO_FACTORS
     ) -> "Table":
-        """Return the table."""
+        """Return the table of three arrays."""
         self = super().__new__(cls, node, edge)
         self.factors = factors
         return self

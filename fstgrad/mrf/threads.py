@@ -1,4 +1,4 @@
-"""Work on index ranges in threads: kernels run without the interpreter lock."""
+"""Runs tasks on index ranges in threads; kernels release the interpreter lock."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +11,10 @@ Result = TypeVar("Result")
 
 
 class Bands:
-    """Divide 0 .. size - 1 into one contiguous range for each thread; use as a context.
+    """0 .. size - 1 divided into one contiguous range per thread.
 
-    The caller's results must not depend on the division.  With one thread, or fewer than
+    `bands(task)` runs the task on all ranges.  As a context manager, it shuts the threads down at
+    the end.  The caller's results must not depend on the division.  With one thread, or fewer than
     `least` items, everything runs in the calling thread.
     """
 
@@ -28,7 +29,7 @@ class Bands:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._pool is not None:  # an interruption does not wait
+        if self._pool is not None:  # after KeyboardInterrupt, do not wait for the threads
             self._pool.shutdown(wait=kind is None or issubclass(kind, Exception))
 
     def __call__(self, task: Callable[[int, int], Result]) -> list[Result]:

@@ -1,8 +1,9 @@
 """The UAI file format: models (.uai), evidence (.evid) and results (PR, MAR, MAP).
 
-A model is MARKOV or BAYES, the number of variables, their numbers of values, the scopes of the
-factors, and then their tables of values (not logarithms), last variable fastest.  Each scope begins
-with its number of nodes.  Source: the UAI 2014 inference competition, "File formats".
+A model file has the word MARKOV or BAYES, the number of variables, the number of values of each,
+the number of factors and their scopes, and then their tables of values (not logarithms), last
+variable fastest.  Each scope begins with its number of variables, each table with its number of
+values.  Source: the UAI 2014 inference competition, "File formats".
 """
 
 import math
@@ -26,7 +27,11 @@ _DIGITS = 18
 
 
 class Model(NamedTuple):
-    """A parsed .uai file."""
+    """A parsed .uai file.
+
+    kind : "MARKOV" or "BAYES".  sizes : (I,) int64, the number of values of each variable.
+    factors : scopes and log-tables (natural logarithms).
+    """
 
     kind: str
     sizes: IntArray
@@ -36,12 +41,12 @@ class Model(NamedTuple):
         return short_repr(self)
 
     def to_mrf(self) -> PairwiseMRF:
-        """Return the pairwise model of the same distribution."""
+        """Return the random field with the same distribution; see `PairwiseMRF.from_factors`."""
         return PairwiseMRF.from_factors(self.sizes, self.factors)
 
 
 class _Tokens:
-    """The words of a file with their lines, for error messages."""
+    """The words of a file, with line numbers for error messages; `left` words remain."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
@@ -57,11 +62,11 @@ class _Tokens:
                 yield number, word
 
     def fail(self, message: str) -> InvalidInputError:
-        """Return an error at the last line that was read."""
+        """Return an error that names the line of the last word that was read."""
         return InvalidInputError(f"{self.path}, line {self.line}: {message}")
 
     def word(self, what: str) -> str:
-        """Return the next word."""
+        """Return the next word; `what` says in an error what should come."""
         self.line, word = next(self.words, (self.line, ""))
         self.left -= 1
         if not word:
@@ -83,7 +88,7 @@ class _Tokens:
         return value
 
     def numbers(self, count: int, what: str) -> FloatArray:
-        """Return the next `count` words as floats that are not negative."""
+        """Return the next `count` words as finite floats >= 0, (count,)."""
         if count > self.left:
             raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words left")
         values = np.empty(count)
@@ -98,7 +103,7 @@ class _Tokens:
         return values
 
     def end(self) -> None:
-        """Raise unless all words were read."""
+        """Raise InvalidInputError if words remain."""
         self.line, word = next(self.words, (self.line, ""))
         if word:
             raise self.fail(f"{word!r} comes after the last value; remove it")
@@ -136,7 +141,11 @@ def read_model(path: PathLike) -> Model:
 
 
 def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
-    """Read a .evid file: the number of observed variables, then variable and value in turn."""
+    """Read a .evid file: the number of observed variables, then pairs of variable and value.
+
+    Returns the value of each observed variable; sizes (I,) are the numbers of values.  Raises
+    InvalidInputError for an index out of range or a contradiction.
+    """
     tokens = _Tokens(path)
     evidence: dict[int, int] = {}
     for _ in range(tokens.integer("the number of observed variables", 0, len(sizes) + 1)):
@@ -151,7 +160,8 @@ def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
 def write_model(path: PathLike, model: PairwiseMRF) -> None:
     """Write a model as .uai, one factor for each node, edge and larger factor, in full precision.
 
-    A constant of the score becomes a factor over no variable.
+    The offset of the score becomes a factor over no variable.  Raises InvalidInputError if
+    exp(score) of a finite score is 0 or inf.
     """
     sizes = model.labels_per_node.tolist()
     edges = model.graph.edges.tolist()
@@ -186,12 +196,12 @@ def write_evidence(path: PathLike, evidence: Mapping[int, int]) -> None:
 
 
 def format_partition(log_partition: float) -> str:
-    """Return a PR result: log10 Z in six significant digits."""
+    """Return a PR result, log10 Z in six significant digits, from log Z in nats."""
     return f"PR\n{log_partition / LOG10:.6g}\n"
 
 
 def format_marginals(node: FloatArray, sizes: IntArray) -> str:
-    """Return a MAR result: the marginals of every variable, six significant digits."""
+    """Return a MAR result, six significant digits, from marginals (I, C) and sizes (I,)."""
     words = [str(len(sizes))]
     for row, size in zip(node, sizes.tolist(), strict=True):
         words += [str(size), *(f"{p:.6g}" for p in row[:size])]
@@ -199,5 +209,5 @@ def format_marginals(node: FloatArray, sizes: IntArray) -> str:
 
 
 def format_mode(labels: IntArray) -> str:
-    """Return a MAP result: the labels of every variable."""
+    """Return a MAP result: the label of every variable, from labels (I,)."""
     return "MAP\n" + " ".join(map(str, [len(labels), *labels.tolist()])) + "\n"

@@ -1,9 +1,10 @@
-"""Objectives of a batch on arrays: what the operators of PyTorch and JAX evaluate.
+"""Objectives of a batch of NumPy arrays, which the PyTorch and JAX operators evaluate.
 
 Reading order
 -------------
-- `base` : the contract: values with their exact gradients, Hessian products where there are any.
-- `threads` : the items of a batch in threads.
-- `sampling` : how objectives are estimated where they are not exact, and what is known of it.
+- `base` : the contract: values, exact gradients, and Hessian products if available.
+- `threads` : evaluate the items of a batch in threads.
+- `sampling` : settings of sampled objectives, and the accuracy of the estimates.
 - `strings`, `alignments`, `lists`, `lattices`, `fields`, `trees` : the objectives.
+- `predictions` : padded tables and minimum-risk predictions, shared by the frameworks.
 """

@@ -1,4 +1,4 @@
-"""Objectives over alignments with blanks (CTC): the loss sees what a path collapses to."""
+"""Objectives over alignments with blanks (CTC): the loss applies to the collapsed path."""
 
 from typing import Any, Literal
 
@@ -21,13 +21,17 @@ _AUTOMATA = AutomatonCache()
 
 
 class CTCObjective(Objective):
-    """One objective over the paths of each item.
+    """An objective over the paths of each item.
+
+    Scores are one array (B, T, n), log-weights in nats.  Constants are gold (B, L) ids, padded with
+    `IGNORED`, and optionally the numbers of frames (B,).
 
     Parameters
     ----------
     kind : {"nll", "softmax margin", "risk"}
     loss : Loss over the labels, or None for "nll"
-    n, blank : number of labels, and which of them is the blank
+    n, blank : int
+        The number of labels, and the id of the blank.
     cap, band : as in `Loss.compile`
     """
 
@@ -45,7 +49,13 @@ class CTCObjective(Objective):
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Run the passes of each item."""
+        """Return the values (B,) in nats and the gradient (B, T, n).
+
+        Raises
+        ------
+        InvalidInputError
+            A gold string has the blank, or an id that is not a symbol.
+        """
         (table,), (ids, *rest) = scores, constants
         sizes = rest[0] if rest else np.full(len(table), table.shape[1])
         targets = [row[row != IGNORED] for row in ids]
@@ -77,7 +87,7 @@ class CTCObjective(Objective):
     def _compiled(
         self, target: IntArray, size: int
     ) -> tuple[LossAutomaton | None, LossAutomaton | None]:
-        """Return the automaton of the paths of gold, and that of the loss."""
+        """Return the automaton of the paths that collapse to gold, and that of the loss."""
         cap, band = self.options
         gold = b = None
         if self.kind != "risk":

@@ -1,4 +1,4 @@
-"""The contract of an objective: B values of arrays, with their exact gradients."""
+"""The contract of an objective: B values, functions of arrays, with their exact gradients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,44 +14,50 @@ Arrays = Sequence[Array]
 
 
 class Objective:
-    """B scalars; scalar i is a function of the slices scores[k][i] and constants[k][i] alone."""
+    """B scalars; scalar i depends only on the slices scores[k][i] and constants[k][i]."""
 
-    what = "this objective"  # its name in an error
+    what = "this objective"  # its name in errors
 
     def is_twice_differentiable(self) -> bool:
-        """Whether there is a Hessian product."""
+        """Return whether `hessian_product` is available."""
         return False
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Return the values (B,) float64, and for each array of scores the gradients, its shape.
+        """Return the values (B,) float64 and, for each array of scores, a gradient of its shape.
 
         The gradients are new arrays, which the caller may overwrite.
 
         Parameters
         ----------
-        scores : arrays (B, ...), float32 or float64, read only
-        constants : arrays (B, ...) of any dtype, read only
+        scores : arrays (B, ...), float32 or float64, read-only
+        constants : arrays (B, ...) of any dtype, read-only
         team : Team
-            The threads to use; no bit depends on their number.
+            The threads to use.  Results do not depend on their number, to the last bit.
         """
         raise NotImplementedError
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
-        """Raise what `evaluate` would for these constants; scores are zeros of the right shape."""
+        """Check the constants: raise the error of `evaluate`, if any, at scores of zero."""
         self.evaluate(scores, constants)
 
     def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
-        """Return a table of numbers that do not depend on scores, float64."""
+        """Return a float64 table of the constants, for an objective that has no scores."""
         raise NotImplementedError
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Return, for each array of scores, H times the directions; float64, NotSupportedError."""
+        """Return the Hessian times the directions, one float64 array for each array of scores.
+
+        Raises
+        ------
+        NotSupportedError
+            The objective has no Hessian product.
+        """
         raise self.no_second_derivative()
 
     def no_second_derivative(self) -> NotSupportedError:
-        """Return the error of a second derivative."""
+        """Return the error that `hessian_product` raises if it is not available."""
         return NotSupportedError(
             f"{self.what} has no second derivative here; differentiate softmax_margin or crf_nll "
             "twice, or use first derivatives only"
@@ -59,5 +65,5 @@ class Objective:
 
 
 def zeros(scores: Arrays) -> list[Array]:
-    """Return zeros like the scores."""
+    """Return zeros of the shapes and dtypes of the scores."""
     return [np.zeros(table.shape, table.dtype) for table in scores]

@@ -1,4 +1,4 @@
-"""Losses and log Z of Markov random fields."""
+"""Losses and log-partition functions of Markov random fields."""
 
 import warnings
 from collections.abc import Mapping
@@ -17,27 +17,37 @@ from fstgrad.objectives.threads import ALONE, Team
 
 
 class FieldNll(Objective):
-    """The losses of B items and their gradients, from the arrays API."""
+    """The loss -log p(gold), or a surrogate, of B labelings of a graph, by `PairwiseMRF.nll`.
+
+    Scores are the node scores (B, N, C) and the edge scores (B, E, C, C), or (B, C, C) if shared;
+    constants are the labels (B, N), with `UNKNOWN` for a latent one.
+
+    Parameters
+    ----------
+    graph : PairwiseMRF
+        The graph and its shape; its scores are replaced by those of each item.
+    method, options : as in `PairwiseMRF.nll`
+    """
 
     def __init__(self, graph: PairwiseMRF, method: str, options: Mapping[str, Any]) -> None:
         self.graph, self.method, self.options = graph, method, dict(options)
         self.what = f"method {method!r} of a Markov random field"
-        if "rng" in self.options:  # one generator for all items, else all draw the same numbers
+        if "rng" in self.options:  # share one generator, else all items draw the same numbers
             self.options["rng"] = generator(self.options["rng"])
 
     def is_twice_differentiable(self) -> bool:
-        """Whether the method has a Hessian product."""
+        """Return whether the method has a Hessian product."""
         return self.method in ("exact", *RUNS)
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
-        """Check the labels; a sampling method draws nothing."""
+        """Evaluate with zero scores if the method is exact; otherwise do nothing."""
         if self.method == "exact":
             super().check(scores, constants)
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Return the losses (B,) and their gradients."""
+        """Return the losses (B,) in nats and their gradients in node and edge scores."""
         items = len(scores[0])
         found = [
             self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
@@ -55,7 +65,16 @@ class FieldNll(Objective):
         return model.nll(gold, method=self.method, **options)
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Return the covariances, those given the known labels taken off, times the directions."""
+        """Return (Cov[t] - Cov[t | known labels]) times the directions, for each item.
+
+        The first term is the Hessian of log Z.  The second is that of log Z given the known labels;
+        it is 0 if all labels are known, and `FieldLogPartition` omits it.
+
+        Raises
+        ------
+        NotSupportedError
+            The method is none of "exact", "bp" and "trw".
+        """
         if not self.is_twice_differentiable():
             raise NotSupportedError(
                 f"{self.what} has no second derivative; use method 'exact', 'bp' or 'trw', or "
@@ -73,7 +92,7 @@ class FieldNll(Objective):
         direction = Table(*direction, np.zeros(len(model.factors.table)))
         free = self._response(model, direction)
         given = np.flatnonzero(gold != UNKNOWN)
-        if len(given) < len(gold):  # a labeling that is known has no covariance
+        if len(given) < len(gold):  # a completely known labeling has no covariance
             clamped = model.condition({int(i): int(gold[i]) for i in given})
             tied = self._response(clamped, direction) if self.clamps else None
         else:
@@ -87,18 +106,18 @@ class FieldNll(Objective):
             return model.covariance_product(direction)
         return linear_response(model, self.method, direction, **self.options)
 
-    clamps = True  # whether log Z given the known labels is subtracted
+    clamps = True  # whether the objective subtracts log Z given the known labels
 
 
 class FieldLogPartition(FieldNll):
-    """Log Z and its gradient, the marginals."""
+    """Log Z in nats and its gradient, the marginals."""
 
     clamps = False
 
     def one(
         self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
     ) -> tuple[float, Table]:
-        """Return log Z and the marginals."""
+        """Return log Z in nats and the marginals; warn if the method does not converge."""
         found = model.infer(self.method, **options)
         if not found.converged:
             warnings.warn(

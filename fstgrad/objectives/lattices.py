@@ -1,4 +1,4 @@
-"""Objectives over the paths of lattices, exact or drawn."""
+"""Objectives over the paths of lattices, exact or sampled."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -19,16 +19,16 @@ from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
 
 Kind = Literal["softmax margin", "risk"]
-AUTO_STATES = 50_000  # up to which method="auto" is exact
+AUTO_STATES = 50_000  # method="auto" is exact up to this many states
 
-# Shared by all calls: what was compiled for a lattice goes when the lattice goes.
+# Caches shared by all calls; the entries of a lattice are dropped together with it.
 _Key = tuple[str, bytes, str, str]
 _COMPILED: WeakKeyDictionary[Lattice, dict[_Key, LatticeLoss]] = WeakKeyDictionary()
 _TOO_LARGE: WeakKeyDictionary[Lattice, set[tuple[str, bytes]]] = WeakKeyDictionary()
 
 
 class Item(NamedTuple):
-    """One lattice of a batch; a loss that is not compiled is sampled."""
+    """One lattice of a batch; an objective with a loss that is not compiled is sampled."""
 
     lattice: Lattice
     gold: SequenceLike | None
@@ -38,7 +38,8 @@ class Item(NamedTuple):
 class LatticeObjective(Objective):
     """The softmax margin or the risk of each lattice.
 
-    Scores are padded to (B, A); constants are the places of the items (B,) in `items`.
+    Scores are one array (B, A), arc log-weights in nats, padded; constants are one array (B,), the
+    index of each item in `items`.
     """
 
     def __init__(self, kind: Kind, items: Sequence[Item], options: Options | None = None) -> None:
@@ -49,7 +50,7 @@ class LatticeObjective(Objective):
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Run both passes for each lattice."""
+        """Return the values (B,) and the gradient (B, A) by a forward and a backward pass."""
         (table,), (places,) = scores, constants
         found, gradient = np.empty(len(table)), np.zeros(table.shape)
         estimates: dict[int, Estimate] = {}
@@ -67,7 +68,7 @@ class LatticeObjective(Objective):
         return found, [gradient]
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
-        """Evaluate what is exact; draw nothing."""
+        """Evaluate with zero scores, unless an item is sampled."""
         if not any(isinstance(item.loss, Loss) for item in self.items):
             super().check(scores, constants)
 
@@ -92,13 +93,19 @@ class LatticeObjective(Objective):
 
 
 def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> list[Item]:
-    """Return the items of a batch, with compiled losses where these are exact.
+    """Return the items of a batch; losses are compiled if the objective is exact.
 
     Parameters
     ----------
     lattices : sequence of B Lattice
     golds : sequence of B strings or None, or None
     losses : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
+
+    Raises
+    ------
+    InvalidInputError
+        There is no lattice, the numbers of items differ, gold is missing for a `Loss`, or an option
+        does not fit.
     """
     lattices = sequence("lattice", lattices)
     for i, own in enumerate(lattices):
@@ -138,7 +145,7 @@ def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
 
 
 def _compiled_if_small(lattice: Lattice, loss: Loss, ids: Any) -> LatticeLoss | None:
-    """Return the exact loss, None where it has too many states; that is found out once."""
+    """Return the exact loss, or None beyond `AUTO_STATES` states, which is remembered."""
     known, key = _TOO_LARGE.setdefault(lattice, set()), (loss.fingerprint, ids.tobytes())
     if key in known:
         return None

@@ -1,4 +1,4 @@
-"""The losses of hypotheses of n-best lists."""
+"""The losses of the hypotheses in n-best lists."""
 
 import numpy as np
 
@@ -13,17 +13,28 @@ from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
 
 _TARGETS = AutomatonCache()
-SMALL = 2**21  # cells of all alignments below which a thread costs more than it saves
+SMALL = 2**21  # alignment cells of a batch; below this, threads cost more than they save
 
 
 class NbestLosses(Objective):
-    """The losses (B, N) of hypotheses (B, N, L) against references (B, L'); +inf for padding."""
+    """The losses (B, N) of hypotheses (B, N, L) against references (B, L'); +inf for padding.
+
+    Constants are the hypotheses and the references, ids padded with `IGNORED`, and the numbers of
+    hypotheses (B,).
+    """
 
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
 
     def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
-        """Return the losses in nats."""
+        """Return the losses (B, N) float64 in nats.
+
+        Raises
+        ------
+        InvalidInputError
+            An id is not a symbol, a number of hypotheses is not in 1 .. N, a reference is empty, or
+            no hypothesis of a list has a finite loss.
+        """
         table, golds, counts = constants
         n, room = len(self.loss.alphabet), table.shape[1]
         check_ids(list(golds), n)
@@ -58,7 +69,7 @@ class NbestLosses(Objective):
     def _pairs(
         self, table: IntArray, golds: IntArray, listed: Array, result: FloatArray, team: Team
     ) -> None:
-        """Write the losses of all lists to `result`, by one call for each thread."""
+        """Write the losses of all lists to `result`, with one call per thread."""
         y, z = _strings(table[listed]), _strings(golds)
         pairs = np.column_stack([np.arange(len(y.first) - 1), np.nonzero(listed)[0]])
         found = np.empty(len(pairs))
@@ -71,7 +82,7 @@ class NbestLosses(Objective):
         result[listed] = found
 
     def _losses(self, rows: IntArray, target: IntArray) -> FloatArray:
-        """Return the losses of padded hypotheses (N, L), those of one length together."""
+        """Return the losses of padded hypotheses (N, L); evaluate equal lengths together."""
         against = _TARGETS.target_loss(self.loss, target)
         sizes = np.count_nonzero(rows != IGNORED, axis=1)
         found = np.empty(len(rows))
@@ -83,7 +94,7 @@ class NbestLosses(Objective):
 
 
 def _strings(rows: IntArray) -> Strings:
-    """Return padded strings (N, L) one behind the other."""
+    """Return padded strings (N, L) concatenated, without padding."""
     inside = rows != IGNORED
     return Strings(
         rows[inside].astype(np.int64, copy=False),
@@ -92,7 +103,7 @@ def _strings(rows: IntArray) -> Strings:
 
 
 def _check_hypotheses(table: IntArray, listed: Array, n: int) -> None:
-    """InvalidInputError for an id in a list that is no symbol."""
+    """Raise InvalidInputError if an id of a listed hypothesis is not a symbol."""
     wrong = listed[..., None] & (table != IGNORED) & ((table < 0) | (table >= n))
     if wrong.any():
         i, j, position = np.argwhere(wrong)[0].tolist()

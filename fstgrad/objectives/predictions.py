@@ -1,4 +1,4 @@
-"""What the predictions of every framework share: padded tables, and strings of the least risk."""
+"""Predictions shared by all frameworks: padded tables and structures of minimum risk."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.trees.spanning import SpanningTrees
 
-NOTHING = -100  # where there is nothing, so that results can be compared with padded gold
+NOTHING = -100  # padding of predictions, the same as in padded gold
 
 
 def padded(lists: Sequence[Sequence[IntArray]], k: int, shape: Sequence[int]) -> IntArray:
-    """Return up to k structures for each of B items in one table (B, k, *shape)."""
+    """Return up to k structures for each of B items in one int64 table (B, k, *shape)."""
     table = np.full((len(lists), k, *shape), NOTHING)
     for i, own in enumerate(lists):
         for j, structure in enumerate(own):
-            # what a family marks by a negative number is padding too
+            # negative entries of a structure are padding too
             place: Any = (i, j, *map(slice, structure.shape))
             table[place] = np.where(structure < 0, NOTHING, structure)
     return table
@@ -27,7 +27,7 @@ def padded(lists: Sequence[Sequence[IntArray]], k: int, shape: Sequence[int]) ->
 def least_risk(
     candidates: Sequence[IntArray], evidence: Sequence[IntArray], loss: Loss
 ) -> IntArray:
-    """Return the candidate of the least mean loss of the evidence against it."""
+    """Return the nonempty candidate against which the evidence has the smallest total loss."""
     lengths = np.array([len(y) for y in evidence])
     risks = []
     for candidate in candidates:
@@ -43,13 +43,16 @@ def least_risk(
 
 
 def best_of_lattice(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
-    """Return the nonempty string with the least expected loss, exact, among the k best."""
+    """Return the nonempty string of the smallest exact expected loss among the k best.
+
+    k = `candidates`.  The result is empty if all of them are.
+    """
     best = [ids for ids, _ in lattice.kbest(candidates) if len(ids)]
     risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
     return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
 
 
 def most_attached(trees: SpanningTrees) -> IntArray:
-    """Return the tree of the most expected right arcs (and labels)."""
+    """Return the tree with the largest expected number of correct arcs (and labels)."""
     shares = trees.marginals()
     return trees.with_scores(np.where(shares > 0, shares, -np.inf)).mode()

@@ -1,4 +1,4 @@
-"""How objectives are estimated where they are not exact, and how far the last values can be off."""
+"""Settings of sampled objectives, and the accuracy of the last estimates."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -17,17 +17,21 @@ METHODS: tuple[Method, ...] = ("exact", "sampled", "auto")
 
 
 class Estimate(NamedTuple):
-    """The value of one item, with its interval and standard error.
+    """The value of one item, with its interval and reliability.
 
     Attributes
     ----------
-    value : float, nats
-    interval : (float, float), nats
-        Contains the objective under the exact loss: with probability 0.95 if `how` is a sample, and
-        with certainty otherwise.  An end is infinite if no bound is known.
+    value : float
+        The objective in nats.
+    interval : (float, float)
+        Bounds in nats on the objective under the exact loss.  They hold with probability 0.95 if
+        the value is sampled, and with certainty otherwise.  An end without a known bound is
+        infinite.
     is_reliable : bool
-        Whether the interval is narrow and there are enough effective samples.
-    effective_samples : float, inf where nothing was drawn
+        Whether the interval is narrow and the effective samples are enough; True if nothing is
+        sampled.
+    effective_samples : float
+        See `SampledObjective`; inf if nothing is sampled.
     how : str
         "exact", "cap c", "band k", or "n samples (proposal)".
     """
@@ -41,18 +45,29 @@ class Estimate(NamedTuple):
 
 @dataclass(eq=False)
 class Sampling:
-    """Settings of estimates; `last` holds an `Estimate` for each item of the last batch.
+    """Settings of sampled objectives; `last` has an `Estimate` for each item of the last batch.
 
     Parameters
     ----------
     samples : int or Budget
-        Strings that are drawn for an item; with a `fstgrad.Budget`, as many as its width needs and
-        its seconds, per item, allow.  With method="auto" a budget also limits the states of an
-        exact automaton.
+        The number of strings to draw for each item, at least 2.  A `fstgrad.Budget` draws as many
+        as its width needs and its seconds (per item) allow; with method="auto" it also limits the
+        states of an exact automaton.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         As in `fstgrad.sampled_softmax_margin`.
     rng : int
-        Each batch has its own draws; batch b draws the same whenever the seed is the same.
+        The seed.  Batches draw different strings; the same seed gives the same draws in batch b.
+
+    Attributes
+    ----------
+    last : tuple of Estimate
+    batches : int
+        The number of batches evaluated so far.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter is invalid.
     """
 
     samples: int | Budget = 1000
@@ -71,12 +86,12 @@ class Sampling:
         one_of("proposal", self.proposal, KINDS)
 
     def generator(self, item: int) -> np.random.Generator:
-        """Return the source of randomness of one item of the batch to come."""
+        """Return the random generator of one item (its index) of the next batch."""
         item = positive_integer("item", item, minimum=0)
         return np.random.default_rng((self.rng, self.batches, item))
 
     def keep(self, estimates: list[Estimate]) -> None:
-        """Keep the estimates of a batch; warn once if one of them is unreliable."""
+        """Store the estimates of a batch in `last`; warn once if one of them is unreliable."""
         last = tuple(items("estimates", estimates))
         for estimate in last:
             instance("an item of estimates", estimate, Estimate, "an Estimate")
@@ -94,7 +109,7 @@ class Sampling:
 
 
 class Options(NamedTuple):
-    """How a loss is made small, and what is done where it is not exact."""
+    """How to shrink a loss automaton (cap, band), and when and how to sample."""
 
     cap: float | None = None
     band: Band | None = None
@@ -103,7 +118,7 @@ class Options(NamedTuple):
 
 
 def sampled(result: SampledObjective) -> Estimate:
-    """Return the estimate of a sampled value."""
+    """Return the `Estimate` of a sampled objective."""
     return Estimate(
         result.value,
         result.interval,
@@ -114,7 +129,10 @@ def sampled(result: SampledObjective) -> Estimate:
 
 
 def computed(value: float, cap: float | None, band: object, *, is_margin: bool) -> Estimate:
-    """Return the estimate of a value computed with L, min(L, cap), or the loss of a band."""
+    """Return the `Estimate` of a value computed with the loss L, with min(L, cap), or in a band.
+
+    A cap makes the softmax margin too small, a band makes it too large.  The risk has no bound.
+    """
     interval = (value, value) if cap is None and band is None else EVERYTHING
     how = "exact"
     if cap is not None:

@@ -24,18 +24,21 @@ from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
 
 Kind = Literal["softmax margin", "risk"]
-IGNORED = -(2**31)  # marks a position that is left out, in the gold that reaches an objective
+IGNORED = -(2**31)  # the id of an ignored position, in the gold that reaches an objective
 
-# Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
+# A cache shared by all calls: a training loop compiles only in its first epoch.
 _AUTOMATA = AutomatonCache()
 _LOCK = Lock()
-_DEFAULTS = Sampling()  # never changed: only a Sampling that was given keeps estimates
-SMALL = 2**13  # scores of a batch below which a thread costs more than it saves
-AUTO_STATES = 50_000  # up to which method="auto" is exact
+_DEFAULTS = Sampling()  # never changed: only a Sampling of the caller stores estimates
+SMALL = 2**13  # scores of a batch; below this, threads cost more than they save
+AUTO_STATES = 50_000  # method="auto" is exact up to this many states
 
 
 class Item(NamedTuple):
-    """One string of a batch: where it lies in the padded scores, its symbols, its automaton."""
+    """One string of a batch: its positions in the padded scores, its ids, its automaton.
+
+    The automaton is None if there is no loss, or if the item is sampled.
+    """
 
     positions: slice | IntArray
     gold: IntArray
@@ -43,7 +46,13 @@ class Item(NamedTuple):
 
 
 class StringObjective(Objective):
-    """The softmax margin or the risk of each item; every item's bits are its own.
+    """The softmax margin or the risk of each item, in nats.
+
+    The result of an item does not depend on the other items, to the last bit.
+
+    Scores are one array (B, L, ..., n), log-weights in nats as in `StringDistribution`; constants
+    are gold (B, L') ids, with `IGNORED` for a position that is left out, and optionally the lengths
+    (B,).
 
     Parameters
     ----------
@@ -58,20 +67,20 @@ class StringObjective(Objective):
         self.kind, self.loss, self.options = kind, loss, Options(*options)
         self.sampling = self.options.sampling or _DEFAULTS
         self._to_compile = loss if isinstance(loss, Loss) else None
-        # what the cache holds, by target, without a look at its keys
+        # the cached automata by target: a lookup without computing the key of the cache
         self._known: MutableMapping[bytes, LossAutomaton] = (
             {} if self._to_compile is None else WeakValueDictionary()
         )
         self.what = f"{kind} with method={self.options.method!r}"
 
     def is_twice_differentiable(self) -> bool:
-        """Whether it is exact, and the risk only of no loss."""
+        """Return whether the objective is an exact softmax margin."""
         return self.options.method == "exact" and self.kind != "risk"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Run both passes for each item."""
+        """Return the values (B,) and the gradient by a forward and a backward pass."""
         (table,) = scores
         items = self.items(table, *constants)
         if self._is_whole(items, table):
@@ -106,7 +115,7 @@ class StringObjective(Objective):
         return computed(value, cap, band, is_margin=self.kind != "risk")
 
     def _is_whole(self, items: Sequence[Item], table: Array) -> bool:
-        """Whether all items are exact and have every position of the table."""
+        """Return whether all items are exact and use every position of the table."""
         if not items or (self._to_compile and any(item.automaton is None for item in items)):
             return False
         return all(len(item.gold) == table.shape[1] for item in items)
@@ -119,7 +128,7 @@ class StringObjective(Objective):
         gradient: Array,
         team: Team,
     ) -> FloatArray:
-        """Return the values of some items and write their gradients."""
+        """Return the values of the chosen items, and write their gradients to `gradient`."""
         inside = np.zeros(table.shape[:2], dtype=np.bool_)
         for i, item in zip(which, chosen, strict=True):
             inside[i, item.positions] = True
@@ -131,7 +140,12 @@ class StringObjective(Objective):
     def _solved(
         self, rows: Array, chosen: Sequence[Item], team: Team
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the values of items and their gradients, like `rows`: their scores (N, ...)."""
+        """Return the values of items and their gradients; `rows` are the scores of all positions.
+
+        The rows (N, ..., n) of the items follow each other, and so do those of the gradients.  The
+        softmax margin is log Z - score(gold), and its gradient is Q - t(gold), with the marginals Q
+        of the loss-augmented distribution.
+        """
         starts = np.array([0, *accumulate(len(item.gold) for item in chosen)])
         automata = [
             no_loss(rows.shape[-1], len(item.gold)) if item.automaton is None else item.automaton
@@ -151,7 +165,13 @@ class StringObjective(Objective):
         return log_z - score, terms
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
+        """Return the covariance of each item, or the Hessian of its risk, times the direction.
+
+        Raises
+        ------
+        NotSupportedError
+            The method is not "exact", or this class has no Hessian of a risk.
+        """
         (table,), (along,) = scores, directions
         if self.options.method != "exact":
             return super().hessian_product(scores, constants, directions)
@@ -168,11 +188,11 @@ class StringObjective(Objective):
     def risk_product(
         self, scores: FloatArray, b: LossAutomaton, direction: FloatArray
     ) -> FloatArray:
-        """Return the Hessian of one risk times a direction; NotSupportedError."""
+        """Raise NotSupportedError; a subclass returns the Hessian of one risk times a direction."""
         raise self.no_second_derivative()
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
-        """Check gold, and compile its automata."""
+        """Check gold, and compile the automata of its items."""
         self.items(scores[0], *constants)
 
     def _sampled(self, scores: Array, gold: IntArray, i: int) -> tuple[Estimate, FloatArray]:
@@ -197,9 +217,18 @@ class StringObjective(Objective):
         return sampled(result), result.gradient
 
     def items(self, scores: Array, gold: IntArray, lengths: IntArray | None = None) -> list[Item]:
-        """Return the items of a batch, with compiled automata; None for one that is sampled.
+        """Return the items of a batch with their automata, or None for an item that is sampled.
 
-        gold : (B, L') ids; `IGNORED` where a position is left out; lengths : (B,)
+        Parameters
+        ----------
+        gold : (B, L') ids, `IGNORED` for a position that is left out
+        lengths : (B,), optional
+            The number of positions of each item.
+
+        Raises
+        ------
+        InvalidInputError
+            The number of automata is not B, an id is not a symbol, or an item has no position.
         """
         if isinstance(self.loss, tuple) and len(self.loss) != len(gold):
             raise InvalidInputError(
@@ -250,13 +279,13 @@ class StringObjective(Objective):
 
 
 def _as_slice(rows: IntArray) -> slice | IntArray:
-    """Return rows as a slice where they follow each other, which saves copies."""
+    """Return consecutive rows as a slice, which saves copies, and other rows unchanged."""
     first, last = int(rows[0]), int(rows[-1]) + 1
     return slice(first, last) if last - first == len(rows) else rows
 
 
 def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
-    """Return from band=, cap= and max_states= to the automaton of a target."""
+    """Return a function of band=, cap= and max_states= that returns the automaton of a target."""
 
     def compiled(
         *, band: Band | None = None, cap: float | None = None, max_states: int
@@ -268,7 +297,7 @@ def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
 
 
 def check_ids(rows: IntArray | Sequence[IntArray], n: int) -> None:
-    """InvalidInputError for an id that is no symbol."""
+    """Raise InvalidInputError if an id is neither a symbol, 0 .. n - 1, nor `IGNORED`."""
     for i, ids in enumerate(rows):
         for position, symbol in enumerate(ids.tolist()):
             if symbol != IGNORED and not 0 <= symbol < n:

@@ -1,4 +1,4 @@
-"""Items of a batch in threads; the passes release the interpreter's lock."""
+"""Evaluate the items of a batch in threads; the passes release the interpreter lock."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,14 @@ from fstgrad.mrf.threads import Bands
 
 
 class Team:
-    """Threads that share the items of a batch; what an item writes is its own.
+    """Threads that share the items of a batch; each item writes only its own results.
 
     The results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    size : int
+        The number of threads.
     """
 
     def __init__(self, size: int) -> None:
@@ -24,7 +29,7 @@ class Team:
         self.slices(items, piece)
 
     def slices(self, items: int, run: Callable[[int, int], None]) -> None:
-        """Call run(low, high) for slices that make up 0 .. items - 1, one in each thread."""
+        """Call run(low, high), high exclusive, for slices of 0 .. items - 1, one per thread."""
         if items:
             with Bands(items, self.size) as bands:
                 bands(run)

@@ -1,4 +1,4 @@
-"""Objectives of spanning trees; their gradients are products with the covariance of the arcs."""
+"""Objectives of spanning trees; gradients of entropy and KL are arc covariance products."""
 
 from typing import Literal
 
@@ -17,10 +17,17 @@ Found = tuple[Array, list[Array]]
 
 
 class TreeObjective(Objective):
-    """One objective of each item; constants are the lengths (B,) and what the kind asks for.
+    """An objective of each item, in nats.
 
-    nll : gold trees (B, n) or (B, n, 2).  partial nll : partial trees, or a bool table like the
-    scores.  kl : scores of p and of q.
+    Scores are one array of arc log-weights in nats, like those of `SpanningTrees`; "kl" has two,
+    those of p and of q.  The first constant is the lengths (B,).  The second constant is, for
+    "nll", the gold trees (B, n) or (B, n, 2), and for "partial nll", partial trees or a bool table
+    of allowed arcs, like the scores.
+
+    With scores theta and arc indicators t, the gradients are
+    d H / d theta = -Cov[t] theta,  d KL(p, q) / d theta_p = Cov_p[t] (theta_p - theta_q) and
+    d KL(p, q) / d theta_q = E_q[t] - E_p[t]; those of the other kinds are marginals or differences
+    of marginals.
     """
 
     def __init__(self, kind: TreeKind, single_root: bool, labeled: bool, projective: bool) -> None:
@@ -31,7 +38,7 @@ class TreeObjective(Objective):
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
-        """Solve all items together."""
+        """Return the values (B,) and the gradients; all items are solved in one batch."""
         if len(scores[0]) == 0:
             return np.zeros(0), zeros(scores)
         lengths, *rest = constants
@@ -67,11 +74,17 @@ class TreeObjective(Objective):
         return trees.covariance_product(np.where(trees.marginals() > 0, along, 0.0))
 
     def is_twice_differentiable(self) -> bool:
-        """Whether the gradient is made of marginals."""
+        """Return whether the gradient consists of marginals."""
         return self.kind in ("log partition", "nll", "partial nll")
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Return the covariance, less that of the trees which agree, times the direction."""
+        """Return Cov[t] times the direction, minus Cov[t | agrees with gold] for "partial nll".
+
+        Raises
+        ------
+        NotSupportedError
+            The kind is "entropy" or "kl".
+        """
         if not self.is_twice_differentiable():
             raise self.no_second_derivative()
         if len(scores[0]) == 0:
@@ -85,7 +98,10 @@ class TreeObjective(Objective):
 
 
 def _centered(trees: TreeDistribution) -> FloatArray:
-    """Return scores less a constant of each dependent, which no covariance sees; 0 for -inf."""
+    """Return the scores minus the largest of each dependent, and 0 for -inf.
+
+    A constant per dependent does not change covariance products.
+    """
     scores = np.where(np.isfinite(trees.scores), trees.scores, -np.inf)
     flat = scores.max(axis=-1) if trees.labeled else scores
     shift = flat.max(axis=-2, keepdims=True)

@@ -1,12 +1,12 @@
-"""The bridge to OpenFst: FSTs as arrays and back, and the operations the project uses.
+"""The interface to OpenFst: conversion of FSTs to arrays and back, and the operations in use.
 
-This is the only package that imports pynini.  What follows holds everywhere behind it:
+Only this package and the grammars import pynini.  The conventions:
 
-- Weights pass through OpenFst's binary form, so float64 ("log64") and float32 ("standard") come
-  over bit by bit.  What pynini returns as a weight has gone through a string of nine digits.
-- Operations return a new FST; `delta`, the grid on which OpenFst quantises weights, is explicit.
-- Arc types and symbol tables are compared before OpenFst sees them, because OpenFst says only
-  "Operation failed" and gives the reason on stderr.
+- Weights pass through OpenFst's binary form, so float64 ("log64") and float32 ("standard") keep
+  every bit.  A weight that pynini returns has passed through a string of nine digits.
+- Operations return a new FST.  `delta`, the step to which OpenFst rounds weights, is explicit.
+- Arc types and symbol tables are compared before an operation, because OpenFst's error is only
+  "Operation failed", with the reason on standard error.
 
 Index
 -----
@@ -15,11 +15,11 @@ Index
   types and symbols.
 - `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
   text.
-- `IS_INSTALLED`, `missing` : whether pynini is there, and the error if it is not.
-- `caught_messages` : the reasons that OpenFst gives on standard error.
+- `IS_INSTALLED`, `missing` : whether pynini is installed, and the error if it is not.
+- `caught_messages` : the reasons that OpenFst writes to standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
-- `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : questions.
+- `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : properties.
 
 Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
 "standard", negative natural logarithms in "log64".

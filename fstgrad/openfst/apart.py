@@ -1,8 +1,8 @@
-"""Long operations of OpenFst, in a process of their own.
+"""Run long OpenFst operations in a separate process.
 
-OpenFst holds the interpreter lock and looks at no signal until an operation ends, and where memory
-ends it ends the process.  So a long operation is run by a fresh interpreter, to which FSTs go, and
-which returns the result in OpenFst's binary form; that takes about a tenth of a second.
+During an operation OpenFst holds the interpreter lock and ignores signals, and when memory runs out
+it kills the process.  A long operation therefore runs in a fresh interpreter, which receives the
+FSTs and returns the result in OpenFst's binary form.  This adds about a tenth of a second.
 """
 
 import json
@@ -16,7 +16,7 @@ from fstgrad.io import memory_limit
 from fstgrad.openfst.binary import Fst, read
 from fstgrad.openfst.library import pynini, pywrapfst
 
-_REFUSED = 3  # the exit code where OpenFst raises
+_REFUSED = 3  # exit code of the process if OpenFst raises FstOpError
 _PROGRAM = """
 import contextlib, ctypes, json, resource, signal, sys
 sys.path[:], name, options, sizes, memory, refused = json.loads(sys.argv[1])
@@ -38,17 +38,20 @@ sys.stdout.buffer.write(result.write_to_string())
 
 
 def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
-    """Return `pynini.NAME(*fsts, **options)`, computed by another process.
+    """Return `pynini.NAME(*fsts, **options)`, computed in another process.
 
-    An exception here, such as KeyboardInterrupt, ends that process.  Its memory limit is half of
-    the limit of this process.
+    An exception in this process, such as KeyboardInterrupt, kills the other one.  Its memory limit
+    is `fstgrad.io.memory_limit()`, half of the memory of this process.  If `sys.executable` is not
+    Python, the operation runs in this process.
 
     Raises
     ------
     pywrapfst.FstOpError
-        OpenFst refuses; its reason is on standard error, as for a run in this process.
+        OpenFst rejects the operation; its reason goes to standard error, as in this process.
     MemoryLimitError
-        The memory does not suffice.
+        The process runs out of memory.
+    FstError
+        The process fails for another reason.
     """
     if not has_interpreter():
         return read(getattr(pynini, name)(*fsts, **options))

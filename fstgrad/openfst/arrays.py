@@ -12,7 +12,7 @@ from fstgrad.errors import FstError, InvalidInputError, RenamedAttribute
 ArcType = Literal["standard", "log", "log64"]
 ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)
 Symbols = tuple[tuple[int, str], ...]
-_MOST = 2**62  # labels and states are below it
+_MOST = 2**62  # labels and state numbers are below this in absolute value
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,17 +22,24 @@ class FstArrays:
     Parameters
     ----------
     arc_type : {"standard", "log", "log64"}
-        Tropical float32, log float32 or log float64.
+        Tropical semiring in float32, log semiring in float32 or log semiring in float64.
     start : int
-        The start state; -1 in an empty FST.
+        The start state, or -1 for none.
     final : (S,) float64
-        Final costs; +inf where a state is not final.
+        Final cost of each state; +inf for a state that is not final.
     source, ilabel, olabel, nextstate : (A,) int64
-        Arcs; label 0 is epsilon.
+        Source state, input label, output label and next state of each arc; label 0 is epsilon.
     weight : (A,) float64
-        Costs of the arcs.
+        Cost of each arc: a tropical cost, or a negative natural logarithm.
     input_symbols, output_symbols : tuple of (label, symbol), or None
-        The symbol tables, where the FST has them.
+        The symbol tables, if the FST has them.
+
+    Raises
+    ------
+    FstError
+        `arc_type` is none of the three.
+    InvalidInputError
+        An array has the wrong shape or dtype, or a state is outside 0 .. S - 1.
     """
 
     arc_type: ArcType
@@ -85,7 +92,7 @@ class FstArrays:
             raise InvalidInputError(f"start is {self.start}; there are {states} states")
 
     def invert(self) -> "FstArrays":
-        """Return the FST with input and output side exchanged."""
+        """Return the FST with its input and output sides exchanged."""
         return replace(
             self,
             ilabel=self.olabel,
@@ -115,7 +122,7 @@ def trusted(
     nextstate: IntArray,
     weight: FloatArray,
 ) -> FstArrays:
-    """Return the FST of arrays that are known to be valid and sorted by source: no checks."""
+    """Return the FST of arrays that are valid and sorted by source; nothing is checked."""
     fst = object.__new__(FstArrays)
     fields = {"source": source, "ilabel": ilabel, "olabel": olabel, "nextstate": nextstate}
     for name, values in (*fields.items(), ("weight", weight), ("final", final)):

@@ -1,4 +1,4 @@
-"""FSTs to arrays and back through OpenFst's binary form (see `fstgrad.openfst.stored`)."""
+"""Convert FSTs to arrays and back through OpenFst's binary form (see `fstgrad.openfst.stored`)."""
 
 import struct
 import sys
@@ -17,18 +17,18 @@ from fstgrad.openfst.symbols import as_symbols, as_table, symbol_table
 
 Fst = pynini.Fst
 
-_EXPANDED = 1  # the one property that a ConstFst has by nature; OpenFst finds the others
+_EXPANDED = 1  # the only property that every ConstFst has; OpenFst computes the others
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 
 
 def to_arrays(fst: pywrapfst.Fst) -> FstArrays:
-    """Return any FST of OpenFst as arrays, weights exact; O(states + arcs).
+    """Return any OpenFst FST as arrays with exact weights; O(states + arcs).
 
     Raises
     ------
     FstError
-        The arc type is none of "standard", "log", "log64", an arc leads to a state that is not
-        there, or a label is negative.
+        `fst` is not an FST, its arc type is none of "standard", "log", "log64", an arc leads to a
+        missing state, or a label is negative.
     """
     plain = read(fst)
     _checked_arc_type(plain)
@@ -45,7 +45,7 @@ def to_arrays(fst: pywrapfst.Fst) -> FstArrays:
 def from_arrays(arrays: FstArrays) -> Fst:
     """Return the mutable FST with these states and arcs; O(states + arcs).
 
-    "standard" and "log" keep float32: a cost that is not exact in float32 is rounded to nearest.
+    "standard" and "log" store float32, so costs are rounded to the nearest float32.
     """
     instance("arrays", arrays, FstArrays, "FstArrays")
     state_type, arc_type = records(WEIGHTS[arrays.arc_type])
@@ -78,20 +78,36 @@ def from_arrays(arrays: FstArrays) -> Fst:
 
 
 def read(fst: pywrapfst.Fst) -> Fst:
-    """Return a mutable copy of a pynini or pywrapfst FST of any type (vector, const, ...)."""
+    """Return a mutable copy of a pynini or pywrapfst FST of any type (vector, const, ...).
+
+    Raises
+    ------
+    FstError
+        `fst` is not an FST.
+    """
     check_fst(fst)
     return fst.copy() if isinstance(fst, Fst) else Fst.from_pywrapfst(fst)
 
 
 def check_fst(*fsts: Any) -> None:
-    """Raise FstError if one is not an OpenFst FST."""
+    """Raise FstError unless every argument is an OpenFst FST."""
     for fst in fsts:
         if not isinstance(fst, pywrapfst.Fst):
             raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
 
 
 def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:
-    """Return the same costs under another arc type, exact unless float64 narrows to float32."""
+    """Return a copy of the FST with another arc type and the same costs.
+
+    Costs are exact, except that "log64" to "standard" or "log" rounds float64 to float32.
+
+    Raises
+    ------
+    InvalidInputError
+        `arc_type` is none of "standard", "log", "log64".
+    FstError
+        As in `to_arrays`.
+    """
     one_of("arc_type", arc_type, get_args(ArcType))
     plain = read(fst)
     if _checked_arc_type(plain) == arc_type:
@@ -101,7 +117,10 @@ def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:
 
 
 def with_symbols(fst: Fst, alphabet: Alphabet) -> Fst:
-    """Return the FST with the symbols of `alphabet` on both sides, for printing and drawing."""
+    """Return a copy of the FST with the symbol table of `alphabet` on both sides.
+
+    Printing and drawing use the symbols.
+    """
     result, table = read(fst), symbol_table(alphabet)
     result.set_input_symbols(table)
     result.set_output_symbols(table)
@@ -109,15 +128,15 @@ def with_symbols(fst: Fst, alphabet: Alphabet) -> Fst:
 
 
 def with_character_symbols(fst: Fst) -> Fst:
-    """Return the FST with a symbol table that reads its labels as pynini writes them.
+    """Return a copy of the FST with a symbol table that reads labels as pynini writes them.
 
-    Where a side has no table, a label is the code point of a character, or a symbol that pynini
-    generated in this process, written [NAME] in its strings.
+    A side that has a table keeps it.  On the other side, a label is the code point of a character,
+    or a symbol that pynini generated in this process, written [NAME] in its strings.
 
     Raises
     ------
     FstError
-        A label is neither, or as `to_arrays`.
+        A label is neither of these, or `to_arrays` raises.
     """
     arrays = to_arrays(fst)
     result = read(fst)

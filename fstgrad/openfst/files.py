@@ -1,4 +1,4 @@
-"""FSTs in files: OpenFst's binary form, FAR archives, AT&T text and symbol tables."""
+"""Read and write FST files: OpenFst's binary form, FAR archives, AT&T text and symbol tables."""
 
 import os
 import pathlib
@@ -13,8 +13,8 @@ from fstgrad.openfst.binary import Fst, check_fst, from_arrays
 from fstgrad.openfst.stored import check_stored, pack_archive, parse_archive, parse_fst
 
 _EPSILONS = ("<eps>", "<epsilon>")
-_DIGITS = 18  # of the number of a state or a label
-_LABELS = 2**31  # OpenFst holds labels in 32 bits
+_DIGITS = 18  # most digits of a state number or a label
+_LABELS = 2**31  # OpenFst stores labels as int32
 
 
 def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | None = None) -> Fst:
@@ -23,16 +23,16 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
     Parameters
     ----------
     path : path
-        `x.fst`; `x.far:NAME`, an entry of an archive (`x.far` alone if there is one only); any
-        other file is AT&T text, read as costs in float64 ("log64").
+        `x.fst`, an FST in binary form; `x.far:NAME`, an entry of an archive (`x.far` if the archive
+        has one entry); any other name, AT&T text with costs in float64 ("log64").
     symbols : path, optional
-        The symbol table of AT&T text, a symbol and its label a line.  Without it the arcs carry
-        symbols, not labels.
+        The symbol table of AT&T text, one symbol and its label per line.  Without it, the arcs of
+        the text have symbols, which get labels in the order of appearance.
 
     Raises
     ------
     FstError
-        The file is of another kind, there is no such entry, or a line of text is malformed.
+        The file has another format, the archive has no such entry, or a line of text is malformed.
     OSError
         The file cannot be read.
     """
@@ -49,12 +49,16 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
 
 
 def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
-    """Return all FSTs of a FAR archive by name, or of a folder: `NAME.fst`, or AT&T `NAME.txt`.
+    """Return all FSTs of a FAR archive, or of a folder's files, by name.
+
+    The files of a folder are `NAME.fst` (binary) and `NAME.txt` (AT&T text).
 
     Raises
     ------
     FstError
-        The file is no archive, or there is no FST.
+        The file is not an archive, there is no FST, or a file is malformed.
+    OSError
+        A file cannot be read.
     """
     folder = pathlib.Path(path_name(path))
     if folder.is_dir():
@@ -70,12 +74,12 @@ def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
 
 
 def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None:
-    """Write FSTs of one arc type to a FAR archive under their names.
+    """Write FSTs of one arc type to a FAR archive under their names, completely or not at all.
 
     Raises
     ------
     FstError
-        There is none, or their arc types differ.
+        There is no FST, or the arc types differ.
     """
     instance("entries", entries, dict, "a dict of FSTs by name")
     check_fst(*entries.values())
@@ -89,13 +93,19 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
 
 
 def write_file(path: str | os.PathLike[str], fst: Fst) -> None:
-    """Write an FST in OpenFst's binary form, whole or not at all."""
+    """Write an FST in OpenFst's binary form, completely or not at all."""
     check_fst(fst)
     write_bytes(path, fst.write_to_string())
 
 
 def read_symbols(path: str | os.PathLike[str]) -> Symbols:
-    """Return the symbol table of a text file: a symbol, white space and a label a line."""
+    """Return the symbol table of a text file: a symbol, white space and a label on each line.
+
+    Raises
+    ------
+    FstError
+        A line is malformed, or two lines have the same label.
+    """
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.rsplit(maxsplit=1)
@@ -113,11 +123,16 @@ def read_symbols(path: str | os.PathLike[str]) -> Symbols:
 
 
 def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArrays:
-    """Return the transducer of AT&T text, weights as costs in "log64".
+    """Return the transducer of AT&T text; its weights are costs in "log64".
 
-    A line is `source nextstate input output [cost]` or `state [cost]`, a final state; the source of
-    the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.  States
-    are renumbered in their order.
+    A line is an arc, `source nextstate input output [cost]`, or a final state, `state [cost]`; the
+    default cost is 0.  The first state of the first line is the start.  Inputs and outputs are
+    symbols, or labels of `symbols`.  States are renumbered from 0 in increasing order.
+
+    Raises
+    ------
+    FstError
+        The text is empty, a line is malformed, or a symbol is not in `symbols`.
     """
     table = _Table(symbols)
     arcs: list[tuple[int, int, int, float, int]] = []
@@ -166,7 +181,7 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
 
 
 class _Table:
-    """Symbols and their labels; without a table given, labels in the order of appearance."""
+    """Symbols and their labels; without a given table, labels follow the order of appearance."""
 
     def __init__(self, symbols: Symbols | None) -> None:
         self._given = symbols

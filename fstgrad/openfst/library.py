@@ -1,7 +1,7 @@
-"""OpenFst's Python modules, or stand-ins that say how to install them.
+"""OpenFst's Python modules, or stand-ins whose error says how to install them.
 
-pynini has wheels for Linux on x86-64 alone, and conda packages for macOS as well.  Built-in losses,
-lattices and models are made of arrays and need neither; what does need OpenFst raises one error.
+pynini has wheels only for Linux on x86-64; conda packages exist for macOS too.  Built-in losses,
+lattices and models use arrays and do not need it.  Everything else raises MissingDependencyError.
 """
 
 from typing import TYPE_CHECKING, NoReturn
@@ -15,12 +15,12 @@ HOW_TO_INSTALL = (
 
 
 def missing() -> MissingDependencyError:
-    """Return the error for operations that need OpenFst."""
+    """Return the error of an operation that needs OpenFst."""
     return MissingDependencyError(HOW_TO_INSTALL)
 
 
 class _Refusing(type):
-    """The type of classes that cannot be used, only tested against."""
+    """The metaclass of a class that works in `isinstance` tests and raises in any other use."""
 
     def __getattr__(cls, name: str) -> NoReturn:
         raise missing()
@@ -30,11 +30,11 @@ class _Refusing(type):
 
 
 class _Absent(metaclass=_Refusing):
-    """A stand-in for a pynini class if pynini is missing: nothing is an instance of it."""
+    """A stand-in for a pynini class if pynini is missing; no object is an instance of it."""
 
 
 class _Missing:
-    """A module that is not installed: its classes are absent, its functions raise."""
+    """A stand-in for a missing module: its classes are `_Absent`, other attributes raise."""
 
     Fst = SymbolTable = SymbolTableView = _Absent
 

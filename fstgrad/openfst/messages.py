@@ -1,4 +1,4 @@
-"""What OpenFst writes to standard error, caught: the reasons of its errors."""
+"""Catch what OpenFst writes to standard error: the reasons of its errors."""
 
 import os
 import re
@@ -13,16 +13,16 @@ _PREFIX = re.compile(r"^(?:ERROR|FATAL|WARNING)(?:\([^)]*\))?: (?:\S+\.(?:h|cc|c
 
 @contextmanager
 def caught_messages() -> Iterator[list[str]]:
-    """Keep what is written to the process's standard error, and give it as lines at the end.
+    """Yield a list; when the block ends, fill it with the lines written to standard error.
 
-    OpenFst gives the reason of an error there and nowhere else.  The stream is put back in every
-    case; what was caught is not written.
+    OpenFst writes the reason of an error only there.  The end of the block, also an error, restores
+    the stream.  Caught lines are not written to it.
     """
     caught: list[str] = []
     sys.stderr.flush()
     try:
         before = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # the process has no standard error
         yield caught
         return
     with _file() as file:
@@ -38,7 +38,7 @@ def caught_messages() -> Iterator[list[str]]:
 
 
 def _file() -> IO[bytes]:
-    """Return a file for the messages; without a place for one they are lost."""
+    """Return a temporary file for the messages, or the null device if none can be created."""
     try:
         return tempfile.TemporaryFile()
     except OSError:

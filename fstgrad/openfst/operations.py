@@ -1,4 +1,4 @@
-"""The operations of OpenFst that the project uses: each returns a new FST."""
+"""The OpenFst operations that the project uses; each returns a new FST."""
 
 import math
 from collections.abc import Callable
@@ -17,36 +17,41 @@ from fstgrad.openfst.symbols import as_symbols, check_symbols
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Bytes of FSTs, as they are stored, that an operation may visit in this process: a fraction of a
-# second.  What visits more runs in a process of its own, which an interruption can end.
+# An operation that visits at most this many bytes of stored FSTs, a fraction of a second, runs in
+# this process.  A longer one runs in a separate process, which an interruption can kill.
 _LARGE = 2**23
 
 
 def is_acceptor(fst: Fst) -> bool:
-    """Whether every arc has the same label on both sides."""
+    """Return whether every arc has the same label on both sides."""
     check_fst(fst)
     return bool(fst.properties(pywrapfst.ACCEPTOR, True) == pywrapfst.ACCEPTOR)
 
 
 def is_acyclic(fst: Fst) -> bool:
-    """Whether no path comes back to a state, epsilon arcs included."""
+    """Return whether no path, epsilon arcs included, returns to a state."""
     check_fst(fst)
     return bool(fst.properties(pywrapfst.ACYCLIC, True) == pywrapfst.ACYCLIC)
 
 
 def is_empty(fst: Fst) -> bool:
-    """Whether the FST has no state to start from, as an empty composition has."""
+    """Return whether the FST has no start state, like an empty composition."""
     check_fst(fst)
     return bool(fst.start() == -1)
 
 
 def compose(left: Fst, right: Fst) -> Fst:
-    """Return left o right, trimmed; an empty result has no start state (`is_empty`).
+    """Return the composition of left and right without useless states.
+
+    An empty result has no start state (`is_empty`).
 
     Raises
     ------
     FstError
-        The arc types differ, or the symbols that meet do.
+        The arc types differ, or the output symbols of `left` differ from the input symbols of
+        `right`.
+    MemoryLimitError
+        The result needs more than half of the memory.
     """
     _check_same_type("compose", left, right)
     check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
@@ -57,14 +62,14 @@ def compose(left: Fst, right: Fst) -> Fst:
 
 
 def project(fst: Fst, side: Literal["input", "output"]) -> Fst:
-    """Return the acceptor of one side."""
+    """Return the acceptor of the labels on one side."""
     result = read(fst)
     _call(result.project, one_of("side", side, ("input", "output")))
     return result
 
 
 def union(left: Fst, right: Fst) -> Fst:
-    """Return the FST of the paths of both; the arc types must agree."""
+    """Return the FST with the paths of both; FstError if the arc types differ."""
     _check_same_type("unite", left, right)
     result = read(left)
     _call(result.union, right)
@@ -72,7 +77,7 @@ def union(left: Fst, right: Fst) -> Fst:
 
 
 def connect(fst: Fst) -> Fst:
-    """Return the FST without states that lie on no path from the start to a final state."""
+    """Return the FST without the states that no path from the start to a final state visits."""
     result = read(fst)
     _call(result.connect)
     return result
@@ -94,14 +99,25 @@ def topsort(fst: Fst) -> Fst:
 
 
 def arc_sort(fst: Fst, side: Literal["ilabel", "olabel"]) -> Fst:
-    """Return the FST with the arcs of each state in the order of their labels."""
+    """Return the FST with the arcs of each state sorted by their labels on one side."""
     result = read(fst)
     _call(result.arcsort, one_of("side", side, ("ilabel", "olabel")))
     return result
 
 
 def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
-    """Return an FST without arcs that are epsilon on both sides."""
+    """Return an equivalent FST without arcs that are epsilon on both sides.
+
+    Parameters
+    ----------
+    delta : float > 0
+        The sum over epsilon cycles stops at changes below this.
+
+    Raises
+    ------
+    MemoryLimitError
+        The result needs more than half of the memory.
+    """
     check_fst(fst)
     delta = positive_number("delta", delta)
     if len(fst.write_to_string()) > _LARGE:
@@ -112,7 +128,13 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
 
 
 def minimize(fst: Fst, *, delta: float) -> Fst:
-    """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
+    """Return the minimal equivalent of a deterministic FST.
+
+    Parameters
+    ----------
+    delta : float > 0
+        Weights closer than this count as equal.
+    """
     result = read(fst)
     _call(result.minimize, delta=positive_number("delta", delta))
     return result
@@ -123,15 +145,23 @@ def determinize(
 ) -> Fst:
     """Return an equivalent FST in which no state has two arcs with the same input label.
 
-    Exponential in the number of states in the worst case.  `max_states` stops OpenFst once the
-    result has that many states (and the result is then incomplete); only "standard" can do this.
-    Where more is known than the limit, `most_states` is the greatest number that the result can
-    have.  Residual weights are rounded to multiples of `delta`.
+    The worst case is exponential in the number of states.
+
+    Parameters
+    ----------
+    delta : float > 0
+        Residual weights are rounded to multiples of this.
+    max_states : int, optional
+        OpenFst stops when the result has this many states; the result is then incomplete.  Needs
+        arc type "standard".
+    most_states : float
+        An upper bound on the states of the result, if known.  If it is small, the operation runs in
+        this process, which saves the start of another one.
 
     Raises
     ------
     FstError
-        `max_states` with another arc type, or OpenFst fails.
+        `max_states` is given with another arc type, or OpenFst fails.
     MemoryLimitError
         The result needs more than half of the memory.
     """
@@ -146,7 +176,7 @@ def determinize(
         raise FstError(
             f"OpenFst has no state limit for arc type {fst.arc_type()!r}; leave max_states out"
         )
-    # a state of the result has arcs of up to all states of the FST
+    # one state of the result may visit the arcs of all states of the FST
     quick = _LARGE // max(1, len(fst.write_to_string()))
     if min(most_states, max_states or most_states) <= quick:
         return read(_call(pynini.determinize, fst, delta=delta, nstate=limit))
@@ -158,7 +188,17 @@ def determinize(
 
 
 def prune(fst: Fst, threshold: float) -> Fst:
-    """Return the FST without the paths that cost more than the best one plus `threshold`."""
+    """Return the FST without the paths that cost more than the cheapest path plus `threshold`.
+
+    Parameters
+    ----------
+    threshold : float >= 0, or inf
+
+    Raises
+    ------
+    FstError
+        The arc type is not "standard".
+    """
     check_fst(fst)
     threshold = cost("threshold", threshold)
     if fst.arc_type() != "standard":
@@ -167,10 +207,15 @@ def prune(fst: Fst, threshold: float) -> Fst:
 
 
 def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> FloatArray:
-    """Return the (S,) distances from the start, or with `reverse` to the end, as costs.
+    """Return the distance of each state from the start, or to the end if `reverse`.
 
-    A distance is the semiring sum over all paths: a minimum in "standard", -log sum exp(-cost)
-    in "log64".  +inf where there is no path.  `delta` decides when a cycle has converged.
+    The result is (S,) float64, in costs.  A distance is the semiring sum over all paths: a minimum
+    in "standard", -log sum exp(-cost) in "log" and "log64".  It is +inf if there is no path.
+
+    Parameters
+    ----------
+    delta : float > 0
+        The sum over a cycle stops at changes below this.
     """
     reverse = flag("reverse", reverse)
     arrays = to_arrays(fst)
@@ -183,10 +228,10 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     )
     ends = np.flatnonzero(np.isfinite(arrays.final)) if reverse else np.array([arrays.start])
     entry = arrays.final[ends] if reverse else np.zeros(1)
-    # pynini prints distances with nine digits.  So every arc becomes an epsilon, every state p
-    # gets an exit with the label p + 1, and removing the epsilons leaves the distance of p as the
-    # weight of the exit p + 1 of the start: one shortest-distance run, in full precision.
-    # (Only with its default, connect=True, does rmepsilon pass over the states behind epsilons.)
+    # pynini returns distances with nine digits.  For full precision, make every arc an epsilon arc,
+    # add to every state p an exit arc with the label p + 1, and remove the epsilons: the exit arc
+    # p + 1 of the start then has the distance of p as its weight.  This is one shortest-distance
+    # run.  (rmepsilon skips the states behind epsilons only with its default, connect=True.)
     label = np.concatenate([np.zeros(len(ends) + steps, dtype=np.int64), every + 1])
     exits = FstArrays(
         arc_type=arrays.arc_type,
@@ -206,7 +251,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
 
 
 def string_lengths(fst: Fst) -> set[int]:
-    """Return the lengths of the strings of an acyclic acceptor, epsilons not counted."""
+    """Return the set of lengths of the strings of an acyclic acceptor, without epsilons."""
     arrays = to_arrays(topsort(connect(fst)))
     lengths: list[set[int]] = [set() for _ in range(arrays.num_states)]
     if arrays.start != -1:

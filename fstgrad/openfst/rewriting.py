@@ -1,4 +1,4 @@
-"""Context-dependent rewriting: rules of replacement as transducers (pynini's cdrewrite)."""
+"""Context-dependent rewriting: replacement rules as transducers (pynini's cdrewrite)."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,17 +11,17 @@ from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.binary import Fst, from_arrays, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
 
-Part = tuple[IntArray, bool]  # labels, and whether any number of them may follow each other
+Part = tuple[IntArray, bool]  # labels, and whether the part is starred (any number of them)
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def alternatives(pairs: Sequence[Pair]) -> Fst:
-    """Return the transducer that reads the labels of one side of a pair and writes the other."""
+    """Return the transducer that reads the first labels of a pair and writes the second."""
     return pynini.union(*(pynini.cross(_string(read), _string(written)) for read, written in pairs))
 
 
 def parts(sequence: Sequence[Part]) -> Fst:
-    """Return the acceptor of one label of each part in turn; any number if starred."""
+    """Return the acceptor of the parts in sequence: one label each, any number if starred."""
     whole = pynini.accep("")
     for labels, is_starred in sequence:
         one = _loop_or_step(labels, is_loop=is_starred)
@@ -35,12 +35,12 @@ def anything(labels: IntArray) -> Fst:
 
 
 def seen_through(context: Fst, expansion: Fst) -> Fst:
-    """Return the strings that `expansion` can turn into a string of the context."""
+    """Return the acceptor of the strings that `expansion` can rewrite to a string of `context`."""
     return pynini.project(pynini.compose(expansion, context), "input").optimize()
 
 
 def at_edge(context: Fst, side: Literal["before", "after"]) -> Fst:
-    """Return the context behind the beginning of the string, or before its end."""
+    """Return the context anchored at the string's beginning ("before") or end ("after")."""
     whole: Fst
     whole = pynini.accep("[BOS]") + context if side == "before" else context + pynini.accep("[EOS]")
     return whole
@@ -55,20 +55,21 @@ def rewrite(
     direction: Literal["ltr", "rtl", "sim"],
     is_obligatory: bool,
 ) -> Fst:
-    """Return the transducer that replaces between contexts.
+    """Return the transducer that replaces strings between two contexts.
 
     Parameters
     ----------
     replacement : Fst
-        The input strings and their replacements.
+        The transducer from strings to their replacements.
     before, after : Fst
-        Unweighted acceptors; from `at_edge` they hold at an edge of the string only.
+        The contexts, unweighted acceptors.  A context from `at_edge` matches only at an edge of the
+        string.
     strings : Fst
         The acceptor of all strings.
     direction : {"ltr", "rtl", "sim"}
-        The order in which places are found where they overlap.
+        The order of application to overlapping matches: left to right, right to left, simultaneous.
     is_obligatory : bool
-        Whether every place is replaced, or any choice of them.
+        Whether to replace every match; otherwise any subset of them.
 
     Raises
     ------
@@ -83,12 +84,12 @@ def rewrite(
 
 
 def chained(machines: Sequence[Fst], most_arcs: int) -> FstArrays:
-    """Return the composition of transducers, small, labels kept as they are.
+    """Return the optimized composition of transducers, with unchanged labels.
 
     Raises
     ------
     FstError
-        One of the compositions has more than `most_arcs` arcs.
+        An intermediate composition has more than `most_arcs` arcs.
     """
     whole = machines[0]
     for machine in machines[1:]:

@@ -1,15 +1,15 @@
-"""OpenFst's binary files, read here and checked before OpenFst sees any of their content.
+"""Read OpenFst's binary files and check them before OpenFst sees their content.
 
-OpenFst believes what a file says: it follows arcs to states that are not there, allocates what a
-header asks for and loads a shared library by the name of an arc type.  This reader compares every
-count with the bytes that there are, and knows three arc types and two FST types.
+OpenFst trusts a file: it follows arcs to missing states, allocates whatever a header requests, and
+loads a shared library named after an arc type.  This reader compares every count with the number of
+bytes present, and accepts only three arc types and two FST types.
 
 FST       magic, FST type, arc type, version, flags, properties, start, states, arcs;
-          symbol tables as the flags say; then the states
+          the symbol tables that the flags announce; the states
 vector    for each state: final weight, number of arcs, arcs
 const     records of all states (final weight, position, arcs, input and output epsilons), then all
-          arcs; aligned to 16 bytes if version 1 or a flag says so
-sttable   magic, version, entries (key, FST), their number, their positions, their number
+          arcs; both aligned to 16 bytes in version 1 or if a flag is set
+sttable   magic, version, entries (key, FST), their number, their positions, their number again
 stlist    magic, version, entries, an empty key
 table     magic, name, next free label, size; then symbols and labels
 """
@@ -32,7 +32,7 @@ _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states,
 _HAS_INPUTS, _HAS_OUTPUTS, _IS_ALIGNED = 1, 2, 4
 _COUNT, _NUMBER = struct.Struct("<q"), struct.Struct("<i")
 _ALIGNMENT = 16
-_LONGEST = 2**20  # bytes of a symbol or a key
+_LONGEST = 2**20  # most bytes of a symbol or a key
 WEIGHTS: dict[ArcType, type[np.floating]] = {
     "standard": np.float32,
     "log": np.float32,
@@ -41,13 +41,13 @@ WEIGHTS: dict[ArcType, type[np.floating]] = {
 
 
 def parse_fst(data: bytes, name: str) -> FstArrays:
-    """Return the FST of a file's bytes, or of those that OpenFst writes.
+    """Return the FST in OpenFst's binary form; errors call it `name`.
 
     Raises
     ------
     FstError
-        Another type of FST or of arcs, the bytes end too early or go on too long, an arc leads to a
-        state that is not there, or a label is negative.
+        The FST type or the arc type is unknown, bytes are missing or left over, an arc leads to a
+        missing state, or a label is negative.
     """
     reader = _Reader(data, name)
     fst = reader.fst(is_alone=True)
@@ -57,7 +57,13 @@ def parse_fst(data: bytes, name: str) -> FstArrays:
 
 
 def parse_archive(data: bytes, name: str) -> dict[str, FstArrays]:
-    """Return the FSTs of a FAR archive of type sttable or stlist by key; raises as `parse_fst`."""
+    """Return the FSTs of a FAR archive of type sttable or stlist by key.
+
+    Raises
+    ------
+    FstError
+        The archive has another type, a key appears twice, or as in `parse_fst`.
+    """
     reader = _Reader(data, name)
     magic = reader.number("the magic number")
     if magic not in (STLIST_MAGIC, STTABLE_MAGIC):
@@ -69,7 +75,13 @@ def parse_archive(data: bytes, name: str) -> dict[str, FstArrays]:
 
 
 def pack_archive(entries: dict[str, bytes]) -> bytes:
-    """Return the bytes of an archive of type sttable of FSTs in binary form, in order of key."""
+    """Return the bytes of an archive (sttable) of FSTs in binary form, sorted by key.
+
+    Raises
+    ------
+    FstError
+        A key cannot be encoded in UTF-8.
+    """
     head = _NUMBER.pack(STTABLE_MAGIC) + _NUMBER.pack(1)
     parts, positions, at = [head], [], len(head)
     for key in sorted(entries):
@@ -102,17 +114,17 @@ class _States:
 
 
 class _Reader:
-    """A place in some bytes; every step is checked against their end."""
+    """A position in a byte string; every read is checked against its end."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data, self.name, self.at = data, name, 0
 
     def damaged(self, found: str) -> FstError:
-        """Return the error of a place in the file."""
+        """Return the error for damage at the current position."""
         return FstError(f"{self.name} is damaged at byte {self.at:,}: {found}")
 
     def take(self, size: int, what: str) -> int:
-        """Step over `size` bytes; return where they begin."""
+        """Advance over `size` bytes; return the position of the first."""
         begin = self.at
         if not 0 <= size <= len(self.data) - begin:
             raise self.damaged(f"{what} would take {size:,} of {len(self.data) - begin:,} bytes")
@@ -120,15 +132,15 @@ class _Reader:
         return begin
 
     def number(self, what: str = "a number") -> int:
-        """Return an int32."""
+        """Read an int32."""
         return int(_NUMBER.unpack_from(self.data, self.take(4, what))[0])
 
     def count(self, what: str = "a count") -> int:
-        """Return an int64."""
+        """Read an int64."""
         return int(_COUNT.unpack_from(self.data, self.take(8, what))[0])
 
     def text(self, what: str) -> str:
-        """Return a text after its length."""
+        """Read an int32 length, then UTF-8 text of that many bytes."""
         size = self.number(what)
         if size > _LONGEST:
             raise self.damaged(f"{what} of {size:,} bytes")
@@ -139,7 +151,7 @@ class _Reader:
             raise self.damaged(f"{what} is not UTF-8 ({error.reason})") from error
 
     def fst(self, *, is_alone: bool) -> FstArrays:
-        """Return the FST that begins here."""
+        """Read an FST; `is_alone` allows a vector FST without its number of states."""
         if self.number("the magic number") != FST_MAGIC:
             raise FstError(f"{self.name} is not an FST of OpenFst; write it with pynini or OpenFst")
         kind, arc_type = self.text("the FST type"), self.text("the arc type")
@@ -163,14 +175,14 @@ class _Reader:
         return self._checked(arc_type, start, found, inputs, outputs)
 
     def listed(self) -> dict[str, FstArrays]:
-        """Return the entries of an stlist from here on."""
+        """Read the entries of an stlist."""
         entries: dict[str, FstArrays] = {}
         while key := self.text("a key"):
             self._add(entries, key)
         return entries
 
     def table(self) -> dict[str, FstArrays]:
-        """Return the entries of an sttable, whose positions lie at its end."""
+        """Read the entries of an sttable, whose positions are at its end."""
         body, end = self.at, len(self.data)
         self.at = max(body, end - 8)
         number = self.count("the number of entries")
@@ -182,7 +194,7 @@ class _Reader:
         if again != number:
             raise self.damaged(f"an archive of {number:,} or of {again:,} entries")
         entries: dict[str, FstArrays] = {}
-        for position in positions:  # in order, without a gap, as OpenFst writes them
+        for position in positions:  # OpenFst writes entries in order, without gaps
             if position != self.at:
                 raise self.damaged(f"an entry at {position:,}")
             self._add(entries, self.text("a key"))
@@ -196,7 +208,7 @@ class _Reader:
         entries[key] = self.fst(is_alone=False)
 
     def _table(self) -> Symbols:
-        """Return the symbol table that begins here."""
+        """Read a symbol table."""
         if self.number("a symbol table") != TABLE_MAGIC:
             raise self.damaged("no symbol table")
         self.text("the name of a symbol table")
@@ -214,7 +226,7 @@ class _Reader:
         return tuple(pairs)
 
     def _vector(self, weight: type[np.floating], states: int | None) -> _States:
-        """Return `states` states of variable size; all up to the end if `states` is None."""
+        """Read `states` states of variable size; if None, all states up to the end."""
         width, arc = np.dtype(weight).itemsize, _packed(weight)
         if states is not None and not 0 <= states <= (len(self.data) - self.at) // (width + 8):
             raise self.damaged(f"{states:,} states")
@@ -237,7 +249,7 @@ class _Reader:
     def _const(
         self, weight: type[np.floating], states: int, arcs: int, is_aligned: bool
     ) -> _States:
-        """Return the states and arcs of fixed records."""
+        """Read states and arcs of fixed size."""
         state_type, arc_type = records(weight)
         found = []
         for size, kind in ((states, state_type), (arcs, arc_type)):
@@ -258,7 +270,7 @@ class _Reader:
         inputs: Symbols | None,
         outputs: Symbols | None,
     ) -> FstArrays:
-        with np.errstate(invalid="ignore"):  # signalling NaN
+        with np.errstate(invalid="ignore"):  # casting a signalling NaN warns
             final, weights = (a.astype(np.float64) for a in (found.final, found.arcs["weight"]))
         try:
             fst = FstArrays(
@@ -284,12 +296,12 @@ class _Reader:
 
 
 def check_stored(fst: FstArrays, name: str) -> FstArrays:
-    """Return an FST of a file, which has a start state if it has any, and no strange weights.
+    """Return `fst` if it has a start state (or no states) and valid weights.
 
     Raises
     ------
     FstError
-        There are states and no start, or a weight is NaN or -inf.
+        The FST has states but no start, or a weight is NaN or -inf.
     """
     if fst.start < 0 < fst.num_states:
         raise FstError(f"{name} has {fst.num_states} states and none to start from")
@@ -300,6 +312,6 @@ def check_stored(fst: FstArrays, name: str) -> FstArrays:
 
 
 def _packed(weight: type[np.floating]) -> np.dtype[np.void]:
-    """Return the record type of an arc of a VectorFst."""
+    """Return the record type of an arc in the binary form of a VectorFst."""
     fields = [("ilabel", "<i4"), ("olabel", "<i4"), ("weight", weight), ("nextstate", "<i4")]
     return np.dtype(fields)

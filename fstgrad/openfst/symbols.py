@@ -1,4 +1,4 @@
-"""Symbol tables: alphabets in OpenFst, and tables as tuples of (label, symbol)."""
+"""Symbol tables: OpenFst tables of alphabets, and tables as tuples of (label, symbol)."""
 
 from dataclasses import replace
 
@@ -12,18 +12,18 @@ from fstgrad.openfst.library import pywrapfst
 
 
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
-    """Return the OpenFst symbol table of an alphabet: epsilon is 0, symbol i is i + 1."""
+    """Return the OpenFst symbol table of an alphabet: label 0 is epsilon, i + 1 is symbol i."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     return as_table(((0, EPSILON), *enumerate(alphabet.symbols, start=1)))
 
 
 def as_symbols(table: pywrapfst.SymbolTableView | None) -> Symbols | None:
-    """Return a symbol table as (label, symbol) pairs."""
+    """Return an OpenFst symbol table as (label, symbol) pairs; None for None."""
     return None if table is None else tuple((int(label), str(symbol)) for label, symbol in table)
 
 
 def as_table(symbols: Symbols) -> pywrapfst.SymbolTable:
-    """Return (label, symbol) pairs as a symbol table."""
+    """Return the OpenFst symbol table of (label, symbol) pairs."""
     table = pywrapfst.SymbolTable()
     for label, symbol in symbols:
         table.add_symbol(symbol, label)
@@ -31,7 +31,7 @@ def as_table(symbols: Symbols) -> pywrapfst.SymbolTable:
 
 
 def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
-    """Raise if two tables in a composition give a label two symbols."""
+    """Raise FstError if the two tables of a composition disagree on a label."""
     if left is None or right is None:
         return
     ours, theirs = _table_of("left", left), _table_of("right", right)
@@ -44,7 +44,7 @@ def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
 
 
 def _table_of(name: str, symbols: Symbols) -> dict[int, str]:
-    """Return {label: symbol}."""
+    """Return {label: symbol}; InvalidInputError unless rows are (label, symbol)."""
     rows = fields(name, symbols, 2)
     for label, symbol in rows:
         if not is_integer(label) or not isinstance(symbol, str):
@@ -55,15 +55,20 @@ def _table_of(name: str, symbols: Symbols) -> dict[int, str]:
 def over_alphabet(
     fst: FstArrays, alphabet: Alphabet, sides: tuple[str, ...] = ("input", "output")
 ) -> FstArrays:
-    """Return the FST with the labels of `alphabet`, matched by symbol, and without tables.
+    """Return the FST with the labels of `alphabet` (matched by symbol) and without symbol tables.
 
-    Sides without a symbol table stay as they are.  Arcs with symbols outside the alphabet are left
-    out: no string over the alphabet uses them.
+    A side without a symbol table stays unchanged.  Arcs with a symbol outside the alphabet are
+    dropped, because no string over the alphabet uses them.
+
+    Parameters
+    ----------
+    sides : tuple of "input" and "output"
+        The sides to relabel.
 
     Raises
     ------
     FstError
-        A table lacks a symbol of the alphabet, or a label of the FST.
+        A symbol of the alphabet, or a label of the FST, is not in a symbol table.
     """
     instance("fst", fst, FstArrays, "FstArrays")
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
@@ -86,7 +91,7 @@ def over_alphabet(
 
 
 def _relabelled(labels: IntArray, table: dict[int, str], alphabet: Alphabet, side: str) -> IntArray:
-    """Return labels of the alphabet, -1 for symbols outside it."""
+    """Return the alphabet's labels of the symbols of one side; -1 for symbols outside it."""
     symbols = {symbol for label, symbol in table.items() if label != 0}
     missing = [symbol for symbol in alphabet if symbol not in symbols]
     shown = " ".join(sorted(symbols)[:20])

@@ -1,7 +1,7 @@
-"""Pictures of what the library computes, in one look.  Needs the extra `plot` (matplotlib).
+"""Plot results of the library in a uniform style.  Needs the extra `plot` (matplotlib).
 
-Figures are made without pyplot, so that no window, backend or global state is touched.  Every
-function returns a `matplotlib.figure.Figure`; a notebook shows it, `save` writes it.  Colours are
+Figures do not use pyplot, so they open no window and change no backend or global state.  Plots are
+`matplotlib.figure.Figure` objects: a notebook shows them, and `save` writes them.  The colours are
 those of Okabe and Ito, which colour-blind readers can tell apart; `dark=True` draws on black.
 
 Index
@@ -13,8 +13,10 @@ Index
 - `strip` : labels, pictures and probabilities of a grid side by side.
 - `word_graph` : the strongest sets of a root model.
 - `curves`, `learning`, `bounds`, `bars` : lines over a common axis, epochs, caps, benchmarks.
-- `automaton_source`, `automaton_svg` : transducers and loss automata, by the program dot.
-- `save` : to PNG, SVG or PDF, by the name of the file.
+- `automaton_source`, `automaton_svg`, `render` : transducers and loss automata in DOT and SVG,
+  drawn by the program dot.
+- `save`, `check_name` : write PNG, SVG or PDF, by the ending of the file name.
+- `notebook` : make a `_repr_svg_` method.
 """
 
 from fstgrad.plot.automata import automaton_source, automaton_svg, render

@@ -1,7 +1,7 @@
-"""Transducers and loss automata, drawn by graphviz's program dot.
+"""Draw transducers and loss automata with graphviz's program dot.
 
-Between two states there is one edge; its symbols are grouped by cost, so that "a, c, t / 1" are
-three arcs.  The start has an arrow of its own, final states have a double rim and their cost.
+All arcs between two states share one edge, whose symbols are grouped by cost: "a, c, t / 1" means
+three arcs of cost 1.  An arrow marks the start; a final state has a double circle and its cost.
 """
 
 import math
@@ -19,8 +19,8 @@ from fstgrad.plot.look import look
 EMPTY = "ε"
 MAX_EDGES = 400
 _PER_LINE = 8  # symbols on one line of a label
-_MOST_SYMBOLS = 24  # of one cost; the others are counted
-_MOST_COSTS = 6
+_MOST_SYMBOLS = 24  # symbols shown for one cost; the rest is counted
+_MOST_COSTS = 6  # costs shown for one edge
 
 
 def automaton_source(
@@ -31,21 +31,26 @@ def automaton_source(
     max_edges: int = MAX_EDGES,
     dark: bool = False,
 ) -> str:
-    """Return a machine as text of the DOT language.
+    """Return an automaton as text in the DOT language.
 
     Parameters
     ----------
     machine : LossAutomaton, FstArrays or pynini.Fst
         A loss automaton is shown with its losses in nats, an FST with its costs.
     alphabet : Alphabet, optional
-        Label i + 1 is symbol i; the default are the symbol tables of the FST, or its labels.
+        The names of labels: label i + 1 is symbol i.  The default is the alphabet of the machine,
+        else the symbol tables of the FST, else the labels.
+    title : str
+        The text above the drawing.
     max_edges : int
-        Pairs of states with an arc, at most.
+        The most pairs of states with an arc.
+    dark : bool
+        Whether to draw on black.
 
     Raises
     ------
     InvalidInputError
-        The machine has more edges than that; the drawing would be unreadable.
+        The machine has more than `max_edges` such pairs, which would be unreadable.
 
     Examples
     --------
@@ -97,10 +102,12 @@ def automaton_svg(
     max_edges: int = MAX_EDGES,
     dark: bool = False,
 ) -> str:
-    """Return a machine as SVG, as `automaton_source` describes it.
+    """Return the drawing of an automaton as SVG text; parameters as in `automaton_source`.
 
     Raises
     ------
+    InvalidInputError
+        As in `automaton_source`.
     MissingDependencyError
         The program dot of graphviz is not installed.
     """
@@ -109,14 +116,20 @@ def automaton_svg(
 
 
 def render(source: str, form: str) -> bytes:
-    """Return what the program dot makes of DOT text: "svg", "pdf" or "png".
+    """Return the drawing of DOT text by the program dot, in bytes.
+
+    Parameters
+    ----------
+    source : str
+        DOT text, as `automaton_source` returns it.
+    form : {"svg", "pdf", "png"}
 
     Raises
     ------
     MissingDependencyError
         The program is not installed.
     FstgradError
-        It refuses the text.
+        The program rejects the text.
     """
     one_of("form", form, ("svg", "pdf", "png"))
     instance("source", source, str, "DOT text")
@@ -138,7 +151,7 @@ def render(source: str, form: str) -> bytes:
 
 
 def _arrays(machine: Any) -> tuple[FstArrays, float]:
-    """Return the arrays, and -1 where their weights are minus what is shown."""
+    """Return the arrays, and the sign of the shown numbers: -1 for a loss automaton."""
     if isinstance(machine, FstArrays):
         return machine, 1.0
     if hasattr(machine, "to_arrays"):
@@ -177,7 +190,7 @@ def _symbol(label: int, names: dict[int, str]) -> str:
 
 
 def _label(costs: dict[float, list[str]]) -> str:
-    """Return the label of an edge: a line or more for every cost, the smallest cost first."""
+    """Return the label of an edge: one line or more for each cost, in increasing order."""
     lines = []
     for cost in sorted(costs)[:_MOST_COSTS]:
         symbols = costs[cost]
@@ -192,7 +205,7 @@ def _label(costs: dict[float, list[str]]) -> str:
 
 
 def _runs(symbols: list[str]) -> list[str]:
-    """Return the symbols with runs of single letters in a row shortened: a–e."""
+    """Return the symbols with runs of more than three consecutive characters shortened: a–e."""
     found: list[list[str]] = []
     for symbol in symbols:
         last = found[-1] if found else None

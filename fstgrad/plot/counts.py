@@ -1,4 +1,4 @@
-"""Root models of counts: the strongest sets of words as a graph."""
+"""Draw the strongest sets of words of a root model of counts as a graph."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,16 @@ _POSITIVE, _NEGATIVE, _LARGER = PALETTE[0], PALETTE[5], PALETTE[7]
 def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
     """Return the graph of a root model: which words occur together, and which avoid each other.
 
-    The width of a line shows the size of the pair's parameter; lines are dashed where it is
-    negative, and grey and dotted where only a set of three or more words holds the two together.
+    The width of a line grows with the absolute value of the pair's parameter.  A dashed line is a
+    negative parameter; a grey dotted line is a pair that occurs only in a set of three or more
+    words.
 
     Parameters
     ----------
     graph : networkx.Graph
-        As `GeneralizedRootModel.to_networkx(top)` gives it; words without a line are left out.
+        As `GeneralizedRootModel.to_networkx(top)` returns it; words without an edge are not drawn.
     seed : int
-        Of the layout.
+        The seed of the layout.
 
     Raises
     ------
@@ -47,7 +48,7 @@ def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
 
 
 def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 0) -> None:
-    """Draw a graph as `word_graph` does, into axes."""
+    """Draw a graph into axes, as `word_graph` does."""
     networkx = extra("networkx", "grm", "fstgrad.plot.word_graph")
     effects = extra("matplotlib.patheffects", "plot", "fstgrad.plot")
     chosen = look(dark)
@@ -94,7 +95,7 @@ _SAID = {
 
 
 def _in_order(networkx: Any, graph: Any) -> Any:
-    """Return a copy whose words and pairs are sorted: views of networkx go by hashes of words."""
+    """Return a copy with sorted words and pairs; networkx views have the order of hashes."""
     copy = networkx.Graph()
     copy.add_nodes_from(sorted(graph, key=str))
     pairs = ((*sorted(pair[:2], key=str), pair[2]) for pair in graph.edges(data=True))
@@ -103,7 +104,7 @@ def _in_order(networkx: Any, graph: Any) -> Any:
 
 
 def _layout(networkx: Any, graph: Any, seed: int) -> dict[Any, Any]:
-    """Lay out the components on their own and put them on a grid, the largest first."""
+    """Lay out each component separately and place them on a grid, the largest first."""
     found = networkx.connected_components(graph)
     parts = sorted(found, key=lambda part: (-len(part), min(map(str, part))))
     columns = max(1, round(len(parts) ** 0.5))

@@ -1,4 +1,4 @@
-"""Lines and bars: benchmarks, epochs of training, bounds of caps."""
+"""Plot lines and bars: benchmarks, training epochs, bounds by cap."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -31,14 +31,20 @@ def curves(
     log: bool = True,
     dark: bool = False,
 ) -> "Figure":
-    """Return one panel for each title, with a line for each named series (x, y).
+    """Return a figure with one panel for each title and a line for each named series (x, y).
 
     Parameters
     ----------
     panels : {title: {name: (x, y)}}
-        A name has the same colour in all panels.
+        x and y have equal lengths.  A name has the same colour in all panels.
+    xlabel, ylabel : str
     log : bool
         Whether the y axis is logarithmic.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no panel, or x and y differ in length.
 
     Examples
     --------
@@ -74,7 +80,7 @@ def curves(
 
 
 def _lines(series: Any) -> dict[Any, Any]:
-    """Return named series as arrays of one axis and one length."""
+    """Return named series as pairs of float64 arrays of the same shape (k,)."""
     instance("series", series, Mapping, "{name: (x, y)}")
     found = {}
     for name, line in series.items():
@@ -86,19 +92,20 @@ def _lines(series: Any) -> dict[Any, Any]:
 
 
 def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
-    """Return the objective, the gradient norm and the validation error over the epochs.
+    """Return a figure of the objective, the gradient norm and the validation error by epoch.
 
-    The epoch of the least validation error (without one: of the least objective) is marked.
+    A circle marks the epoch of the smallest validation error, or, without validation, of the
+    smallest objective.
 
     Parameters
     ----------
     history : sequence of Epoch
-        As `SequenceModel.history_`.
+        `SequenceModel.history_`.
 
     Raises
     ------
     InvalidInputError
-        There is no epoch.
+        There is no epoch, or an item is not an Epoch.
     """
     history = items("history", history)
     for place, epoch in enumerate(history):
@@ -141,13 +148,19 @@ def bounds(
     ylabel: str = "log Z (nats)",
     dark: bool = False,
 ) -> "Figure":
-    """Return certified bounds that close as the cap rises.
+    """Return a figure of certified lower and upper bounds by cap.
 
     Parameters
     ----------
-    caps, lower, upper : (k,) floats, nats
+    caps, lower, upper : (k,) floats
+        The caps and the bounds, in nats.
     exact : float, optional
-        The value without a cap.
+        The value without a cap, in nats.
+
+    Raises
+    ------
+    InvalidInputError
+        The shapes differ, or there is no cap.
 
     Examples
     --------
@@ -188,12 +201,20 @@ def bars(
     log: bool = True,
     dark: bool = False,
 ) -> "Figure":
-    """Return horizontal bars in groups, for instance seconds of every library by task.
+    """Return a figure of horizontal bars in groups, such as the seconds of libraries by task.
 
     Parameters
     ----------
     groups : {group: {name: value}}, or {name: value} for one group
-        A name has the same colour in all groups; values above 0.
+        A name has the same colour in all groups.  On a logarithmic axis, values must be positive.
+    xlabel : str
+    log : bool
+        Whether the x axis is logarithmic.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no bar, a value is not a finite number, or both forms are mixed.
 
     Examples
     --------

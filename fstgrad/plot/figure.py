@@ -1,4 +1,4 @@
-"""The figure that a notebook shows without pyplot.  Needs matplotlib."""
+"""A figure that a notebook shows without pyplot.  Needs matplotlib."""
 
 import io
 import pathlib
@@ -11,10 +11,10 @@ _DATES = {"svg": "Date", "svgz": "Date", "pdf": "CreationDate", "ps": "CreationD
 
 
 class Picture(Figure):
-    """A figure of matplotlib that draws itself in a notebook, as SVG."""
+    """A matplotlib figure that a notebook shows as SVG."""
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Save as matplotlib does, the same bytes in every run: without a date or random names."""
+        """Save as matplotlib does, without date or random ids, so every run gives equal bytes."""
         named = pathlib.Path(fname).suffix[1:] if isinstance(fname, str | pathlib.Path) else ""
         form = options.get("format") or named or rcParams["savefig.format"]
         if form.lower() in _DATES:

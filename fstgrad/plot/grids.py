@@ -1,4 +1,4 @@
-"""Grids of pixels: what was seen, what is believed, what was decided."""
+"""Plot grids of pixels: observations, marginals and labelings."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def strip(panels: Mapping[str, npt.ArrayLike], *, dark: bool = False) -> "Figure":
-    """Return pictures side by side under their titles, for instance before, P(y), after.
+    """Return a figure of pictures side by side with their titles, such as before, P(y), after.
 
     Parameters
     ----------
     panels : {title: (height, width) array}
-        Whole numbers and booleans are labels, each with its colour, the same in all panels (two
-        labels are black and white); floats in [0, 1] are probabilities, with one colour bar.
+        Integers and booleans are labels, with the same colours in all panels (two labels are black
+        and white).  Floats are probabilities in [0, 1], with one colour bar.
 
     Raises
     ------
     InvalidInputError
-        There is no panel, one does not have two axes, or a float is outside of [0, 1].
+        There is no panel, a panel does not have two axes, or a float is outside [0, 1].
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The one look of all figures: colours, fonts, sizes, light and dark, and files."""
+"""The style of all figures: colours, light and dark, empty figures; and figure files."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ FORMATS = ("png", "svg", "pdf")
 MARKERS = "osD^vx"
 # Okabe and Ito (2008): blue, orange, green, purple, sky blue, vermilion, yellow, grey
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-MARK = "#D55E00"  # what is given: the target, gold heads, the best epoch
+MARK = "#D55E00"  # the colour of marks: the target, gold heads, the best epoch
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Look:
     strong: str
 
     def color(self, number: int) -> str:
-        """Return a colour of the palette, the same for the same number in all figures."""
+        """Return colour `number` of the palette, modulo its length."""
         return PALETTE[number % len(PALETTE)]
 
     def shades(self) -> "Colormap":
-        """Return the map of probabilities: from paper to a strong blue."""
+        """Return the colour map of probabilities, from `paper` (0) to `strong` (1)."""
         colors = extra("matplotlib.colors", "plot", "fstgrad.plot")
         found: Colormap = colors.LinearSegmentedColormap.from_list(
             "probability", [self.paper, self.strong]
@@ -46,11 +46,11 @@ class Look:
         return found
 
     def on(self, probability: float) -> str:
-        """Return the colour of text on a shade."""
+        """Return the colour of text on the shade of a probability."""
         return self.paper if probability > 0.55 else self.ink
 
     def style(self, axes: "Axes") -> None:
-        """Colour the axes, the ticks and the labels."""
+        """Set the colours of the axes, ticks, labels and legend."""
         axes.set_facecolor(self.paper)
         axes.tick_params(colors=self.ink, which="both")
         for spine in axes.spines.values():
@@ -69,12 +69,12 @@ DARK = Look(paper="#14181e", ink="#e6e9ed", faint="#4a525c", strong="#8cc8ff")
 
 
 def look(dark: bool) -> Look:
-    """Return the look on white or on black paper."""
+    """Return the dark or the light look."""
     return DARK if flag("dark", dark) else LIGHT
 
 
 def blank(width: float, height: float, chosen: Look) -> "Picture":
-    """Return an empty figure of so many inches."""
+    """Return an empty figure of `width` by `height` inches."""
     extra("matplotlib.figure", "plot", "fstgrad.plot")
     from fstgrad.plot.figure import Picture
 
@@ -82,7 +82,7 @@ def blank(width: float, height: float, chosen: Look) -> "Picture":
 
 
 def canvas(width: float, height: float, chosen: Look) -> "tuple[Picture, Axes]":
-    """Return a figure with one pair of axes that are not shown, in units of its choice."""
+    """Return a figure of `width` by `height` inches and its axes, which are hidden."""
     figure = blank(width, height, chosen)
     axes = figure.add_subplot()
     axes.set_axis_off()
@@ -90,12 +90,12 @@ def canvas(width: float, height: float, chosen: Look) -> "tuple[Picture, Axes]":
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """Raise unless a figure can be written under this name, before anything is computed.
+    """Raise if `save` cannot write a figure to this path; call this before a long computation.
 
     Raises
     ------
     InvalidInputError
-        It ends neither in .png, .svg nor .pdf.
+        The name does not end in .png, .svg or .pdf.
     MissingDependencyError
         matplotlib is not installed.
     """
@@ -104,12 +104,14 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 
 def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
-    """Write a figure as PNG (150 dots an inch), SVG or PDF, by the ending of the name.
+    """Write a figure as PNG (150 dots per inch), SVG or PDF, according to the name's ending.
 
     Raises
     ------
     InvalidInputError
-        The name ends in none of these.
+        The name does not end in .png, .svg or .pdf, or `figure` is not a matplotlib figure.
+    OSError
+        The file cannot be written.
     """
     if not hasattr(figure, "savefig"):
         raise InvalidInputError(f"figure is a {type(figure).__name__}; give a figure of matplotlib")
@@ -122,17 +124,22 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
 def notebook(
     draw: Callable[[Any], Any], fits: Callable[[Any], bool]
 ) -> Callable[[Any], str | None]:
-    """Return a method `_repr_svg_`: what `draw` makes of the object, where it fits on a page.
+    """Return a method `_repr_svg_` that draws the object with `draw` if `fits` returns True.
 
-    The method returns None where the object is too large, or matplotlib or dot is missing, so that
-    a notebook falls back to the `repr`.
+    The method returns None if the object does not fit on a page or if matplotlib or dot is missing;
+    a notebook then shows the `repr`.
+
+    Parameters
+    ----------
+    draw : function of the object that returns SVG text or a `Picture`
+    fits : function of the object that returns a bool
     """
 
     def _repr_svg_(self: Any) -> str | None:
         try:
             if not fits(self):
                 return None
-            drawn = draw(self)  # SVG, or a Picture
+            drawn = draw(self)  # SVG text or a Picture
         except FstgradError:
             return None
         svg: str = drawn if isinstance(drawn, str) else drawn._repr_svg_()

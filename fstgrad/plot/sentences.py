@@ -1,4 +1,4 @@
-"""Sentences: spanning trees as arcs over the words, lattices as confusion networks."""
+"""Draw spanning trees as arcs over a sentence, and lattices as confusion networks."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_WORDS = 80
-_ROUNDING = 1e-6  # of probabilities
+_ROUNDING = 1e-6  # tolerated rounding error of probabilities
 
 
 def trees(
@@ -33,23 +33,23 @@ def trees(
     threshold: float = 0.05,
     dark: bool = False,
 ) -> "Figure":
-    """Return the arcs of a sentence, from head to dependent, their widths by probability.
+    """Return a figure of a sentence's arcs from head to dependent, wider if more probable.
 
     Parameters
     ----------
     marginals : (n+1, n+1) float64
-        Arc probabilities [head, dependent] with the root at 0, as `SpanningTrees.marginals`.
+        Arc probabilities [head, dependent], root at 0, as `SpanningTrees.marginals` returns them.
     words : n strings, optional
-        The default are their numbers.
+        The default is the numbers 1 .. n.
     heads : (n,) ints, optional
-        A tree to mark, for instance the gold one.
+        A tree to mark, such as the gold tree: the head of each word, 0 for the root.
     threshold : float
-        Arcs below it are left out.
+        Arcs of a smaller probability are not drawn.
 
     Raises
     ------
     InvalidInputError
-        The sizes differ, or there are more than 80 words.
+        The sizes differ, a marginal is outside [0, 1], or there are more than 80 words.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def trees(
 
 
 def _places(words: Sequence[str]) -> list[float]:
-    """Return the centres of the words, in widths of a letter."""
+    """Return the x coordinates of the words' centres; the unit is the width of a letter."""
     places, edge = [], 0.0
     for word in words:
         places.append(edge + len(word) / 2)
@@ -138,16 +138,21 @@ def _add_arc(axes: Any, patches: Any, start: float, end: float, p: float, color:
 
 
 def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Figure":
-    """Return the words of a lattice by place, the likeliest at the top, shaded by posterior.
+    """Return a figure of a lattice's words by place, shaded by posterior, the likeliest on top.
 
-    The place of an arc is the largest number of words before it, so that no path has two words at
-    one place; "–" is the probability that a path has none there.
+    The place of an arc is the largest number of words on a path to it, so no path has two words at
+    one place.  "–" is the event that a path has no word at this place.
 
     Parameters
     ----------
     lattice : Lattice
     top : int
-        Rows: the most words that are shown of a place.
+        The number of rows: the most words to show at one place.
+
+    Raises
+    ------
+    InvalidInputError
+        The lattice has no word.
 
     Examples
     --------
@@ -185,7 +190,7 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
 
 
 def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
-    """Return (word, posterior) of each place, likeliest first."""
+    """Return the (word, posterior) pairs of each place, likeliest first."""
     if not all(hasattr(lattice, name) for name in ("marginals", "graph", "label")):
         raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
     posterior = lattice.marginals()

@@ -1,4 +1,4 @@
-"""Strings: the gradient terms as a map, and alignments."""
+"""Draw the marginals of strings as a map, and alignments of two strings."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from fstgrad.plot.look import MARK, blank, canvas, look
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NUMBERS = 12  # cells of a map so narrow have their number
-_KINDS = {  # kind of an operation -> (number of a colour, letter)
+_NUMBERS = 12  # a map of at most this many positions shows its numbers
+_KINDS = {  # kind of operation -> (colour number, letter)
     "match": (-1, ""), "substitute": (1, "S"), "delete": (5, "D"), "insert": (2, "I"),
     "transpose": (3, "T"), "skip": (-1, ""),
 }  # fmt: skip
@@ -27,20 +27,20 @@ def marginals(
     target: SequenceLike | None = None,
     dark: bool = False,
 ) -> "Figure":
-    """Return a map of the gradient terms: positions from left to right, symbols from top to bottom.
+    """Return a map of marginals: positions from left to right, symbols from top to bottom.
 
     Parameters
     ----------
     table : (l, n), (l, n+1, n), ... float64
-        Q, as `StringDistribution.marginals` gives it; contexts are summed out.
+        The marginals Q, as `StringDistribution.marginals` returns them; contexts are summed out.
     alphabet : Alphabet of n symbols
     target : string of length l, optional
-        Its cells are framed.
+        A string whose cells to frame.
 
     Raises
     ------
     InvalidInputError
-        The table does not fit the alphabet, or the target is not as long as the table.
+        The table does not fit the alphabet, or the target does not have length l.
 
     Examples
     --------
@@ -101,12 +101,17 @@ def marginals(
 
 
 def alignment(found: Any, *, dark: bool = False) -> "Figure":
-    """Return the strings of an alignment one above the other, with the operation between them.
+    """Return a figure of an alignment: hypothesis above target, with the operations between them.
 
     Parameters
     ----------
     found : Alignment
-        As `loss.align(y, target)` gives it.
+        As `loss.align(y, target)` returns it.
+
+    Raises
+    ------
+    InvalidInputError
+        `found` is not an alignment, or it is empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Det(M) with a state limit, and what keeps it small in the probability semiring."""
+"""Build Det(M) under a state limit; keep it small in the probability semiring."""
 
 import sys
 
@@ -12,8 +12,8 @@ from fstgrad.io import memory_limit
 from fstgrad.openfst import Fst, FstArrays
 from fstgrad.reference.states import depths, least_states
 
-QUICK = 2**23  # looks of OpenFst at an arc, of half a microsecond, that need no counting ahead
-DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2: integers stay integers
+QUICK = 2**23  # arc visits (half a microsecond each) up to which no states are counted first
+DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2, so that integers stay integers
 
 
 def determinized(
@@ -23,25 +23,26 @@ def determinized(
     delta: float | None = None,
     prune: float | None = None,
 ) -> Fst:
-    """Return Det(M), in which each y has one path; its weight is that of all its paths in M.
+    """Return Det(M), in which each y has one path, with the total weight of its paths in M.
 
     Parameters
     ----------
     machine : pynini.Fst
         M as `hypothesis_machine` returns it.
     max_states : int
-        Exponential in l in the worst case; it stops here.
+        Largest number of states; in the worst case, their number is exponential in l.  It is also
+        limited to the states that fit in half of the memory.
     delta : float, optional
         The grid of residual weights, in nats: 2^-24 in "standard" and 2^-33 in "log64".
     prune : float, optional
-        Drops the arcs of M that lie on no path within this of the best one ("standard" only), as
-        the paper does.  Losses up to the least one plus `prune` stay as they are; the others stay,
-        grow or become infinite.
+        Drop the arcs of M that are only on paths that cost more than the best path plus this, in
+        nats ("standard" only), as in the paper.  Losses up to the least loss plus `prune` do not
+        change; other losses stay, grow or become infinite.
 
     Raises
     ------
     StateLimitError
-        More than `max_states` states.
+        Det(M) has more than `max_states` states.
     """
     if delta is None:
         delta = DELTA[machine.arc_type()]
@@ -51,7 +52,7 @@ def determinized(
         machine = openfst.prune(machine, prune)
     arrays = openfst.to_arrays(machine)
     depth = depths(arrays)
-    # OpenFst ends the process where memory ends, so that no more states are let be than fit in
+    # OpenFst ends the process if memory runs out, so allow only states that fit
     max_states = min(max_states, max(1, memory_limit() // _bytes_of_a_state(arrays, depth)))
     if arrays.arc_type == "standard":
         _check_states(arrays, depth, max_states)
@@ -67,15 +68,15 @@ def determinized(
 
 
 def _bytes_of_a_state(arrays: FstArrays, depth: IntArray) -> int:
-    """Return about the most that OpenFst needs for a state of Det(M): its subset and its arcs."""
+    """Return an estimate of the most bytes of a state of Det(M): its subset and its arcs."""
     widest, symbols = int(np.bincount(depth[depth >= 0]).max()), len(np.unique(arrays.ilabel))
     return 512 + 64 * (widest + symbols)
 
 
 def _check_states(arrays: FstArrays, depth: IntArray, max_states: int) -> None:
-    """Raise if the limit is certainly passed, which OpenFst would need minutes to find out.
+    """Raise StateLimitError if the limit is certainly exceeded, before OpenFst works for minutes.
 
-    It checks all arcs of a state of Det(M): the arcs of the states of M at one depth.
+    For a state of Det(M), OpenFst visits all arcs of the states of M at one depth.
     """
     if max_states * int(np.bincount(depth[arrays.source]).max(initial=0)) > QUICK:
         states = least_states(arrays, depth, max_states)
@@ -84,11 +85,11 @@ def _check_states(arrays: FstArrays, depth: IntArray, max_states: int) -> None:
 
 
 def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
-    """Raise before Det(M) passes the limit by more than a factor of the alphabet.
+    """Raise StateLimitError before Det(M) exceeds the limit by more than the factor n.
 
-    OpenFst counts states only in the tropical semiring.  So the prefixes of M up to ever greater
-    depths are determinized, each as deep as cannot pass n times the limit given the last: a level
-    has at most n times the states of the level before it.
+    OpenFst can limit the number of states in the tropical semiring only.  So prefixes of M of
+    increasing depth are determinized.  Since a level has at most n times the states of the level
+    before it, each depth is chosen so that the result cannot have more than n times the limit.
     """
     arrays = openfst.to_arrays(machine)
     depth = depths(arrays)
@@ -113,12 +114,12 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
 
 
 def _most_states(arrays: FstArrays) -> int:
-    """Return a bound of the states of Det(M)."""
+    """Return an upper bound of the number of states of Det(M)."""
     return _prefixes(len(np.unique(arrays.ilabel)), int(depths(arrays).max()))
 
 
 def _prefixes(symbols: int, length: int) -> int:
-    """Return a bound of the number of prefixes, n^0 + ... + n^l, at most the largest integer."""
+    """Return an upper bound of the number of prefixes, n^0 + ... + n^l, at most sys.maxsize."""
     return int(min((symbols + 1) ** length, sys.maxsize))
 
 
@@ -138,15 +139,15 @@ def _prefix(arrays: FstArrays, depth: IntArray, length: int) -> Fst:
 
 
 def merge_equivalent_states(machine: Fst) -> Fst:
-    """Return M with states merged that have the same future.
+    """Return M with states of equal futures merged.
 
-    This is minimization without determinism: states are equal if they are equally final and lead,
-    for each label, with equal total weight into equal states.  OpenFst minimizes no
-    non-deterministic automaton over the log semiring.  M must be acyclic; O(arcs log arcs).
+    This is minimization of a nondeterministic automaton, which OpenFst does not offer over the log
+    semiring.  Two states are equivalent if they have equal final weights and, for each label, equal
+    total weights into equivalent states.  M must be acyclic; O(arcs log arcs).
 
-    Without it the rational Det(M) explodes.  Weight pushing on top of it was measured to make
-    Det(M) two to three times larger, because pushed weights are not logarithms of integers and
-    equal residuals round apart.
+    Without this step, the rational Det(M) is far larger.  Additional weight pushing made Det(M) two
+    to three times larger in measurements: pushed weights are not logarithms of integers, so equal
+    residuals are rounded to different values.
     """
     arrays = openfst.to_arrays(openfst.topsort(machine))
     block = np.full(arrays.num_states, -1)
@@ -184,7 +185,7 @@ def merge_equivalent_states(machine: Fst) -> Fst:
 
 
 def too_many(states: int, limit: int) -> StateLimitError:
-    """Return the error of a determinization that passed its limit."""
+    """Return the error for a determinization that exceeds its limit."""
     return StateLimitError(
         states,
         limit,

@@ -1,4 +1,4 @@
-"""A, C = A o B, and the gradient terms Q by forward and backward distances."""
+"""Build A and C = A o B; compute the gradient terms Q from forward and backward distances."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from fstgrad.reference.hypotheses import EXACT
 
 
 def score_transducer(scores: FloatArray, alphabet: Alphabet) -> Fst:
-    """Return A: y has the weight exp(w . Psi(y)) = exp(sum_s score[s, ..., y[s]]).
+    """Return A: y has the weight exp(w . Psi(y)) = exp(sum_s scores[s, ..., y[s]]).
 
-    States are pairs (position, the q - 1 symbols before it).  The arc of position s, context c and
-    symbol z has the cost -score[s, c, z]; it writes z and reads the number of its entry in
-    `scores` (plus one), so that the arcs of a composition know their gradient term.  Projected to
-    its output side this is the acceptor of Figure 2d of Cortes et al. 2018.  Entries of -inf
-    have no arc.  O(l n^q) states and arcs, "log64".
+    A state is a pair (position, the q - 1 symbols before it).  The arc of position s, context c and
+    symbol z has the cost -scores[s, c, z].  It writes z and reads the index of its entry in
+    `scores`, plus 1, so that each arc of a composition identifies its gradient term.  Projected to
+    its output side, A is the acceptor of Figure 2d of Cortes et al. 2018.  Entries of -inf have no
+    arc.  O(l n^q) states and arcs, "log64".
 
     Parameters
     ----------
@@ -25,6 +25,11 @@ def score_transducer(scores: FloatArray, alphabet: Alphabet) -> Fst:
         Log-weights in nats; index n of a context axis means "before the start".
     alphabet : Alphabet
         n symbols.
+
+    Raises
+    ------
+    InvalidInputError
+        `scores` has another shape.
     """
     length, symbols, order = len(scores), len(alphabet), scores.ndim - 1
     if order < 1 or scores.shape[1:] != (symbols + 1,) * (order - 1) + (symbols,):
@@ -55,18 +60,21 @@ def score_transducer(scores: FloatArray, alphabet: Alphabet) -> Fst:
 def forward_backward(machine: Fst) -> tuple[FloatArray, FloatArray]:
     """Return (alpha, beta) as costs: the distances from the start and to the end, each (S,).
 
-    alpha[p] = -log of the sum over the paths from the start to p, beta[p] the same from p to the
-    end, in "log64" without quantisation; O(states + arcs) for an acyclic machine.
+    In "log64", without rounding to a grid: alpha[p] = -log of the sum of the weights of all paths
+    from the start to p; beta[p] = -log of this sum for the paths from p to the end.  O(states +
+    arcs) for an acyclic machine.
     """
     alpha = openfst.shortest_distance(machine, delta=EXACT)
     return alpha, openfst.shortest_distance(machine, delta=EXACT, reverse=True)
 
 
 def gradient_terms(scores: FloatArray, loss: Fst, alphabet: Alphabet) -> tuple[float, FloatArray]:
-    """Return (log Z, Q): Z = sum_y exp(L(y) + w . Psi(y)), Q_w(z, s) the marginals of its terms.
+    """Return (log Z, Q): Z = sum_y exp(L(y) + w . Psi(y)), and the gradient terms Q_w(z, s).
 
-    Grad-Rational and Grad-Tropical from B on: for the arcs e of C = A o B that stand for the
-    entry (s, z) of `scores`, Q = sum_e alpha(source of e) w(e) beta(next state of e) / Z.
+    These are the steps of Grad-Rational and Grad-Tropical after B.  Q has the shape of `scores`.
+    For the arcs e of C = A o B that belong to the entry (s, z) of `scores`,
+
+        Q_w(z, s) = sum_e alpha(source of e) w(e) beta(next state of e) / Z.
 
     Parameters
     ----------
@@ -80,6 +88,8 @@ def gradient_terms(scores: FloatArray, loss: Fst, alphabet: Alphabet) -> tuple[f
     ------
     InfeasibleError
         Z = 0: each y has an infinite loss or a score of -inf.
+    InvalidInputError
+        `scores` has another shape.
     """
     joint = openfst.compose(score_transducer(scores, alphabet), loss)
     if openfst.is_empty(joint):

@@ -1,4 +1,4 @@
-"""M = Pi_1(Ybar o U o Y_i), the loss of all hypotheses against one target."""
+"""Build M = Pi_1(Ybar o U o Y_i), the loss of all hypotheses against one target."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -12,33 +12,34 @@ from fstgrad.transducers import sigma_power, string_acceptor
 Target = SequenceLike | Fst
 
 MOST_BYTES = 2 * 2**30
-ARC_BYTES, STATE_BYTES = 32, 200  # of an arc and a state, and of the copy that an operation makes
-EXACT = 1e-300  # a delta below which no two float64 sums differ
+ARC_BYTES, STATE_BYTES = 32, 200  # of an arc and a state, with the copy that an operation makes
+EXACT = 1e-300  # a delta so small that OpenFst rounds nothing
 
 
 def hypothesis_machine(
     transducer: Fst | Sequence[Fst], alphabet: Alphabet, target: Target, length: int
 ) -> Fst:
-    """Return M = Pi_1(Ybar o U o Y_i), without epsilons: y has the weight U(y, y_i).
+    """Return M = Pi_1(Ybar o U o Y_i) without epsilon arcs; y has the weight U(y, y_i).
 
-    M is empty (it has no start state) if no y of this length has a path.
+    If no y of this length has a path, M is empty: it has no start state.
 
     Parameters
     ----------
     transducer : pynini.Fst or a sequence of factors
-        U, composed from the right, so that the product of the factors is never made.
+        U.  Factors are composed from the right, so that their product is never built.
     alphabet : Alphabet
     target : sequence or acceptor
         y_i; an acceptor must have the arc type of U.
     length : int
-        l, the length of the hypotheses.
+        The length l >= 1 of the hypotheses.
 
     Raises
     ------
     InfeasibleError
         U rejects the target: it has no path for any hypothesis.
     MemoryLimitError
-        M could have too many arcs: OpenFst ends the process where memory does.
+        M could need more than 2 GiB.  This is checked first, because OpenFst ends the process if
+        memory runs out.
     """
     factors = [transducer] if isinstance(transducer, Fst) else list(transducer)
     arc_type = factors[0].arc_type()
@@ -56,9 +57,10 @@ def hypothesis_machine(
 
 
 def _check_size(matched: Fst, n: int, length: int) -> None:
-    """Raise unless Ybar o `matched` fits in memory, also without its epsilons.
+    """Raise MemoryLimitError unless Ybar o `matched` fits in 2 GiB, also without epsilon arcs.
 
-    A state of `matched` (S of them) has then the arcs of all states that epsilons lead to.
+    After their removal, each of the S states of `matched` has the arcs of all states that its
+    epsilon arcs reach: up to n S (S + 1) / 2 arcs in total.
     """
     arrays = openfst.to_arrays(matched)
     arcs = arrays.num_arcs

@@ -1,4 +1,4 @@
-"""B, the acceptor of the loss against one target: y has the weight e^L(y)."""
+"""Build B, the acceptor of the loss against one target: y has the weight e^L(y)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from fstgrad.reference.determinization import determinized, too_many
 from fstgrad.reference.hypotheses import EXACT, Target, hypothesis_machine
 from fstgrad.transducers import sigma_power
 
-_TOTAL_DECIMALS = 9  # totals -log u that agree so far are one state
+_TOTAL_DECIMALS = 9  # totals -log u that agree to this precision share a state
 
 
 def loss_acceptor(
@@ -33,20 +33,20 @@ def loss_acceptor(
 ) -> Fst:
     """Return B: deterministic, acyclic, "log64"; the cost of y in Delta^l is -L(y).
 
-    U in "standard": L = U(y, y_i); arcs turn from u into e^u.  U in "log64":
-    L = -log U(y, y_i); arcs turn from u into 1/u.  A y without a path in U has an infinite loss,
-    and no path in B.
+    If U is "standard", L = U(y, y_i), and the weight u of an arc becomes e^u.  If U is "log64",
+    L = -log U(y, y_i), and u becomes 1/u.  A y without a path in U has an infinite loss and no path
+    in B.
 
     Parameters
     ----------
     transducer, alphabet, target, length
         As in `hypothesis_machine`.
     smoothing : float
-        L = -log(U + smoothing); "log64" only, as is `log`.
+        L = -log(U + smoothing), smoothing >= 0; "log64" only.
     log : bool
-        False: L = -U.
+        If False, L = -U; "log64" only.
     cap : float, optional
-        min(L, cap) in the place of L, in nats.
+        Replace L by min(L, cap), in nats.
     prune, delta, max_states
         As in `determinized`.
 
@@ -56,13 +56,15 @@ def loss_acceptor(
         No y of this length has a finite loss.
     StateLimitError
         B has more than `max_states` states.
+    MemoryLimitError
+        M could need more than 2 GiB.
 
     Notes
     -----
-    The arcs of Det(M) carry products of prefixes, so what is no product (`smoothing`, `log=False`,
-    and `cap` of a rational loss) needs the whole U(y, y_i) at the end: states are split by the
-    weight that led to them.  A cap of a tropical loss is one more path for each y, of cost `cap`,
-    before the determinization.
+    The arcs of Det(M) carry factors of U(y, y_i).  A loss that is not -log of a product
+    (`smoothing`, `log=False`, `cap` of a rational loss) needs the whole U(y, y_i) at the end, so
+    states are split by the weight of their prefixes.  A cap of a tropical loss adds one path of
+    cost `cap` for each y before determinization.
     """
 
     def loss(u: FloatArray) -> FloatArray:
@@ -93,7 +95,7 @@ def loss_acceptor(
 
 
 def _inverted(machine: Fst) -> Fst:
-    """Return the acceptor of the reciprocal weights, in "log64"."""
+    """Return the acceptor with reciprocal weights, in "log64"."""
     arrays = openfst.to_arrays(openfst.with_arc_type(machine, "log64"))
     final = np.where(np.isfinite(arrays.final), -arrays.final, np.inf)
     return openfst.from_arrays(replace(arrays, weight=-arrays.weight, final=final))
@@ -107,7 +109,7 @@ def _capped(machine: Fst, alphabet: Alphabet, length: int, cap: float) -> Fst:
 def _constant(
     alphabet: Alphabet, length: int, cost: float, *, arc_type: openfst.ArcType = "log64"
 ) -> Fst:
-    """Return the acceptor of Delta^l in which each string costs the same."""
+    """Return the acceptor of Delta^l in which each string has the cost `cost`."""
     every = openfst.to_arrays(sigma_power(alphabet, length, arc_type=arc_type))
     return openfst.from_arrays(replace(every, final=every.final + cost))
 
@@ -119,9 +121,10 @@ def _split_by_total(
     loss: Callable[[FloatArray], FloatArray],
     max_states: int,
 ) -> Fst:
-    """Return the acceptor of Delta^l whose states are pairs (state of Det(M), -log of the prefix).
+    """Return the acceptor of Delta^l with states (state of Det(M), -log of the prefix's weight).
 
-    A state more, without arcs of its own, takes the y that Det(M) rejects, u = 0.
+    One more state, which Det(M) does not have, collects the prefixes that it rejects: u = 0.  The
+    final costs are -loss(u).
     """
     states = machine.num_states
     nextstate = np.full((states + 1, symbols), states)
@@ -129,7 +132,7 @@ def _split_by_total(
     nextstate[machine.source, machine.ilabel - 1] = machine.nextstate
     weight[machine.source, machine.ilabel - 1] = machine.weight
     state, total = np.array([machine.start if machine.start >= 0 else states]), np.zeros(1)
-    first = 0  # number of the first state of the level in the result
+    first = 0  # index of the first state of the level in the result
     ends: list[tuple[IntArray, IntArray, IntArray]] = []
     for _ in range(length):
         nextstates, totals = nextstate[state].ravel(), (total[:, None] + weight[state]).ravel()

@@ -1,7 +1,7 @@
-"""The states of Det(M), counted from below: a number that it has at least, without OpenFst.
+"""A lower bound of the number of states of Det(M), computed without OpenFst.
 
-A state of Det(M) is the vector of M's weights of a prefix, less its minimum.  So every set of
-prefixes with vectors that differ gives a lower bound, and a limit that lies below it is passed.
+A state of Det(M) is the vector of M's weights of a prefix, minus its minimum.  So each set of
+prefixes with different vectors gives a lower bound, and a limit below this bound is exceeded.
 """
 
 import numpy as np
@@ -9,14 +9,15 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.openfst import FstArrays
 
-_APART = 1e-4  # weights that differ by so much are different to OpenFst, which has float32
-_ROOM = 2**22  # numbers of an array that is made for a level
+_APART = 1e-4  # weights that differ by more are different to OpenFst, which uses float32
+_ROOM = 2**22  # largest size of an array that is allocated for a level
 
 
 def depths(arrays: FstArrays) -> IntArray:
-    """Return each state's number of arcs from the start, in a machine where it is unique.
+    """Return the depth (states,) of each state: its number of arcs from the start, or -1.
 
-    Arcs are sorted by their sources.  O(states + arcs).
+    All paths to a state must have the same length, and arcs must be sorted by source.  O(states +
+    arcs).
     """
     depth = np.full(arrays.num_states, -1)
     bounds = np.searchsorted(arrays.source, np.arange(arrays.num_states + 1))
@@ -31,21 +32,24 @@ def depths(arrays: FstArrays) -> IntArray:
 
 
 def least_states(arrays: FstArrays, depth: IntArray, limit: int) -> int:
-    """Return a number that the states of Det(M) reach, M tropical, or any above `limit`.
+    """Return a lower bound of the number of states of Det(M), M tropical; stop above `limit`.
 
-    M is followed level by level, along about twice as many prefixes a level as make `limit` states
-    in all.  O(limit arcs / levels), a hundredth of what OpenFst takes for the limit.
+    The rows of up to 2 limit / levels prefixes are advanced along M, level by level.  O(limit arcs
+    / levels), about 1 % of the time that OpenFst needs to reach the limit.
 
     Parameters
     ----------
     arrays : FstArrays
-        M, acyclic; all paths to a state have the same length, `depth` (states,).
+        M, acyclic, with arcs sorted by source.
+    depth : (states,) int64
+        As `depths` returns it: all paths to a state have the same length.
     limit : int
+        Number of states above which the count stops.
     """
     bounds = np.searchsorted(arrays.source, np.arange(arrays.num_states + 1))
     order = np.argsort(depth, kind="stable")
     first = np.searchsorted(depth[order], np.arange(depth.max() + 2))
-    place = np.empty(arrays.num_states, dtype=np.int64)  # of a state within its level
+    place = np.empty(arrays.num_states, dtype=np.int64)  # of a state in its level
     place[order] = np.arange(arrays.num_states) - first[depth[order]]
     width = 2 * (limit // len(first) + 1)
     weights, found = np.zeros((1, 1)), 1
@@ -64,7 +68,7 @@ def least_states(arrays: FstArrays, depth: IntArray, limit: int) -> int:
 
 
 def _ranges(bounds: IntArray, rows: IntArray) -> IntArray:
-    """Return bounds[r], ..., bounds[r + 1] - 1 for all rows r, one after another."""
+    """Return bounds[r], ..., bounds[r + 1] - 1 for all rows r, concatenated."""
     sizes = bounds[rows + 1] - bounds[rows]
     ends = np.cumsum(sizes)
     places: IntArray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
@@ -76,7 +80,7 @@ def _ranges(bounds: IntArray, rows: IntArray) -> IntArray:
 def _step(
     weights: FloatArray, arrays: FstArrays, place: IntArray, arcs: IntArray, size: int
 ) -> FloatArray:
-    """Return the weights (prefixes, size) of the next level after the symbol of these arcs."""
+    """Return the weights (prefixes, size) of the next level, after the symbol of these arcs."""
     goal = place[arrays.nextstate[arcs]]
     order = np.argsort(goal, kind="stable")
     source, cost = place[arrays.source[arcs[order]]], arrays.weight[arcs[order]]
@@ -90,9 +94,10 @@ def _step(
 
 
 def _different(weights: FloatArray, width: int) -> tuple[FloatArray, int]:
-    """Return up to `width` rows that differ, less their minima, and how many there are at least.
+    """Return up to `width` different rows minus their minima, and a lower bound of their number.
 
-    Rows whose sums with random factors lie apart have a number that does.
+    Rows are compared by sums of their cells, weighted with random factors: if two sums are far
+    enough apart, so is at least one pair of cells.  Rows without a finite weight are left out.
     """
     least = weights.min(axis=1)
     rows = weights[np.isfinite(least)] - least[np.isfinite(least), None]

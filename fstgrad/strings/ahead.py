@@ -1,4 +1,4 @@
-"""The kernels of a first gradient that follow those of determinization, on the smallest input."""
+"""Compile the kernels of a gradient in advance, by running them on the smallest input."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fstgrad.strings.tangents import tangent
 
 
 def compile_kernels() -> None:
-    """Compile what a first gradient needs of the passes, then risks."""
+    """Compile the kernels of the softmax margin, then those of the risk."""
     apart = Level(np.array([[0, 1]]), np.zeros((1, 2)))
     together = Level(np.zeros((2, 2), dtype=np.int64), np.zeros((2, 2)))
     b = LossAutomaton(Alphabet("ab"), np.arange(2), (apart, together), 0.0, np.zeros(1))

@@ -1,7 +1,7 @@
-"""log Z, Q and risks of many strings by one compiled call: what the step of a batch costs.
+"""log Z, Q and risks of many strings by one compiled call, for batches in training.
 
-The passes are those of `solve` and `tangents`; what an item gives depends on it alone, so that a
-batch may be cut anywhere, for instance for threads.
+The passes are those of `solve` and `tangents`.  The result of an item depends on this item alone,
+so a batch can be cut anywhere, for example for threads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
 Slices = Callable[[int, Run], None]  # calls run(low, high) for slices of 0 .. items - 1
-BLOCK = 2**24  # arcs of the automata of one call, whose arrays are copied behind one another
+BLOCK = 2**24  # most arcs per call, because the arrays of its automata are concatenated
 
 
 def together(items: int, run: Run) -> None:
@@ -32,17 +32,17 @@ def together(items: int, run: Run) -> None:
 
 
 class Strings(NamedTuple):
-    """Scores of B strings with their automata.
+    """Scores of B distributions over strings, with their automata.
 
     Attributes
     ----------
-    scores : (N, n), (N, n+1, n), ... float64, log-weights in nats
-        The positions of the first item, then those of the second, ...
+    scores : (N, n), (N, n+1, n), ... float64
+        Log-weights in nats: the positions of the first item, then those of the second, ...
     starts : (B + 1,) int64
-        Item i has the rows starts[i] .. starts[i + 1].
-    automata : B LossAutomaton
+        Item i has the rows starts[i] .. starts[i + 1] - 1.
+    automata : sequence of B LossAutomaton
     first : int
-        The number that the first item has in an error.
+        The number of the first item in error messages.
     """
 
     scores: FloatArray
@@ -51,7 +51,7 @@ class Strings(NamedTuple):
     first: int = 0
 
     def item(self, i: int) -> FloatArray:
-        """Return the scores of one item."""
+        """Return the scores of item i, a view (l_i, ...)."""
         return self.scores[self.starts[i] : self.starts[i + 1]]
 
     def part(self, low: int, high: int) -> "Strings":
@@ -61,7 +61,7 @@ class Strings(NamedTuple):
         return Strings(rows, starts - starts[0], self.automata[low:high], self.first + low)
 
     def check(self) -> None:
-        """Raise InvalidInputError unless scores are log-weights, of the size of the automata."""
+        """Raise InvalidInputError unless scores are log-weights that match the automata."""
         n, axes = self.scores.shape[-1], self.scores.shape[1:-1]
         if any(axis != n + 1 for axis in axes):
             raise InvalidInputError(
@@ -84,7 +84,9 @@ class Strings(NamedTuple):
                 )
 
     def log_partitions(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
-        """Return log Z (B,) in nats and the marginals, like the scores.
+        """Return log Z (B,) in nats and the marginals, shaped like the scores.
+
+        `slices` splits the items into calls, for example for threads.
 
         Raises
         ------
@@ -94,18 +96,24 @@ class Strings(NamedTuple):
         return _joined([own._log_partitions(slices) for own in self._blocks()])
 
     def risks(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
-        """Return E[L] (B,) in nats and their gradients, like the scores; errors as above."""
+        """Return E[L] (B,) in nats and its gradient, shaped like the scores.
+
+        Raises
+        ------
+        InfeasibleError
+            No string of an item has a finite score and a finite loss.
+        """
         return _joined([own._risks(slices) for own in self._blocks()])
 
     def near(self) -> "Strings":
-        """Return the strings without the offsets of positions that would cost digits."""
+        """Return the same distributions by `solve.near`: offsets are subtracted if large."""
         if not is_far(self.scores):
             return self
         items = [near(self.item(i)) for i in range(len(self.automata))]
         return self._replace(scores=np.concatenate(items))
 
     def gold_index(self, symbols: IntArray) -> IntArray:
-        """Return the indices (N,) in the flat scores that the strings `symbols` (N,) use."""
+        """Return the indices (N,) in the flat scores that the concatenated `symbols` (N,) use."""
         n, order = self.scores.shape[-1], self.scores.ndim - 1
         if len(self.automata) == 1:
             return flat_index(symbols, order, n)
@@ -117,7 +125,13 @@ class Strings(NamedTuple):
         return found
 
     def score_of(self, index: IntArray) -> FloatArray:
-        """Return the scores (B,) of strings by their indices; InfeasibleError if one is -inf."""
+        """Return the scores (B,) in nats of the strings with the indices `index` (N,).
+
+        Raises
+        ------
+        InfeasibleError
+            The score of a string is -inf.
+        """
         scores = self.scores.take(index)
         if scores.size and scores.min() == -np.inf:
             row = int(np.flatnonzero(np.isneginf(scores))[0])
@@ -133,7 +147,7 @@ class Strings(NamedTuple):
         return f"position {row - int(self.starts[i])} of item {self.first + i}"
 
     def _blocks(self) -> Iterator["Strings"]:
-        """Yield parts whose automata have about `BLOCK` arcs in all."""
+        """Yield parts whose automata together have at most `BLOCK` arcs, or one item each."""
         if len(self.automata) == 1:
             yield self
             return
@@ -149,11 +163,11 @@ class Strings(NamedTuple):
 
     def _log_partitions(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
         if len(self.automata) == 1:
-            try:  # the same passes and the same bits, without arrays for a batch
+            try:  # the same result, without concatenated arrays
                 value, terms = solve(self.scores, self.automata[0])
                 return np.array([value]), terms
             except InfeasibleError:
-                pass  # below in the words of a batch
+                pass  # raised again below, with the number of the item
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
@@ -179,11 +193,11 @@ class Strings(NamedTuple):
 
     def _risks(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
         if len(self.automata) == 1:
-            try:  # the same passes and the same bits, without arrays for a batch
+            try:  # the same result, without concatenated arrays
                 found = tangent(self.scores, self.automata[0], scale=0, slope=1)
                 return np.array([found.slope]), found.change
             except InfeasibleError:
-                pass  # below in the words of a batch
+                pass  # raised again below, with the number of the item
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, _, fits = self._weighed(np.zeros(len(total)), slices)
         layouts, slopes = self._layouts(), np.empty(len(total))
@@ -212,10 +226,14 @@ class Strings(NamedTuple):
     def _weighed(
         self, spread: FloatArray, slices: Slices
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Return exp(scores) as in `ScoreTable`, what was divided out, and which items fit."""
+        """Return the scaled exp(scores), the logs of the factors (B,), and which items fit.
+
+        The table (N, K, n) is exp of that of `ScoreTable`.  An item fits if its weights stay in the
+        range of floats; `spread` (B,) is the spread of its losses.
+        """
         n, order = self.scores.shape[-1], self.scores.ndim - 1
         rows = self.scores.reshape(len(self.scores), -1, n)
-        rows.flags.writeable = False  # a view of its own: one signature of the kernel
+        rows.flags.writeable = False  # of the view only: every call has the same kernel signature
         table, highest = np.empty(rows.shape), np.empty(len(rows))
         tally = np.zeros((len(self.automata), 3 + order))
         used, forbidden = used_contexts(order, n), []
@@ -233,7 +251,7 @@ class Strings(NamedTuple):
             exchange = np.where(complete[low:high] & (least < np.inf), least, other)
             fits[low:high] = exchange + spread[low:high] <= SAFE_RANGE
             part = table[self.starts[low] : self.starts[high]]
-            np.exp(part, out=part)  # for items that do not fit, too: they are solved again
+            np.exp(part, out=part)  # items that do not fit are solved again later
 
         slices(len(spread), run)
         if forbidden:
@@ -262,12 +280,12 @@ def _joined(parts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray,
 
 
 def _behind(arrays: list[Any]) -> Any:
-    """Return arrays one behind another; one alone is not copied."""
+    """Return the concatenated arrays; a single array is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _walks(layouts: Sequence[Layout]) -> Walks:
-    """Return the layouts of a batch, one behind another."""
+    """Return the concatenated layouts of a batch."""
     walks = [own.walk for own in layouts]
 
     def starts(sizes: list[int]) -> IntArray:

@@ -1,8 +1,8 @@
-"""Bigram scores that are sums of emissions and transitions: what a gradient step costs there.
+"""Gradient steps for bigram scores that are sums of emissions and transitions.
 
-score[t, x, y] = emissions[t, y] + transitions[x, y], with the row n of the transitions for the
-start.  The same values as `solve` and `tangent` of that table: only n (n + 1) + l n exponentials
-are taken, and the marginals come back as their sums over contexts and over positions.
+score[t, x, y] = emissions[t, y] + transitions[x, y], where row n of the transitions is the start.
+The values are those of `solve` and `tangent` for that table, but only n (n + 1) + l n exponentials
+are computed, and the marginals are returned as sums over contexts and sums over positions.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,10 @@ from fstgrad.strings.tangents import tangent
 
 
 class Bigrams(NamedTuple):
-    """Emissions (l, n) and transitions (n + 1, n), log-weights in nats."""
+    """Emissions (l, n) and transitions (n + 1, n): log-weights in nats, or their gradients.
+
+    transitions[x, y] belongs to y after x; transitions[n, y] to y as the first symbol.
+    """
 
     emissions: FloatArray
     transitions: FloatArray
@@ -30,14 +33,17 @@ class Bigrams(NamedTuple):
         return self.emissions[:, None, :] + self.transitions
 
     def of(self, ids: np.ndarray) -> float:
-        """Return the score of one string."""
+        """Return the score of the string `ids` (l,) in nats."""
         before = np.concatenate([[self.emissions.shape[1]], ids[:-1]])
         single = self.emissions[np.arange(len(ids)), ids]
         return float(single.sum() + self.transitions[before, ids].sum())
 
 
 def solve_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, Bigrams]:
-    """Return log Z in nats and the marginals, summed over contexts and over positions.
+    """Return log Z in nats, and the marginals summed over contexts and over positions.
+
+    The sums over contexts are (l, n), the sums over positions (n + 1, n): the gradient of log Z in
+    emissions and transitions.
 
     Raises
     ------
@@ -57,7 +63,9 @@ def solve_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, Bigrams]:
 
 
 def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bigrams]:
-    """Return log Z without the loss, E[L] and its gradient in emissions and transitions.
+    """Return log Z without the loss and E[L], both in nats, and the gradient of E[L].
+
+    The gradient is with respect to emissions (l, n) and transitions (n + 1, n).
 
     Raises
     ------
@@ -86,10 +94,12 @@ def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bi
 def _weights(
     scores: Bigrams, spread: float, *, is_complete: bool
 ) -> tuple[FloatArray, float] | None:
-    """Return exp(score) over the largest of each position, and the log of what was divided out.
+    """Return exp(score) (l, n + 1, n), scaled per position, and the log of the scale factors.
 
-    None if they need more than the range of floats, or are not finite: `ScoreTable` has the
-    bounds; here the largest transition is taken for each position, so one column more may be lost.
+    Position t is divided by exp(max emissions[t] + max transitions).  Return None if a score is
+    infinite, or if the weights may exceed the range of float64.  The bounds are those of
+    `ScoreTable`, with one more column of scores, because the largest transition is the same for all
+    positions.
     """
     emissions, transitions = scores
     if not (np.isfinite(emissions).all() and np.isfinite(transitions).all()):

@@ -1,7 +1,7 @@
-"""Budget: how many states and samples an answer may cost, decided before they are spent.
+"""Budget: limits on states and samples, computed before the work starts.
 
-Seconds are turned into operations by rates measured on one core, so that the same input and seed
-give the same result on every machine, and a slower one takes longer.
+Fixed rates, measured on one core, convert seconds into operations.  So the same input and seed give
+the same result on every machine; a slower machine needs more time.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,27 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError, StateLimitError
 
-_STATE = 2e-6  # seconds for a state to be determinized and walked
-_CELL = 2e-9  # for a state and an entry of the scores in both passes
-_STEP = 2e-9  # for a state of M, or a symbol of the alphabet, at one position of one sample
-_STATE_BYTES = 16  # for a state and a context
-_SAMPLE_BYTES = 64  # for a sample and a position
-PLAIN_SPEED = 3  # strings of the scores alone, in the time of one of an automaton
+_STATE = 2e-6  # seconds to determinize a state and to visit it in the passes
+_CELL = 2e-9  # seconds per state and entry of the scores of a position, for both passes
+_STEP = 2e-9  # seconds per sample, position and state of M (or symbol of the alphabet)
+_STATE_BYTES = 16  # per state and context
+_SAMPLE_BYTES = 64  # per sample and position
+PLAIN_SPEED = 3  # a string drawn from the scores alone is this much cheaper than one from B
 _LEAST_SAMPLES = 200
-_TRIED = 20_000  # states that are tried without an estimate of the number needed
+_TRIED = 20_000  # up to this limit of states, compile without estimating the number needed
 
 
 class Budget(NamedTuple):
     """Limits on the cost of the result for one pair, and its required precision.
 
-    seconds : time of one core, approximately; half for an automaton, half for samples.
-    memory : bytes, about.
-    width : nats; no more samples are drawn than an interval of this width needs.
+    Attributes
+    ----------
+    seconds : float
+        Approximate time on one core, > 0: half for an automaton, half for samples.
+    memory : float
+        Approximate memory in bytes, > 0.
+    width : float
+        Wanted width of the interval in nats, > 0: no more samples are drawn than it needs.
     """
 
     seconds: float = 1.0
@@ -42,11 +47,20 @@ class Budget(NamedTuple):
     width: float = 0.05
 
     def checked(self) -> "Budget":
-        """Return the budget, all of it above zero."""
+        """Return the budget as floats.
+
+        Raises
+        ------
+        InvalidInputError
+            A limit is not a finite number > 0.
+        """
         return Budget(*(positive_number(name, value) for name, value in self._asdict().items()))
 
     def states(self, scores: FloatArray) -> int:
-        """Return how many states an automaton may have."""
+        """Return how many states an automaton may have, for scores (l, n), (l, n+1, n), ...
+
+        Half of `seconds` and half of `memory` are enough for them; at least 1.
+        """
         _check_table(scores)
         n, contexts = scores.shape[-1], scores[0].size // scores.shape[-1]
         by_time = 0.5 * self.seconds / (_STATE + _CELL * n * contexts)
@@ -54,19 +68,26 @@ class Budget(NamedTuple):
         return max(1, int(min(by_time, by_memory)))
 
     def most_samples(self, scores: FloatArray, step_states: int) -> int:
-        """Return how many strings may be drawn and evaluated.
+        """Return how many strings may be drawn and evaluated; at least 200.
+
+        Parameters
+        ----------
+        scores : (l, n), (l, n+1, n), ... float64
+        step_states : int
+            States of M that the evaluation of a string visits per position.
 
         Raises
         ------
         InvalidInputError
-            The fewest that give an estimate would take more than ten times the seconds.
+            The fewest strings that give an estimate need more than ten times `seconds` (or more
+            than 10 s), or a limit is not above 0.
         """
         self.checked()
         _check_table(scores)
         step_states = positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
         each = _STEP * length * (step_states + 20 * n)
-        needed = 5 * _LEAST_SAMPLES * each  # with those that proposals are compared by
+        needed = 5 * _LEAST_SAMPLES * each  # includes the samples that compare proposals
         if needed > 10 * max(self.seconds, 1.0):
             raise InvalidInputError(
                 f"seconds is {self.seconds:g}, but the strings of {length:,} positions that an "
@@ -86,10 +107,11 @@ def _check_table(scores: FloatArray) -> None:
 
 
 def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAutomaton | None:
-    """Return the exact automaton; None if it has, or is likely to have, too many states.
+    """Return the exact automaton; None if it has, or probably has, more than `limit` states.
 
-    Where the limit is high the bands 1 and 2, which are cheap, tell how the number grows: beyond
-    two more bands of the same growth nothing is tried.
+    `compiled` maps band= and max_states= to an automaton.  If the limit is above 20,000, the bands
+    1 and 2, which are cheap, show how the number of states grows.  If two further bands with the
+    same growth would exceed the limit, the exact automaton is not compiled.
     """
     if limit > _TRIED:
         try:

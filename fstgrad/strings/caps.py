@@ -1,4 +1,4 @@
-"""A cap chosen for given scores: raised until the bounds of the uncapped objective meet."""
+"""Choose a cap for given scores: raise it until the bounds of the uncapped objective meet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,22 +26,23 @@ Bounded = Literal["softmax-margin", "risk"]
 Reason = Literal["tolerance", "exact", "state limit", "no progress"]
 TOLERANCE = 1e-3  # nats
 _STEPS = 64
-_CLOSING, _STALLED = 0.999, 5  # bounds that close less than this from cap to cap, so often
+_CLOSING, _STALLED = 0.999, 5  # stop if the gap of the bounds shrinks less, 5 times in a row
 
 
 @dataclass(frozen=True)
 class CapChoice:
-    """A capped automaton, and bounds of the objective under the uncapped loss.
+    """A capped automaton, and bounds on the objective under the uncapped loss.
 
     Attributes
     ----------
     automaton : LossAutomaton of min(L, cap)
     cap : float, nats
-    lower, upper : float
-        Bounds of the uncapped log Z under the scores in nats, or of the uncapped risk.
+    lower, upper : float, nats
+        Bounds on log Z of exp(L + w.Psi), or on the risk E[L], under the uncapped loss L.
     reason : {"tolerance", "exact", "state limit", "no progress"}
         Why the search stopped: the bounds are within the tolerance, no loss is above the cap, the
-        next cap would pass the state limit, or five caps in a row hardly moved the bounds.
+        next cap exceeds the state limit, or five times in a row a higher cap hardly moved the
+        bounds.
     """
 
     automaton: LossAutomaton
@@ -63,32 +64,42 @@ def choose_cap(
     objective: Bounded = "softmax-margin",
     compiled: Callable[[float], LossAutomaton] | None = None,
 ) -> CapChoice:
-    """Return the smallest cap tried whose bounds are within `tolerance` of each other.
+    """Raise the cap until the bounds of the objective are within `tolerance` of each other.
 
-    Caps rise by the least positive cost of an arc, or by 1/64 of the largest loss if that is more.
+    The cap rises in steps of the least positive cost of an arc, or of 1/64 of the range of the
+    loss if that is more.  If the search stops for another reason, return the last cap that was
+    compiled; `reason` says why.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64
         Log-weights in nats, as in `StringDistribution`.
     loss : Loss
-        In the tropical semiring.
+        A loss in the tropical semiring.
     target : sequence
         The target y_i.
-    tolerance : float, nats
+    tolerance : float
+        Stop if upper - lower is at most this, in nats; >= 0.
     max_states : int
-        Limit of each determinization.
+        Limit on the states of each determinization.
     objective : {"softmax-margin", "risk"}
-        What is bounded: log Z of exp(L + w.Psi), or E[L] under exp(w.Psi) / Z.
+        The bounded quantity: log Z of exp(L + w.Psi), or E[L] under exp(w.Psi) / Z.
     compiled : callable, optional
-        From a cap to the automaton, for example from a cache; `loss.compile` by default.
+        Maps a cap to the automaton of min(L, cap), for example from a cache.  By default
+        `loss.compile`.
+
+    Returns
+    -------
+    CapChoice
 
     Raises
     ------
     NotSupportedError
         The loss is rational, or may be infinite.
     StateLimitError
-        Even the first cap passes the limit.
+        The first cap already exceeds the limit.
+    InvalidInputError, AlphabetError
+        Scores or options are invalid; the target has a symbol outside the alphabet.
 
     Examples
     --------
@@ -141,7 +152,7 @@ def choose_cap(
 
 
 def _bounds(scores: FloatArray, b: LossAutomaton, objective: Bounded) -> tuple[float, float]:
-    """Return bounds of log Z under the uncapped loss, or of its mean if it has no weight."""
+    """Return bounds on log Z of exp(L + w.Psi), or on E[L], for the uncapped loss L."""
     if objective == "softmax-margin" or b.cap is None:
         return StringDistribution(scores, b).log_partition_bounds()
     free = StringDistribution(scores)

@@ -1,4 +1,4 @@
-"""Chain: the distribution of the scores alone, as a Markov chain from the first symbol on."""
+"""Chain: the distribution of the scores, without a loss, as a Markov chain from left to right."""
 
 from functools import cached_property
 
@@ -12,16 +12,25 @@ from fstgrad.strings import kernels
 class Chain:
     """p(y) = exp(w.Psi(y)) / Z as a product of conditionals p(y_t | the q - 1 symbols before).
 
-    The log-weights ahead of a context,
+    The log-weight of all continuations of the context x at position t,
 
         v_t(x) = log sum_b exp(score_t[x, b] + v_{t+1}(x shifted by b)),    v_l = 0,
 
-    give log Z = v_0 and p(b | x) = exp(score_t[x, b] + v_{t+1} - v_t(x)).  Every step is
-    normalised, so that no range of scores overflows.  Cost O(l n^q).
+    gives log Z = v_0(start) and
+    p(b | x) = exp(score_t[x, b] + v_{t+1}(x shifted by b) - v_t(x)).  Every step is normalised, so
+    scores of any range do not overflow.  Cost O(l n^q).
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64, log-weights in nats
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights in nats, of Markov order q; -inf forbids.
+
+    Attributes
+    ----------
+    log_partition : float
+        log Z in nats.
+    conditional : float64 array like the scores
+        p(b | x) at each position; 0 after a context that allows no symbol.
 
     Raises
     ------
@@ -54,7 +63,7 @@ class Chain:
 
     @cached_property
     def marginals(self) -> FloatArray:
-        """E[t(y)], shaped like the scores."""
+        """E[t(y)], a float64 array like the scores; O(l n^q)."""
         result = np.empty(self.shape)
         reached = np.zeros((self.n + 1,) * (self.order - 1))
         reached[(-1,) * (self.order - 1)] = 1.0
@@ -66,13 +75,17 @@ class Chain:
         return result
 
     def draw(self, uniforms: FloatArray) -> IntArray:
-        """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1)."""
+        """Return the strings (k, l) int64 at the quantiles `uniforms` (k, l) in [0, 1).
+
+        Each symbol is drawn by inversion: the first b whose cumulative p(b | x) exceeds the
+        quantile.  O(k l n).
+        """
         return kernels.chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
 
     def flat_index(self, strings: IntArray) -> IntArray:
-        """Return the index (k, l) in the flat table of scores that each position of a string uses.
+        """Return the indices (k, l) into the flat scores that the `strings` (k, l) use.
 
-        The score of a string is the sum of the scores at these indices.
+        The score of a string is the sum of the scores at its l indices.
         """
         context = np.full(len(strings), self.contexts - 1, dtype=np.int64)
         result = np.empty(strings.shape, dtype=np.int64)
@@ -82,7 +95,10 @@ class Chain:
         return result
 
     def counts(self, index: IntArray, weights: FloatArray) -> FloatArray:
-        """Return sum_i weights[i] t(y_i), shaped like the scores."""
+        """Return sum_i weights[i] t(y_i), shaped like the scores.
+
+        `index` (k, l) comes from `flat_index`; `weights` are (k,).
+        """
         spread = np.repeat(weights, self.length)
         size = int(np.prod(self.shape))
         table: FloatArray = np.bincount(index.ravel(), spread, minlength=size).astype(np.float64)

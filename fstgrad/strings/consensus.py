@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the string that is nearest to all others, by their probabilities."""
+"""Minimum Bayes risk: the string with the least expected loss against strings of the model."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +14,28 @@ from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.summary import short_repr
 
-_CANDIDATES = 50  # best strings among which is searched
+_CANDIDATES = 50  # default number of candidates
 
 
 class Consensus(NamedTuple):
     """The candidate with the least expected loss.
 
-    ids : (l,) the string; risk : its expected loss in nats; candidates : all that were compared,
-    with their expected losses `risks` (C,) and the standard errors of these: 0 where exact, nan
-    where the risk is infinite.
-    confidence : (l,) the posterior probability of each symbol of `ids`: at its place, and on a
-    lattice in the strings of which an alignment with `ids` matches it.
+    Attributes
+    ----------
+    ids : (l,) int64
+        The string.
+    risk : float
+        Its expected loss in nats.
+    candidates : C arrays of ids
+        All strings that were compared.
+    risks : (C,) float64
+        Their expected losses in nats.
+    standard_errors : (C,) float64
+        The standard errors of `risks`; 0 if they are exact, nan if the risk is infinite.
+    confidence : (l,) float64
+        The posterior probability of each symbol of `ids`.  For a `StringDistribution`, that of the
+        symbol at its position (nan if `ids` has another length); for a `Lattice`, that of
+        strings whose best alignment with `ids` matches the symbol.
     """
 
     ids: IntArray
@@ -51,17 +62,32 @@ def mbr(
     Parameters
     ----------
     distribution : StringDistribution or Lattice
+        The distribution p.
     loss : Loss
-        L(candidate, Y): Y is the target.
+        L(candidate, Y) in nats; Y is the target.
     candidates : sequence of strings, or int
         A number k means the k best strings of p.
     samples : int
-        Strings that represent p; all strings, exactly, where p has no more of them (paths, on a
-        lattice), such as an n-best list.
+        Number of strings drawn from p, at least 2.  If p has at most this many strings (paths, for
+        a lattice), such as an n-best list, all of them are used and the result is exact.
+    rng : Generator, int or None
+        Source of the samples; the same seed gives the same result.
+
+    Returns
+    -------
+    Consensus
+
+    Raises
+    ------
+    InvalidInputError
+        There is no candidate, or an argument has the wrong type or range.
+    AlphabetError
+        A candidate has a symbol outside the alphabet, or a lattice has another alphabet.
 
     Notes
     -----
-    The same samples are used for all candidates.  O(samples x candidates) losses.
+    The expected loss of every candidate is the mean over the same samples.
+    O(samples x candidates) losses.
 
     References
     ----------
@@ -116,7 +142,7 @@ def mbr(
 def _representatives(
     distribution: StringDistribution | Lattice, samples: int, rng: Seed
 ) -> tuple[list[IntArray], FloatArray, float]:
-    """Return strings, their shares, and the degrees of freedom: infinite if these are all."""
+    """Return strings, their shares (sum 1), and the degrees of freedom (inf if p is exact)."""
     if isinstance(distribution, Lattice):
         most = distribution.num_paths
     else:
@@ -132,7 +158,7 @@ def _representatives(
 def _matched(
     lattice: Lattice, ids: IntArray, strings: list[IntArray], share: FloatArray
 ) -> FloatArray:
-    """Return the share (l,) of the strings of which a best alignment matches each symbol."""
+    """Return for each symbol (l,) the share of strings whose best alignment matches it."""
     distance, matched = EditDistance(lattice.alphabet), np.zeros(len(ids))
     for string, weight in zip(strings, share, strict=True):
         for operation in distance.align(ids, string).operations:
@@ -142,7 +168,7 @@ def _matched(
 
 
 def _confidence(distribution: StringDistribution, ids: IntArray) -> FloatArray:
-    """Return the probability (l,) of each symbol at its place; nan for another length."""
+    """Return the probability (l,) of each symbol at its position; nan for another length."""
     if len(ids) != distribution.length:
         return np.full(len(ids), np.nan)
     marginals = distribution.marginals()

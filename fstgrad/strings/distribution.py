@@ -29,21 +29,21 @@ from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_wei
 from fstgrad.strings.solve import near, no_loss, solve
 from fstgrad.strings.tangents import tangent
 
-SMALL = 5_000  # states x scores of a position: numpy takes a millisecond, and nothing is compiled
-ROUNDING = 1e-13  # relative, for a position: by which certified bounds are widened
+SMALL = 5_000  # states x scores of a position: up to here numpy is fast enough, without a compiler
+ROUNDING = 1e-13  # certified bounds are widened by this per position, relative to their size
 
 
 class StringDistribution(ArrayDistribution):
     """p(y) = exp(w.Psi(y) + L(y)) / Z over the strings y of length l over n symbols.
 
     w.Psi(y) = sum_s scores[s, y_{s-q+1}, ..., y_s], Markov of order q = 1, 2, 3, ...; L is the loss
-    against one target (0 without an automaton).  A string with L = +inf, or with a score of -inf,
-    has probability 0.  Results of the passes are cached.
+    against one target in nats (0 without an automaton).  A string with L = +inf, or with a score of
+    -inf, has probability 0.  The results of the passes are cached.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n) or (l, n+1, n+1, n), ... float64
-        Log-weights in nats.  Context axes run from the oldest symbol to the youngest; index n is
+        Log-weights in nats.  Context axes run from the oldest symbol to the youngest; index n means
         "before the start".  -inf forbids.  Entries of contexts that cannot occur are ignored.
         A float64 array is not copied: do not change it while the distribution is in use.
     b : LossAutomaton, optional
@@ -52,9 +52,9 @@ class StringDistribution(ArrayDistribution):
     Raises
     ------
     InvalidInputError
-        Shapes do not fit, NaN or +inf.
+        Shapes do not match, or a score is NaN, +inf or above 1e300.
     InfeasibleError
-        From the first computation: every string has probability zero.
+        Every string has probability zero; raised by the first computation.
 
     Notes
     -----
@@ -92,21 +92,27 @@ class StringDistribution(ArrayDistribution):
         return self.scores.ndim - 1
 
     def log_partition(self) -> float:
-        """Return log Z in nats."""
+        """Return log Z in nats.
+
+        Raises
+        ------
+        InfeasibleError
+            No string has a finite score and a finite loss.
+        """
         return self._solved[0]
 
     def log_partition_bounds(self) -> tuple[float, float]:
         """Return lower <= log Z <= upper in nats for the loss without its cap.
 
-        With an automaton of min(L, cap) the lower bound is `log_partition()`; the upper one values
-        each string above the cap by one of its alignments.  The gradient of a bound is the table of
-        marginals of `bound(side)`.  Without a cap both are log Z; with one they are widened by
-        what sums along strings may round.
+        For an automaton of min(L, cap), the lower bound is `log_partition()`; the upper bound uses,
+        for each string above the cap, the cost of one of its alignments.  The gradient of a bound
+        is `bound(side).marginals()`.  Without a cap both bounds are log Z; with a cap they are
+        widened by the possible rounding error.
 
         Raises
         ------
         NotSupportedError
-            The loss is rational, or infinite for some strings.
+            The loss has a cap and is rational, or infinite for some strings.
         """
         lower, upper = self.log_partition(), self.bound("upper").log_partition()
         if self.b is None or not self.b.cap:
@@ -116,7 +122,7 @@ class StringDistribution(ArrayDistribution):
 
     @property
     def near(self) -> "StringDistribution":
-        """The same distribution without the offsets of positions, if they would cost digits.
+        """The same distribution with a constant subtracted per position, if that saves digits.
 
         Examples
         --------
@@ -127,7 +133,7 @@ class StringDistribution(ArrayDistribution):
         return self._near if is_far(self.scores) else self
 
     def log_prob(self, structure: SequenceLike) -> float:
-        """Return log p(y) in nats; -inf for a string that is forbidden."""
+        """Return log p(y) in nats of a string of length l; -inf if it is forbidden."""
         if self.near is not self:
             return self.near.log_prob(structure)
         return float(super().log_prob(structure))
@@ -139,31 +145,31 @@ class StringDistribution(ArrayDistribution):
         return float(super().cross_entropy(other))
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
-        """Return the distribution whose log Z bounds that of the loss without its cap."""
+        """Return the distribution whose log Z bounds log Z of the loss without its cap."""
         if one_of("side", side, ("lower", "upper")) == "lower" or self.b is None or not self.b.cap:
             return self
         return self._upper
 
     def marginals(self) -> FloatArray:
-        """Return the gradient terms Q, shaped like the scores; each position sums to one.
+        """Return the gradient terms Q = d log Z / d scores, a float64 array like the scores.
 
-        Q[s, z] is the probability that the symbols up to position s end in z.  The array is kept
-        and read-only.
+        Q[s, z] is the probability that the symbols up to position s end in z; each position sums to
+        one.  The array is cached and read-only.
         """
         return self._solved[1]
 
     def parts(self, structure: SequenceLike) -> FloatArray:
-        """Return the indicator table of one string, shaped like the scores."""
+        """Return t(y), shaped like the scores: 1 at the entries that the string uses, else 0."""
         table = np.zeros_like(self.scores)
         table[self.cells(structure)] = 1.0
         return table
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
-        """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
+        """Return the indices of the scores that one string uses, as q + 1 int64 arrays (l,)."""
         return np.unravel_index(self._flat_index(structure), self.scores.shape)
 
     def gold(self, structure: SequenceLike) -> tuple[IntArray, float]:
-        """Return the indices of the gold string in the flat scores and its score w.Psi in nats.
+        """Return the indices (l,) of the gold string in the flat scores, and w.Psi(gold) in nats.
 
         Raises
         ------
@@ -182,12 +188,15 @@ class StringDistribution(ArrayDistribution):
         return index, total
 
     def log_base(self, structure: SequenceLike) -> float:
-        """Return L(y) in nats; -inf if the loss is +inf, since such a string is left out."""
+        """Return L(y) in nats; -inf if the loss is +inf, because such a string has weight 0."""
         loss = self.automaton.loss(self._ids(structure))
         return loss if loss < np.inf else -np.inf
 
     def expected_log_base(self, other: Distribution[FloatArray]) -> float:
-        """Return E[L'(y)] for the loss of `other`; -inf if it rules out a string allowed here."""
+        """Return E[L'(y)] in nats for the loss L' of `other`; 0 if it has none.
+
+        -inf if L' is +inf for a string of positive probability, because `other` forbids it.
+        """
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0
         if other.b is self.b:
@@ -197,9 +206,14 @@ class StringDistribution(ArrayDistribution):
         return self._slope(product_weights(self.automaton, other.b))[1]
 
     def expected_loss(self, b: LossAutomaton) -> float:
-        """Return E[L_b(y)] in nats; +inf if a string allowed here has L_b = +inf.
+        """Return E[L_b(y)] in nats; +inf if a string of positive probability has L_b = +inf.
 
-        `fg.risk` leaves these strings out instead.
+        (`fg.risk` leaves such strings out instead.)
+
+        Raises
+        ------
+        InvalidInputError
+            `b` was compiled for another length or another number of symbols.
         """
         self._check_automaton(self.scores, b)
         if self._allows_beyond(b):
@@ -212,23 +226,27 @@ class StringDistribution(ArrayDistribution):
         return self._slope(product_weights(self.b, b))[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return the derivative of the marginals along a change of the scores; two passes."""
+        """Return Cov[t] applied to `direction`, both shaped like the scores.
+
+        It is the derivative of the marginals along this change of the scores.  The direction must
+        be finite.  Cost: about twice that of the marginals.
+        """
         direction = direction_array("direction", direction, self.scores.shape)
         return tangent(self.scores, self.automaton, scale=1, direction=direction).change
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
-        """Return k independent strings, (k, l) int64 ids."""
+        """Return k independent strings, (k, l) int64 ids; one backward pass and O(l k n)."""
         k = positive_integer("k", k)
         return search.sample(self.scores, self._paths, k, generator(rng))
 
     def mode(self) -> IntArray:
-        """Return the string of the highest probability, (l,) int64 ids."""
+        """Return the most probable string, (l,) int64 ids; among equals the smaller ids."""
         return self.kbest(1)[0][0]
 
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
-        """Return the k strings of the highest probability as (ids, log_prob), best first.
+        """Return the k most probable strings as (ids, log_prob), best first.
 
-        Fewer where fewer have a probability above zero.  Cost: one max-plus pass and
+        The list is shorter if fewer strings have positive probability.  Cost: one max-plus pass and
         O(k l n log(k l n)).
         """
         k = positive_integer("k", k)
@@ -256,10 +274,10 @@ class StringDistribution(ArrayDistribution):
         return log_z, marginals
 
     def _allows_beyond(self, b: LossAutomaton) -> bool:
-        """Whether some string of positive probability has no path in `b`."""
+        """Return whether some string of positive probability has no path in `b`."""
         if b.is_complete or b is self.b:
             return False
-        self.log_partition()  # there are strings at all
+        self.log_partition()  # raises if there are no strings
         paths = beyond(self.automaton, b)
         if paths is None:
             return False
@@ -270,7 +288,7 @@ class StringDistribution(ArrayDistribution):
         return True
 
     def _slope(self, paths: PathWeights) -> tuple[float, float]:
-        """Return log Z of the paths and the expectation of their tangent."""
+        """Return log Z of the paths and the mean of their tangent."""
         return Passes(self.scores, paths).forward()
 
     def _flat_index(self, structure: SequenceLike) -> IntArray:
@@ -313,7 +331,7 @@ class StringDistribution(ArrayDistribution):
 
 
 def flat_index(ids: IntArray, order: int, n: int) -> IntArray:
-    """Return the indices (l,) in a flat score table that a string uses: one for each position."""
+    """Return the indices (l,) in the flat scores that the string `ids` uses, one per position."""
     index = _first_index(len(ids), order, n) + ids
     for age in range(1, min(order, len(ids))):
         index[age:] += n * (n + 1) ** (age - 1) * (ids[:-age] - n)
@@ -322,6 +340,6 @@ def flat_index(ids: IntArray, order: int, n: int) -> IntArray:
 
 @lru_cache(maxsize=32)
 def _first_index(length: int, order: int, n: int) -> IntArray:
-    """Return the index (l,) of symbol 0 at each position, with only n before it."""
+    """Return the index (l,) of symbol 0 at each position, in the context of n at all places."""
     contexts = (n + 1) ** (order - 1)
     return np.asarray((np.arange(length) * contexts + contexts - 1) * n)

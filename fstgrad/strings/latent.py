@@ -1,4 +1,4 @@
-"""Objectives whose gold string has many latent strings: alignments with blanks, ends, runs."""
+"""Objectives for a gold string that many latent strings collapse to (blanks, ends, runs)."""
 
 import numpy.typing as npt
 
@@ -11,26 +11,40 @@ from fstgrad.strings.solve import solve
 def latent_softmax_margin(
     scores: npt.ArrayLike, gold: LossAutomaton, b: LossAutomaton | None = None
 ) -> tuple[float, FloatArray]:
-    """Return F and dF/dscores for a gold string that is the collapse of many latent strings.
+    """Return F and dF/dscores for a gold string that many latent strings collapse to.
 
     F = log sum_z exp(L(z) + w.Psi(z)) - log sum over gold z of exp(w.Psi(z)) in nats, and
-    dF/dscores = Q - Q_gold, the marginals of the two distributions.  Without `b`, L = 0 and F is
-    the negative log-likelihood: with scores that are log-probabilities of each position and
-    collapse="ctc" that of connectionist temporal classification.
+    dF/dscores = Q - Q_gold, the difference of the marginals of the two distributions.  Without `b`,
+    L = 0 and F is the negative log-likelihood.  If in addition the scores are log-probabilities of
+    each position and collapse="ctc", F is the loss of connectionist temporal classification.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64
-        Log-weights of latent strings in nats, as in `StringDistribution`.
+        Log-weights of latent strings in nats, as in `StringDistribution`; -inf forbids.
     gold : LossAutomaton
-        The latent strings of the gold string: `CollapsedLoss(ExactMatch(abc), ...).compile(y, l)`.
+        The automaton that accepts the latent strings of the gold string:
+        `CollapsedLoss(ExactMatch(abc), ...).compile(y, l)`.
     b : LossAutomaton, optional
-        The loss behind the same collapse, compiled for the same length.
+        The loss of latent strings in nats, with the same collapse and the same length l.
+
+    Returns
+    -------
+    value : float
+        F in nats.
+    gradient : float64 array like the scores
 
     Raises
     ------
     InfeasibleError
-        No latent string of the gold string has a finite score.
+        No latent string of the gold string has a finite score, or no latent string has a finite
+        score and a finite loss.
+    InvalidInputError
+        `gold` is not an automaton, or shapes do not match.
+
+    Notes
+    -----
+    Cost: `solve` once with `b` and once with `gold`.
 
     Examples
     --------

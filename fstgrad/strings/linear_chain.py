@@ -1,9 +1,9 @@
 """LinearChains: a batch of chains with emissions (B, T, n) and one table of transitions (n, n).
 
 p(y) = exp(sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t]) / Z, the linear-chain
-conditional random field (Lafferty, McCallum, Pereira 2001).  The same distributions as
-`StringDistribution` of order 2 with scores[t, x, y] = emissions[t, y] + transitions[x, y], without
-that table: one position of the whole batch is one matrix product.
+conditional random field (Lafferty, McCallum, Pereira 2001).  These are the distributions of a
+`StringDistribution` of order 2 with scores[t, x, y] = emissions[t, y] + transitions[x, y], but that
+table is never built: each position of the whole batch needs one matrix product.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusa
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
 
-BLOCK = 32  # items of one call of the kernel: fixed, so that bits do not depend on threads
-SAFE = 1e-250  # see `forward_backward`: what is lost is below 1e-50 of the whole
+BLOCK = 32  # items per kernel call: fixed, so that results do not depend on the threads
+SAFE = 1e-250  # least factor of `forward_backward` at which underflow loses below 1e-50 of Z
 
 Each = Callable[[int, Callable[[int], None]], None]
 
@@ -28,12 +28,13 @@ class Solved:
 
     Attributes
     ----------
-    log_z : (B,) nats
-    node : (B, T, n), 0 beyond the lengths
-    before, after : (T B n,), see `kernels.linear_chain.forward_backward`
-        `BLOCK` items after another: (T, items of the block, n) each.
+    log_z : (B,) float64, nats
+    node : (B, T, n) float64
+        node[i, t, y] = P(y at position t of item i); 0 beyond the lengths.
+    before, after : (T B n,) float64, see `kernels.linear_chain.forward_backward`
+        One array (T, items of the block, n) per block of `BLOCK` items, concatenated.
     is_wide : (B,) bool
-        Items whose weights span more than the range of floats; their factors are 0.
+        Items whose weights exceed the range of float64; their factors are 0.
     """
 
     log_z: FloatArray
@@ -54,15 +55,19 @@ class LinearChains:
 
     Parameters
     ----------
-    emissions : (B, T, n) float32 or float64, log-weights in nats; -inf forbids
-    transitions : (n, n), the log-weight of y after x at [x, y]
-    lengths : (B,) int, 1 .. T
-    each : function that calls a task for every number below a count, perhaps in threads
+    emissions : (B, T, n) float32 or float64
+        Log-weights in nats; -inf forbids.  Entries beyond the lengths are ignored.
+    transitions : (n, n) float32 or float64
+        transitions[x, y] is the log-weight of y after x, in nats; -inf forbids.
+    lengths : (B,) int
+        The number of symbols of each item, 1 .. T.
+    each : callable
+        each(count, run) calls run(0) .. run(count - 1), possibly in threads.
 
     Raises
     ------
     InvalidInputError
-        NaN, +inf, shapes that do not fit.
+        A log-weight is NaN, +inf or above 1e300, or shapes or lengths do not match.
 
     Examples
     --------
@@ -99,7 +104,7 @@ class LinearChains:
         self._steepest = float(self._maxima("transitions", self.transitions).max())
 
     def solve(self) -> Solved:
-        """Return log Z and marginals; O(B T n^2) in matrix products.
+        """Return log Z and marginals, by matrix products; O(B T n^2).
 
         Raises
         ------
@@ -108,7 +113,7 @@ class LinearChains:
         """
         forward_backward: Callable[..., None] = kernels.linear_chain.forward_backward
         items, length, n = self.emissions.shape
-        before, after, node = np.zeros((3, self.emissions.size))  # one piece of memory, large pages
+        before, after, node = np.zeros((3, self.emissions.size))  # one allocation: large pages
         node, log_z, least = node.reshape(items, length, n), np.zeros(items), np.ones(items)
         step = np.exp(self.transitions - _finite(self._steepest))
         turned = np.ascontiguousarray(step.T)
@@ -134,21 +139,32 @@ class LinearChains:
         return Solved(log_z, node, before, after, is_wide)
 
     def pair_sums(self, solved: Solved, weights: FloatArray) -> FloatArray:
-        """Return sum_i weights[i] E[number of steps from x to y in item i], (n, n)."""
+        """Return sum_i weights[i] E[number of steps from x to y in item i], (n, n).
+
+        `solved` is the result of `solve`, `weights` are (B,).  O(B T n^2).
+        """
         factors = solved.before, solved.after
         return step_sums(self.transitions, *factors, weights, self.each) + self.wide_sums(
             solved.is_wide, weights
         )
 
     def wide_sums(self, is_wide: BoolArray, weights: FloatArray) -> FloatArray:
-        """Return what the items of `pair_sums` add whose factors are no use, (n, n)."""
+        """Return the part (n, n) of `pair_sums` due to the wide items, which have no factors."""
         total = np.zeros_like(self.transitions)
         for i in np.flatnonzero(is_wide):
             total += weights[i] * self._solve_wide(int(i))[2]
         return total
 
     def best(self) -> tuple[IntArray, FloatArray]:
-        """Return the best strings (B, T), -1 beyond the lengths, and their log-weights (B,)."""
+        """Return the best strings (B, T) int64 and their log-weights (B,) in nats.
+
+        Strings are -1 beyond the lengths.  O(B T n^2).
+
+        Raises
+        ------
+        InfeasibleError
+            Every string of an item has a score of -inf.
+        """
         items = len(self.emissions)
         found, scores = np.full(self.emissions.shape[:2], -1), np.empty(items)
 
@@ -163,9 +179,15 @@ class LinearChains:
         return found, scores
 
     def kbest(self, k: int) -> tuple[IntArray, FloatArray]:
-        """Return the k best strings (B, k, T), -1 beyond the lengths, and log-weights (B, k).
+        """Return the k best strings (B, k, T) int64 and their log-weights (B, k) in nats.
 
-        Where an item has fewer strings the log-weights are -inf and the strings -1.
+        Strings are sorted best first, and -1 beyond the lengths.  If an item has fewer than k
+        strings, the remaining log-weights are -inf and the strings -1.  O(B T n^2 k).
+
+        Raises
+        ------
+        InfeasibleError
+            Every string of an item has a score of -inf.
         """
         items, length, _ = self.emissions.shape
         found, scores = np.full((items, k, length), -1), np.empty((items, k))
@@ -182,7 +204,17 @@ class LinearChains:
         return found, scores
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
-        """Return k independent strings of each item (B, k, T), -1 beyond the lengths."""
+        """Return k independent strings of each item, (B, k, T) int64, -1 beyond the lengths.
+
+        Forward filtering, backward sampling: y_t is drawn from
+        p(y_t | y_{t+1}) proportional to exp(log-weight of prefixes that end in y_t +
+        transitions[y_t, y_{t+1}]).  O(B T n (n + k)).
+
+        Raises
+        ------
+        InfeasibleError
+            Every string of an item has a score of -inf.
+        """
         items, length, n = self.emissions.shape
         found, points = np.full((items, k, length), -1), rng.random((items, k, length))
 
@@ -202,7 +234,7 @@ class LinearChains:
         return found
 
     def _log_before(self, i: int) -> FloatArray:
-        """Return the log-weights of prefixes by their last symbol, (l, n)."""
+        """Return the log-weights (l, n) of the prefixes of item i, by their last symbol."""
         own = self.emissions[i, : self.lengths[i]]
         rows = np.empty_like(own)
         for t, emission in enumerate(own):
@@ -214,7 +246,7 @@ class LinearChains:
         return rows
 
     def _solve_wide(self, i: int) -> tuple[float, FloatArray, FloatArray]:
-        """Return log Z, marginals (T, n) and sums of pair marginals (n, n) on logarithms."""
+        """Return log Z, marginals (T, n) and summed pair marginals (n, n), all in log space."""
         before = self._log_before(i)
         log_z = float(_log_sum(before[-1][:, None])[0])
         node, pairs = np.zeros(self.emissions.shape[1:]), np.zeros_like(self.transitions)
@@ -228,7 +260,7 @@ class LinearChains:
         return log_z, node, pairs
 
     def _maxima(self, name: str, table: FloatArray) -> FloatArray:
-        """Return the largest of each row, after a look at what is no log-weight."""
+        """Return the largest entry of each row; raise if one is no log-weight."""
         maxima: FloatArray = table.max(axis=-1)
         seen = np.where(self._inside, maxima, 0.0) if name == "emissions" else maxima
         if not (usable := seen.astype(np.float64) <= LARGEST_SCORE).all():
@@ -254,10 +286,13 @@ def step_sums(
     weights: FloatArray,
     each: Each = one_by_one,
 ) -> FloatArray:
-    """Return `LinearChains.pair_sums` from the factors of the pair marginals."""
+    """Return `LinearChains.pair_sums` (n, n) from the factors of the pair marginals.
+
+    `before` and `after` are those of `Solved`, `weights` are (B,).  O(B T n^2).
+    """
     n = len(transitions)
     factors, total = _blocks(before, after, len(weights), n), np.zeros((n, n))
-    space = np.empty(max((left.size for _, left, _ in factors), default=0))  # of all threads
+    space = np.empty(max((left.size for _, left, _ in factors), default=0))  # shared by all threads
 
     def run(block: int) -> None:
         rows = slice(block * BLOCK, min(n, (block + 1) * BLOCK))
@@ -278,7 +313,7 @@ def step_sums(
 def _blocks(
     before: FloatArray, after: FloatArray, items: int, n: int
 ) -> list[tuple[slice, FloatArray, FloatArray]]:
-    """Return for each block its items, and its parts (T, items of the block, n) of the factors."""
+    """Return for each block its items and its factors, each (T, items of the block, n)."""
     length = len(before) // (items * n) if items else 0
     parts = [slice(low, min(items, low + BLOCK)) for low in range(0, items, BLOCK)]
 
@@ -290,7 +325,7 @@ def _blocks(
 
 
 def _finite(values: npt.ArrayLike) -> FloatArray:
-    """Return values, 0 where they are -inf."""
+    """Return the values with -inf replaced by 0."""
     array = np.asarray(values, dtype=np.float64)
     return np.where(np.isneginf(array), 0.0, array)
 

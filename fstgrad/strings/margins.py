@@ -1,7 +1,7 @@
-"""Objectives beside the softmax margin: the structured hinge, RAML, direct loss minimization.
+"""Objectives other than the softmax margin: structured hinge, RAML, direct loss minimization.
 
-All take the same scores and the same automaton of the loss as `softmax_margin`; or a lattice, and a
-loss compiled by `Lattice.compile`.
+Their arguments are those of `softmax_margin`: scores and the automaton of a loss, or a lattice and
+a loss compiled by `Lattice.compile`.
 """
 
 from typing import overload
@@ -36,24 +36,33 @@ def hinge(
 ) -> tuple[float, FloatArray]:
     """Return the structured hinge loss and a subgradient in the scores.
 
-    max_y (L(y) + w.Psi(y)) - w.Psi(gold) in nats: the margin-rescaled loss of M3N and SVMstruct,
-    the softmax margin at temperature 0, and like it an upper bound of the loss of the mode.  A
-    subgradient is t(y*) - t(gold) for a best y*; ties go to the smaller ids.  Exact, by the
-    max-plus pass.  Slack rescaling is not offered: its maximum of products is not a path of A o B.
+    The value is max_y (L(y) + w.Psi(y)) - w.Psi(gold) in nats: the margin-rescaled loss of M3N and
+    SVMstruct.  It is the softmax margin at temperature 0 and, like it, an upper bound on the loss
+    of the mode.  The subgradient is t(y*) - t(gold) for a maximizer y*; among equals y* has the
+    smaller ids.  Both are exact, by the max-plus pass.  Slack rescaling is not supported: its
+    maximum of products is not a path of A o B.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats, as in `StringDistribution`.  With a lattice y runs over its paths, gold
-        counts by its best path, and the subgradient is (A,).
+        Log-weights in nats, as in `StringDistribution`.  For a lattice of A arcs, y runs over its
+        paths, and w.Psi(gold) is the score of the best path that reads `gold`.
     gold : sequence of length l, or a string of the lattice
     b : LossAutomaton
-        The loss against `gold`.  With a lattice a loss, or one that `Lattice.compile` compiled.
+        The loss against `gold`, in nats.  For a lattice, a `Loss` or a `LatticeLoss`.
+
+    Returns
+    -------
+    value : float
+        The hinge loss in nats.
+    subgradient : float64 array like the scores; (A,) for a lattice
 
     Raises
     ------
     InfeasibleError
         The gold string has a score of -inf, or no string has a finite score and loss.
+    InvalidInputError
+        Scores are not log-weights, shapes or lengths do not match, or `b` is of the wrong type.
 
     References
     ----------
@@ -91,12 +100,24 @@ def raml(
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats.  With a lattice p and r are distributions over its paths, and the
-        gradient is (A,).
-    b : LossAutomaton, or a LatticeLoss with a lattice
-        The loss against the target.
-    temperature : float, nats
-        At 0 it would be the likelihood of the strings of the least loss.
+        Log-weights in nats.  For a lattice of A arcs, p and r are distributions over its paths.
+    b : LossAutomaton, or a LatticeLoss for a lattice
+        The loss L against the target, in nats.
+    temperature : float
+        In nats, > 0.  As it goes to 0, r concentrates on the strings with the least loss.
+
+    Returns
+    -------
+    value : float
+        The cross-entropy in nats; +inf if the scores forbid a string with r > 0.
+    gradient : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score, or no string has a finite loss.
+    InvalidInputError
+        The temperature is not above 0, shapes do not match, or `b` is of the wrong type.
 
     References
     ----------
@@ -123,20 +144,34 @@ def raml(
 def direct_loss(
     scores: npt.ArrayLike | Lattice, b: LossAutomaton | LatticeLoss, epsilon: float = 1.0
 ) -> tuple[float, FloatArray]:
-    """Return the loss of the mode and the direction of direct loss minimization.
+    """Return the loss of the mode and the update direction of direct loss minimization.
 
-    L(y_w) with y_w = argmax w.Psi(y), and (t(y_direct) - t(y_w)) / epsilon with
-    y_direct = argmax (w.Psi(y) + epsilon L(y)), whose mean over pairs tends to the gradient of the
-    expected loss as epsilon goes to 0.  The loss itself is piecewise constant in the scores: this
-    is not a derivative of the value of one pair.
+    The loss is L(y_w) for y_w = argmax w.Psi(y).  The direction is (t(y_direct) - t(y_w)) / epsilon
+    for y_direct = argmax (w.Psi(y) + epsilon L(y)).  Its mean over training pairs tends to the
+    gradient of the expected loss as epsilon goes to 0.  For one pair the direction is not a
+    derivative of the value, because the loss is piecewise constant in the scores.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        With a lattice y runs over the paths of a finite loss.
-    b : LossAutomaton, or a LatticeLoss with a lattice
+        Log-weights in nats.  For a lattice of A arcs, y runs over the paths with a finite loss.
+    b : LossAutomaton, or a LatticeLoss for a lattice
+        The loss L against the target, in nats.
     epsilon : float
-        Above 0: away from worse strings.
+        Weight of the loss in y_direct, > 0: the update moves away from strings of higher loss.
+
+    Returns
+    -------
+    value : float
+        L(y_w) in nats; +inf if the automaton has no path for y_w.
+    direction : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    InvalidInputError
+        Epsilon is not above 0, shapes do not match, or `b` is of the wrong type.
 
     References
     ----------

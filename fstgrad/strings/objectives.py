@@ -1,6 +1,6 @@
 """Objectives of training on strings, each with its exact gradient in the scores.
 
-The first argument decides: scores of Delta^l, or a lattice.
+The type of the first argument decides: an array of scores of Delta^l, or a lattice.
 """
 
 from typing import Literal, overload
@@ -59,21 +59,34 @@ def softmax_margin(
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats, as in `StringDistribution`.  With a lattice of A arcs y runs over its
-        paths, w.Psi(gold) is the log of the sum over the paths that read `gold`, and the gradient
-        is (A,).
+        Log-weights in nats, as in `StringDistribution`; -inf forbids.  For a lattice of A arcs, y
+        runs over its paths, and w.Psi(gold) is the log of the sum over the paths that read `gold`.
     gold : sequence of length l, or a string of the lattice
         The target y_i.
     b : LossAutomaton, optional
-        The loss against the target; with a lattice a loss (against `gold`), or one compiled by
-        `Lattice.compile` (against any target).
+        The loss against the target, in nats.  For a lattice, a `Loss` (against `gold`), or the
+        result of `Lattice.compile` (against any target).
     engine : {"layered", "openfst"}
-        "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.
+        "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.  Not
+        for lattices.
+
+    Returns
+    -------
+    value : float
+        F in nats.
+    gradient : float64 array like the scores; (A,) for a lattice
 
     Raises
     ------
     InfeasibleError
         The gold string has a score of -inf, or no string has a finite score and loss.
+    InvalidInputError
+        A score is NaN, +inf or above 1e300, shapes or lengths do not match, or `b` is of the wrong
+        type.
+
+    Notes
+    -----
+    Cost: that of log Z and the marginals, O(sum_t S_t n^q) for S_t states of B in level t.
 
     Examples
     --------
@@ -129,12 +142,30 @@ def risk(
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats.  With a lattice of A arcs y runs over its paths; the gradient is (A,).
+        Log-weights in nats; -inf forbids.  For a lattice of A arcs, y runs over its paths.
     b : LossAutomaton
-        The loss, in nats, against the target.  With a lattice: the target (a sequence, or an
-        acceptor of several), or a loss compiled by `Lattice.compile`.
-    loss : Loss
-        With a lattice and a target: the loss.
+        The loss against the target, in nats.  For a lattice, the target (a sequence, or an acyclic
+        acceptor of several targets), or the result of `Lattice.compile`.
+    loss : Loss, optional
+        The loss; needed, and used, only if `b` is a target.
+
+    Returns
+    -------
+    value : float
+        E[L] in nats.
+    gradient : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    InvalidInputError
+        A score is NaN, +inf or above 1e300, shapes or lengths do not match, or `b` is of the wrong
+        type.
+
+    Notes
+    -----
+    Cost: about twice that of log Z and the marginals.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Chains of several lengths that lie position by position: log Z and sums of marginals.
+"""log Z and marginals of chains of several lengths, stored position by position.
 
-The distributions of `linear_chain.LinearChains`, for the gradient of a training chunk: there is no
-padding, and marginals of pairs of positions come only as their sum.
+The distributions are those of `linear_chain.LinearChains`.  For the gradient of a training chunk
+this form needs no padding, and only the sums of the pair marginals are computed.
 """
 
 from typing import NamedTuple
@@ -14,13 +14,16 @@ from fstgrad.strings.linear_chain import SAFE, LinearChains
 
 
 class Packed(NamedTuple):
-    """Where the positions of some items lie, position by position.
+    """The order of rows: all items at position 0, then all that reach position 1, and so on.
 
     Attributes
     ----------
-    lengths : (B,) int64, of the items, the longest first
-    sizes : (T,) int64, the items that reach each position
-    item, position : (P,) int64, of each row
+    lengths : (B,) int64
+        Lengths of the items, the longest first.
+    sizes : (T,) int64
+        How many items reach each position.
+    item, position : (P,) int64
+        Item and position of each row; P is the sum of the lengths.
     """
 
     lengths: IntArray
@@ -30,7 +33,7 @@ class Packed(NamedTuple):
 
     @classmethod
     def of(cls, lengths: IntArray) -> "Packed":
-        """Return the rows of items whose lengths >= 1 do not ascend."""
+        """Return the rows of items with the given lengths (B,), >= 1 and in descending order."""
         longest = int(lengths.max(initial=0))
         sizes = np.searchsorted(-lengths, -np.arange(longest), side="left").astype(np.int64)
         ends = np.cumsum(sizes)
@@ -39,7 +42,7 @@ class Packed(NamedTuple):
 
 
 class PackedSums(NamedTuple):
-    """log Z of the items (B,) in nats, marginals (P, n) and sums of pair marginals (n, n)."""
+    """log Z (B,) in nats, marginals (P, n), and pair marginals summed over all steps (n, n)."""
 
     log_z: FloatArray
     node: FloatArray
@@ -49,14 +52,15 @@ class PackedSums(NamedTuple):
 def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed) -> PackedSums:
     """Return log Z and marginals of chains with emissions (P, n) and transitions (n, n).
 
-    O(P n^2).  Where weights span more than the range of floats `LinearChains` does it.
+    Both are log-weights in nats.  O(P n^2).  If the weights exceed the range of floats,
+    `LinearChains` computes the result.
 
     Raises
     ------
     InfeasibleError
         Every string of an item has a score of -inf.
     InvalidInputError
-        A score is too large, or NaN.
+        A score is NaN, +inf or above 1e300.
     """
     weights, largest = emissions.copy(), np.empty(len(emissions))
     kernels.packed_chains.shift_rows(weights, largest)
@@ -80,7 +84,7 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
 
 
 def _padded(emissions: FloatArray, transitions: FloatArray, packed: Packed) -> PackedSums:
-    """Return the same in the order of items, with padding."""
+    """Return the result of `solve_packed` by `LinearChains`, with padding."""
     lengths, n = packed.lengths, emissions.shape[1]
     padded = np.zeros((len(lengths), int(lengths[0]), n))
     padded[packed.item, packed.position] = emissions

@@ -1,13 +1,15 @@
 """Forward and backward over A o B without building it.
 
-A level of A o B is a matrix: states of B times contexts of scores.  With q - 1 symbols of context,
-of which the oldest is x and the others are r,
+A level of A o B is a matrix: states s of B times contexts of the scores.  A context has q - 1
+symbols: the oldest is x, the younger ones are r.  Then
 
     G[r, s, b] = sum_x alpha_t[r, s, x] exp(score_t[x, r, b])        one product per r
-    alpha_{t+1}[(r, b) shifted, s'] = sum over arcs s -> s' of the class of b of G e^L
-    Q_t[x, r, b] = exp(score_t[x, r, b]) sum_s alpha_t[r, s, x] H[r, s, b],
+    alpha_{t+1}[(r, b) shifted, s'] = sum over arcs s -> s' that read b of G[r, s, b] e^L
+    H_t[r, s, b] = e^L beta_{t+1}[(r, b) shifted, s']
+    beta_t[r, s, x] = sum_b exp(score_t[x, r, b]) H_t[r, s, b]
+    Q_t[x, r, b] = exp(score_t[x, r, b]) sum_s alpha_t[r, s, x] H_t[r, s, b] / Z
 
-where H gathers beta_{t+1} along the arcs of B.  Cost of both passes: O(sum_t S_t n^q).
+Cost of both passes: O(sum_t S_t n^q).
 Arrays have axes (D, R, S, X): D from the algebra, R = (n + 1)^{q - 2} younger contexts, S states,
 X = n + 1 oldest contexts; for q = 1 both R and X are 1.
 """
@@ -27,16 +29,22 @@ from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
 
 @dataclass
 class Passes:
-    """One set of scores on one weighted automaton, in one algebra.
+    """The passes for one table of scores and one weighted automaton, in one algebra.
 
     Parameters
     ----------
-    scores : (l, (n + 1) * (q - 1) times, n) float64
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights in nats.
     paths : PathWeights
     direction : array like scores, optional
-        The derivative of the scores along which tangents are taken.
+        A change of the scores; tangents are derivatives along it.
     algebra : Algebra, optional
-        Chosen by the range of the weights if left out.
+        By default `Real` if the weights fit the range of floats, else `Log`.
+
+    Attributes
+    ----------
+    alphas : l + 1 arrays (D, R, S, X)
+        Set by `forward`.
     """
 
     scores: FloatArray
@@ -46,7 +54,7 @@ class Passes:
     alphas: list[FloatArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Lay out the scores level by level."""
+        """Build the table of scores and choose the algebra."""
         self.n = self.scores.shape[-1]
         self.order = self.scores.ndim - 1
         self._table = score_table(np.ascontiguousarray(self.scores))
@@ -59,7 +67,10 @@ class Passes:
         self.has_tangent = self.direction is not None or self.paths.tangent is not None
 
     def forward(self) -> tuple[float, float]:
-        """Fill `alphas`, one array for each level; return log Z and its derivative.
+        """Fill `alphas`, one array for each level; return log Z (nats) and its derivative.
+
+        With `MaxPlus`, log Z is the largest log-weight of a string.  Without tangents the
+        derivative is 0.
 
         Raises
         ------
@@ -88,7 +99,10 @@ class Passes:
         return log_z, float(slope) + self.paths.tangent_initial
 
     def backward(self) -> tuple[FloatArray, FloatArray | None]:
-        """Return Q, shaped like the scores, and its derivative; `forward` comes first."""
+        """Return Q and its derivative, shaped like the scores; call `forward` first.
+
+        The derivative is None without tangents.
+        """
         algebra = self._algebra
         tables = [np.zeros((len(self._start()), *self.scores.shape))]
         table = tables[0]
@@ -100,9 +114,10 @@ class Passes:
         return table[0], table[1] if self.has_tangent else None
 
     def backward_weights(self) -> Iterator[tuple[int, FloatArray]]:
-        """Yield (t, H_t) for t = l - 1 .. 0, H_t (D, R, S_t, n): the weight of all that follows.
+        """Yield (t, H_t) for t = l - 1 .. 0, with H_t of shape (D, R, S_t, n).
 
-        H_t[r, s, b] is the weight of the arc of b from s and of every way on from there.
+        H_t[r, s, b] is the weight of the arc from s that reads b, times the sum of the weights of
+        all continuations; up to a constant factor per level.
         """
         algebra = self._algebra
         ends, _ = self._ends()
@@ -127,7 +142,7 @@ class Passes:
         return int((self.n + 1) ** (self.order - 2)), states, self.n + 1
 
     def _start(self) -> FloatArray:
-        """Return alpha_0: one state, in the context before the start."""
+        """Return alpha_0 (D, R, 1, X): weight one in the context before the start, else zero."""
         younger, states, oldest = self._shape(1)
         log_weight = np.full((younger, states, oldest), -np.inf)
         log_weight[-1, 0, -1] = 0.0
@@ -135,7 +150,7 @@ class Passes:
         return self._algebra.weights(log_weight, zeros)
 
     def _ends(self) -> tuple[FloatArray, float]:
-        """Return the final weights (D, S_l), divided by their largest, and the log of that."""
+        """Return the final weights (D, S_l) divided by the largest, and the log of the largest."""
         shift = float(self.paths.final.max())
         tangent = self.paths.tangent_final
         if self.has_tangent and tangent is None:
@@ -143,7 +158,7 @@ class Passes:
         return self._algebra.weights(self.paths.final - shift, tangent), shift
 
     def _score_weights(self, t: int) -> FloatArray:
-        """Return exp(score_t - its maximum) as (D, R, X, n)."""
+        """Return exp(score_t - its maximum) as (D, R, X, n), in the algebra."""
         used = self._used[min(t, self.order - 1)][:, None]
         rows = self._by_context(np.where(used, self._table.table[t], -np.inf))
         if not self.has_tangent:
@@ -154,12 +169,12 @@ class Passes:
         return self._algebra.weights(rows, slope)
 
     def _by_context(self, level: FloatArray) -> FloatArray:
-        """Return one position's table (x, r.., b) as (R, X, n)."""
+        """Return the table (K, n) of one position as (R, X, n)."""
         younger, _, oldest = self._shape(1)
         return np.swapaxes(level.reshape(oldest, younger, self.n), 0, 1)
 
     def _loss(self, t: int) -> FloatArray:
-        """Return the loss weights of level t for each symbol as (D, 1, S, n)."""
+        """Return the weights e^L of the arcs of level t, for each symbol, as (D, 1, S, n)."""
         tangent = self.paths.tangent[t] if self.paths.tangent is not None else None
         if self.has_tangent and tangent is None:
             tangent = np.zeros_like(self.paths.log[t])
@@ -167,7 +182,7 @@ class Passes:
         return weights[:, None][..., self.paths.class_of]
 
     def _step(self, t: int, alpha: FloatArray) -> FloatArray:
-        """Return alpha_{t+1}: a product with the scores, then a scatter along the arcs of B."""
+        """Return alpha_{t+1}: multiply by the scores, then sum along the arcs of B."""
         algebra, paths = self._algebra, self.paths
         arrived = algebra.matmul(alpha, self._score_weights(t))
         arrived = algebra.times(arrived, self._loss(t))
@@ -183,7 +198,10 @@ class Passes:
         return self._shift_contexts(after)
 
     def _shift_contexts(self, after: FloatArray) -> FloatArray:
-        """Return weights by (younger contexts, symbol) by the contexts of the next level."""
+        """Return weights (D, R, S', n) by contexts r and symbol b as (D, R, S', X).
+
+        The next context is (r, b); its oldest symbol moves to the last axis.
+        """
         if self.order == 1:
             summed = self._algebra.reduce(np.swapaxes(after, -1, -2), np.zeros(1, dtype=np.int64))
             return np.swapaxes(summed, -1, -2)
@@ -201,7 +219,7 @@ class Passes:
         )
 
     def _unshift_contexts(self, beta: FloatArray) -> FloatArray:
-        """Return weights by the contexts of a level as (D, R, S', n): the inverse of `_shifted`."""
+        """Return weights (D, R, S', X) as (D, R, S', n): the inverse of `_shift_contexts`."""
         if self.order == 1:
             return np.broadcast_to(beta, (*beta.shape[:-1], self.n))
         depth, younger, states, oldest = beta.shape

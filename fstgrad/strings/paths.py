@@ -1,4 +1,4 @@
-"""PathWeights: what a pass over strings multiplies along a path, apart from the scores."""
+"""PathWeights: the factors, other than scores, that a pass over strings multiplies along a path."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,20 @@ from fstgrad.checks import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class PathWeights:
-    """The weights of an automaton's arcs, as logarithms, and a tangent of them.
+    """The log-weights of an automaton's arcs and, optionally, their derivatives (the tangent).
 
-    The path of y has the weight exp(initial + sum_t log[t] + final) and, where `tangent` is given,
-    the derivative (tangent_initial + sum_t tangent[t] + tangent_final) of its logarithm.
+    The path of y has the weight exp(initial + sum_t log[t] + final).  If `tangent` is given, the
+    derivative of the log-weight is tangent_initial + sum_t tangent[t] + tangent_final.
 
-    Shapes: log[t] and tangent[t] are (S_t, C), final and tangent_final (S_l,).
+    Attributes
+    ----------
+    class_of : (n,) int64, the class of each symbol
+    levels : l Levels, the arcs
+    log : l arrays (S_t, C) float64, log-weights of the arcs of each level in nats
+    initial : float, nats
+    final : (S_l,) float64, nats
+    tangent, tangent_initial, tangent_final
+        The derivatives of `log`, `initial` and `final`, in the same shapes.
     """
 
     class_of: IntArray
@@ -30,17 +38,17 @@ class PathWeights:
 
     @property
     def spread(self) -> float:
-        """Largest difference, at any level, between logarithms still to come from two states."""
+        """The largest difference, over all levels, between log-weights to go from two states."""
         return open_spread(self.levels, self.log, self.final)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every string has a path."""
+        """Whether every string of length l has a path."""
         return is_complete(self.levels)
 
 
 def loss_weights(b: LossAutomaton, *, scale: float, slope: float | None = None) -> PathWeights:
-    """Return the weight e^{scale L}, with the derivative slope L of its logarithm if given."""
+    """Return the weights e^{scale L} and, if `slope` is given, the log-derivatives slope L."""
     costs = tuple(level.cost for level in b.levels)
     plain = PathWeights(
         b.class_of,
@@ -53,10 +61,10 @@ def loss_weights(b: LossAutomaton, *, scale: float, slope: float | None = None) 
 
 
 def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWeights:
-    """Return e^{L1} over the pairs of states of two automata, with the tangent L2.
+    """Return the weights e^{L1} with the tangent L2, on the product of two automata.
 
-    L1 is the loss of `weighing`, L2 that of `measured`.  States are the pairs that a common prefix
-    reaches; classes are the pairs of classes that a symbol has.
+    L1 is the loss of `weighing`, L2 that of `measured`, both in nats.  A state is a pair of states
+    that some prefix reaches; a class is a pair of classes that some symbol has.
     """
     return _pair_weights(weighing, measured, pair_levels(weighing, measured))
 
@@ -78,12 +86,12 @@ def _pair_weights(
 
 
 def beyond(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
-    """Return the strings that have a path in `inside` and none in `outside`, all of weight one.
+    """Return weight one for the strings that have a path in `inside` but none in `outside`.
 
-    None if no pair of states at the end has such a string.
+    All other strings have no path, or weight 0.  Return None if there are no such strings.
     """
     levels = []
-    for t, level in enumerate(outside.levels):  # one more state in each level: the path has ended
+    for t, level in enumerate(outside.levels):  # one more state per level: `outside` has no path
         ended = np.full((int(t > 0), level.nextstate.shape[1]), DEAD)
         nextstate = np.concatenate([level.nextstate, ended])
         nextstate[nextstate == DEAD] = outside.level_sizes[t + 1]

@@ -1,16 +1,16 @@
-"""Proposals: what strings are drawn from to estimate log Z of exp(L + w.Psi), and with what weight.
+"""Proposals: distributions q to draw strings from, to estimate log Z of exp(L + w.Psi).
 
-A proposal is q(y) = exp(w.Psi(y) + B(y)) / Z_q for a loss B that an automaton of moderate size
-holds, so that Z_q, its marginals and its samples are exact.  Then
+A proposal is q(y) = exp(w.Psi(y) + B(y)) / Z_q for a loss B whose automaton has moderate size, so
+Z_q, the marginals and the samples of q are exact.  Then
 
-    log Z = log Z_q + log E_q[e^R],   R = L - B,   low <= R <= high,
+    log Z = log Z_q + log E_q[e^R],   R = L - B,   low <= R <= high.
 
-and the certified bounds of R bound log Z, and make confidence intervals hold.
+The certified bounds of R bound log Z and make the confidence intervals valid.
 
 ======== ================================== ======================
 name     B                                  R
 ======== ================================== ======================
-plain    0                                  from L's least to its greatest value
+plain    0                                  from the least to the greatest value of L
 band     L_k >= L, alignments in a band     at most 0
 cap      min(L, c) <= L                     at least 0
 mixture  log mean_o exp(L_o), one band o    at most 0 (balance heuristic, Veach and Guibas 1995)
@@ -47,35 +47,38 @@ from fstgrad.strings.distribution import StringDistribution
 
 Kind = Literal["auto", "band", "cap", "plain", "mixture"]
 KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")
-PROPOSAL_STATES = 20_000  # of an automaton to draw from
-PILOT = 200  # strings by which proposals are compared, unless a budget allows fewer
-_GOOD = 0.9  # a share of effective samples that needs no better proposal
+PROPOSAL_STATES = 20_000  # default limit on the states of a proposal
+PILOT = 200  # strings drawn to compare proposals, unless a budget allows fewer
+_GOOD = 0.9  # share of effective samples that needs no better proposal
 _WIDEST_BAND = 8
-_GROWTH = 4.0  # of the states from a band to the next, at least
-_SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, either side, of a mixture of bands
-_FEW = 5 * PILOT  # strings that are drawn for every answer with a width
-_SAFETY = 0.65  # share of a width that has to be promised
-_SPREAD = 4.0  # standard errors of an interval of 95 percent, both sides
-_RARE = 5.0  # values, times the largest weight, by which an interval of k values is wider
+_GROWTH = 4.0  # factor by which the states grow from a band to the next, at least
+_SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, on both sides, of a mixture of bands
+_FEW = 5 * PILOT  # least number of strings of an answer with a width
+_SAFETY = 0.65  # the promised width must be below this share of the wanted width
+_SPREAD = 4.0  # width of a 95 percent interval in standard errors
+_RARE = 5.0  # this times the largest weight, over k, is added to the width from k strings
 
 
 class Compiled(Protocol):
-    """From a band or a cap to the automaton, such as a cache gives it."""
+    """A function that maps a band or a cap to an automaton, for example from a cache."""
 
     def __call__(
         self, *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
-        """Return B of L_k, or of min(L, cap), with at most `max_states` states."""
+        """Return B of L_k or of min(L, cap); raise StateLimitError beyond `max_states` states."""
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """q, and the weights e^R of its strings.
+    """A distribution q of strings, and bounds on the weights e^R of its strings.
 
+    Attributes
+    ----------
     name : str
-    parts : the distributions that are mixed in proportion to their Z, mostly one.
-    low, high : certified bounds of R = L - B in nats.
-    states : of all automata.
+    parts : tuple of StringDistribution, usually one
+        The distributions of the mixture; the share of each is proportional to its Z.
+    low, high : float
+        Certified bounds on R = L - B in nats.
     """
 
     name: str
@@ -100,13 +103,13 @@ class Proposal:
 
     @property
     def log_mass(self) -> float:
-        """Return log Z_q in nats: of the mean of the parts."""
+        """Log of Z_q in nats; Z_q is the mean of Z over the parts."""
         masses = np.array([part.log_partition() for part in self.parts])
         return float(np.logaddexp.reduce(masses) - np.log(len(masses)))
 
     @property
     def marginals(self) -> FloatArray:
-        """E_q[t], exact."""
+        """E_q[t], exact, shaped like the scores."""
         masses = np.array([part.log_partition() for part in self.parts])
         shares = np.exp(masses - np.logaddexp.reduce(masses))
         total = np.zeros(self.parts[0].scores.shape)
@@ -115,7 +118,7 @@ class Proposal:
         return total
 
     def draw(self, samples: int, rng: np.random.Generator) -> IntArray:
-        """Return strings (k, l) drawn exactly."""
+        """Return `samples` independent strings of q, (k, l) int64."""
         (first, *others) = self.parts
         if not others:
             if first.b is None:
@@ -131,7 +134,7 @@ class Proposal:
         return strings
 
     def base(self, strings: IntArray) -> FloatArray:
-        """Return B (k,) in nats of strings (k, l)."""
+        """Return B (k,) in nats of strings (k, l); of a mixture log mean_o exp(L_o)."""
         losses = [
             np.zeros(len(strings)) if part.b is None else part.b.losses_of(strings)
             for part in self.parts
@@ -140,7 +143,10 @@ class Proposal:
         return mixed
 
     def log_weights(self, strings: IntArray, losses: FloatArray) -> FloatArray:
-        """Return R (k,) of strings with the given losses; -inf if the loss is +inf."""
+        """Return R = L - B (k,) in nats, clipped to [low, high]; -inf if the loss is +inf.
+
+        `strings` are (k, l); `losses` (k,) are their L in nats.
+        """
         base = self.base(strings)
         finite = losses < np.inf
         weights = np.full(len(losses), -np.inf)
@@ -150,7 +156,21 @@ class Proposal:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What proposals are made of: scores, losses of strings, automata, bounds of the loss."""
+    """Makes proposals and chooses among them.
+
+    Attributes
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights in nats.
+    losses_of : callable
+        Maps strings (k, l) to their losses (k,) in nats.
+    compiled : Compiled or None
+        Without it only the plain proposal exists.
+    least, greatest : float
+        Bounds on L in nats; may be infinite.
+    max_states : int
+        Limit on the states of a proposal.
+    """
 
     scores: FloatArray
     losses_of: Callable[[IntArray], FloatArray]
@@ -158,8 +178,8 @@ class Choice:
     least: float
     greatest: float
     max_states: int = PROPOSAL_STATES
-    plain_speed: int = 1  # plain strings that count as one: they cost less
-    pilot: int = PILOT  # strings by which proposals are compared
+    plain_speed: int = 1  # so many plain strings cost as much as one string of an automaton
+    pilot: int = PILOT  # strings drawn to compare proposals
 
     def __post_init__(self) -> None:
         if self.compiled is not None and not callable(self.compiled):
@@ -169,30 +189,38 @@ class Choice:
             )
 
     def within(self, samples: int) -> "Choice":
-        """Return the choice for a budget of `samples` strings, counting the cost of a string."""
+        """Return the choice for a budget of `samples` strings; plain strings count as cheaper."""
         pilot = min(PILOT, max(30, samples // 3))
         return replace(self, plain_speed=PLAIN_SPEED, pilot=pilot)
 
     def plain(self) -> Proposal:
-        """Return the distribution of the scores alone."""
+        """Return the proposal of the scores alone, B = 0."""
         return Proposal("plain", (StringDistribution(self.scores),), self.least, self.greatest)
 
     def band(self, band: Band) -> Proposal:
-        """Return the proposal of a band."""
+        """Return the proposal of a band, B = L_k."""
         band = check_band(band)
         b = self._automaton(band=band)
         shown = f"band {band}" if isinstance(band, int) else f"band {band[0]}..{band[1]}"
         return Proposal(shown, (StringDistribution(self.scores, b),), -np.inf, 0.0)
 
     def cap(self, cap: float) -> Proposal:
-        """Return the proposal of a cap."""
+        """Return the proposal of a cap in nats, B = min(L, cap)."""
         cap = check_cap(cap)
         b = self._automaton(cap=cap)
         high = max(0.0, self.greatest - cap)
         return Proposal(f"cap {cap:g}", (StringDistribution(self.scores, b),), 0.0, high)
 
     def highest_cap(self) -> Proposal:
-        """Return the proposal of the highest cap of at most `max_states` states."""
+        """Return the proposal of the highest cap with at most `max_states` states.
+
+        Six steps of bisection between the bounds of the loss.
+
+        Raises
+        ------
+        NotSupportedError
+            The loss has no finite bounds, or every tried cap exceeds the limit.
+        """
         if not np.isfinite([self.least, self.greatest]).all():
             raise NotSupportedError("a cap needs a loss with known bounds")
         low, high = 0.0, 1.0
@@ -209,7 +237,13 @@ class Choice:
         return best
 
     def mixture(self) -> Proposal:
-        """Return bands of one offset each: the diagonal, and shifts on either side."""
+        """Return a mixture of bands with one offset each: the diagonal and shifts to both sides.
+
+        Raises
+        ------
+        NotSupportedError
+            No such band keeps all strings of a finite loss within the limit of states.
+        """
         length = len(self.scores)
         shifts = [0, *(sign * s for s in _SHIFTS if s < length for sign in (1, -1))]
         parts: list[StringDistribution] = []
@@ -230,9 +264,10 @@ class Choice:
     def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "Trial":
         """Return the proposal that promises the narrowest interval from `samples` strings.
 
-        Bands are raised while that helps and the limit of states allows it, up to the first that
-        promises `width` from few strings.  Without such a band also plain strings, and where all
-        these have few effective samples a mixture of offsets and a cap.
+        First, bands of growing width are tried while each narrows the interval and the limit of
+        states allows the next.  The first band that promises `width` (nats) from few strings is
+        returned.  If none does, plain strings are tried; if even the best promise is not near the
+        least possible width, then also the band (0, 0), a mixture of offsets and a cap.
         """
         found: list[Trial] = []
 
@@ -266,12 +301,15 @@ class Choice:
         return min(found, key=promise)
 
     def trial(self, proposal: Proposal, rng: np.random.Generator) -> "Trial":
-        """Return a proposal and the weights of a few of its strings."""
+        """Return the proposal with the log-weights of a pilot sample."""
         strings = proposal.draw(5 * self.pilot if proposal.is_plain else self.pilot, rng)
         return Trial(proposal, proposal.log_weights(strings, self.losses_of(strings)))
 
     def samples_for(self, trial: "Trial", width: float, most: int) -> int:
-        """Return how many strings promise an interval of this width, `most` at most."""
+        """Return how many strings promise an interval of this width (nats), at most `most`.
+
+        Of plain strings, which are cheaper, at most `plain_speed` times `most`.
+        """
         most *= self._speed(trial.proposal)
         samples = min(most, _FEW)
         while samples < most and trial.promised_width(samples) > _SAFETY * width:
@@ -279,9 +317,11 @@ class Choice:
         return samples
 
     def best_control(self, rng: np.random.Generator) -> LossAutomaton | None:
-        """Return the automaton of the band whose loss is nearest to L on strings of the scores.
+        """Return the automaton of the band that serves best as control variate of L.
 
-        Bands are raised while that halves the mean distance and the limit of states allows it.
+        The band grows while each step halves the standard deviation of L_k - L, on strings drawn
+        from the scores, and the limit of states allows the next.  Return None if no band lowers it
+        below the standard deviation of L, or if some loss is infinite.
         """
         strings = self.plain().draw(self.pilot, rng)
         losses = self.losses_of(strings)
@@ -302,7 +342,7 @@ class Choice:
         return best
 
     def _floor(self, samples: int) -> float:
-        """Return a width that no better proposal could improve on much."""
+        """Return about the least possible width, in nats, of an interval from `samples` strings."""
         return 2 * _RARE / samples
 
     def _speed(self, proposal: Proposal) -> int:
@@ -329,7 +369,11 @@ class Trial:
     log_weights: FloatArray
 
     def promised_width(self, samples: int) -> float:
-        """Return about how wide an interval of log Z from `samples` strings will be, in nats."""
+        """Return the expected width in nats of an interval of log Z from `samples` strings.
+
+        log(1 + 4 sd(u) / (mean(u) sqrt(k)) + 5 e^high / (mean(u) k)) with u = e^R.  If `high` is
+        infinite, return four times the second term; if all weights are 0, +inf.
+        """
         finite = self.log_weights[self.log_weights > -np.inf]
         if len(finite) == 0:
             return np.inf
@@ -339,6 +383,6 @@ class Trial:
         mean = float(weights.mean())
         spread = float(_SPREAD * weights.std() / mean / np.sqrt(samples))
         if not np.isfinite(high):
-            return spread * 4  # the tail is not known
+            return spread * 4  # the weights have no known bound
         rare = _RARE * np.exp(min(high - largest, 700.0)) / mean / samples
         return float(np.log1p(spread + rare))

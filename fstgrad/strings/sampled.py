@@ -1,8 +1,8 @@
-"""Sampled objectives: any loss and any length, each with an interval that holds.
+"""Sampled objectives for losses of any kind and strings of any length, with valid intervals.
 
 Strings are drawn exactly from a proposal (the scores alone, or with the loss of a band of
-alignments), their losses are evaluated without an automaton, and what can be had exactly from the
-proposal (log Z, marginals, the expected loss) is not sampled but used as a control.
+alignments), and their losses are evaluated without an automaton.  The exact quantities of the
+proposal (log Z, marginals, expected loss) serve as control variates.
 """
 
 from functools import partial
@@ -39,9 +39,9 @@ from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
 from fstgrad.strings.tangents import tangent
 
-_SAMPLES = 1000  # of a lattice
+_SAMPLES = 1000  # number of paths drawn from a lattice if a Budget is given
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
-_ROUNDING = 1e-12  # relative, by which what is certified is widened
+_ROUNDING = 1e-12  # certified bounds are widened by this, relative to their size
 _ON_A_LATTICE = (
     "strings of a lattice are drawn from its scores or with the loss of a band; give "
     "proposal='auto', 'plain' or 'band', and leave cap= out"
@@ -61,7 +61,7 @@ def sampled_softmax_margin(
     max_states: int = PROPOSAL_STATES,
     compiled: Compiled | None = None,
 ) -> SampledObjective:
-    """Estimate F(scores) and dF/dscores of the softmax margin for a loss of any kind and length.
+    """Estimate F(scores) and dF/dscores of the softmax margin, for any loss and any length.
 
     With y_1 .. y_k drawn from the proposal q(y) = exp(B(y) + w.Psi(y)) / Z_q and the weights
     u_i = e^{L(y_i) - B(y_i)},
@@ -69,8 +69,8 @@ def sampled_softmax_margin(
         F = log Z_q + log mean(u) - w.Psi(gold),
         dF/dscores = E_q[t] + sum_i (u_i / sum u - 1 / k) t(y_i) - t(gold).
 
-    Z_q and E_q[t] are exact; the -1/k is the control variate mean(t) - E_q[t].  F has a bias of
-    order 1/k, which the jackknife removes to first order; it also gives the standard error.
+    Z_q and E_q[t] are exact; the term -1/k is the control variate mean(t) - E_q[t].  F has a bias
+    of order 1/k; the jackknife removes it to first order and gives the standard error.
 
     Parameters
     ----------
@@ -78,37 +78,40 @@ def sampled_softmax_margin(
         Log-weights in nats, as in `StringDistribution`; gradients on a lattice are (A,).
     gold : sequence of length l, or a string of the lattice
         The target y_i.
-    loss : Loss, or the loss `against` a target
-        `loss.against(gold)` can be given instead of `loss`, so that many steps share it.
+    loss : Loss, TargetLoss or SumTargetLoss
+        The loss in nats, or `loss.against(gold)`, which many steps can share.
     samples : int or Budget
-        Number k of strings; with a `Budget`, as many as its width needs and its seconds allow,
-        estimated from the strings that chose the proposal.
+        Number k of strings, >= 2.  With a `Budget`, as many as its width needs and its seconds
+        allow, judged by the strings that chose the proposal; on a lattice 1000.
     rng : Generator, int or None
         The same seed gives the same result.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
-        "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so that u_i <= 1 and
-        log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto"
-        chooses the one with the narrowest expected interval.  Lattices support "plain" and "band".
+        "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so u_i <= 1 and
+        log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto":
+        `band` or `cap` if given, else the proposal with the narrowest expected interval.  Lattices
+        support "auto", "plain" and "band".
     band : int or (int, int), optional
-        As in `Loss.compile`; 2 if left out.
+        As in `Loss.compile`; 2 by default if proposal="band".
     cap : float, optional
-        Nats; the highest that `max_states` allows if left out.
+        In nats; by default about the highest that `max_states` allows.
     max_states : int
-        Of the automata of a proposal.
+        Limit on the states of a proposal's automata.
     compiled : callable, optional
-        From band=, cap= and max_states= to the automaton, for example from a cache.
+        Maps band=, cap= and max_states= to the automaton, for example from a cache.
 
     Raises
     ------
     InfeasibleError
         The gold string has a score of -inf, or all drawn strings have the loss +inf.
     NotSupportedError
-        A band or a cap of a loss that has none: "auto" leaves these out.
+        A band or a cap is requested, but the loss has none ("auto" skips these).
+    InvalidInputError
+        An argument has the wrong type, shape or range.
 
     Notes
     -----
-    Cost O(l n^q S + k l K) for S states of B in a level and K arcs of the target machine.  Where
-    the weights vary by orders of magnitude the result says so (`is_reliable`).
+    Cost O(l n^q S + k l K) for S states of B in a level and K arcs of the target machine.  If the
+    weights vary by orders of magnitude, `is_reliable` of the result is False.
 
     Examples
     --------
@@ -179,10 +182,10 @@ def sampled_risk(
     """Estimate the risk E[L(y)] under exp(w.Psi(y)) / Z and its gradient Cov[L, t].
 
     Strings are drawn from the scores alone.  The loss L_k of a band, if there is one, is the
-    control: E[L_k] and its gradient are exact, E[L_k] is an upper bound, and L - L_k <= 0 is
-    sampled.  Of what remains an additive function H(y) = sum_t a[t, y_t], fitted on one half of the
-    samples, serves as control on the other half.  Strings with L = +inf are left out of every sum;
-    then nothing is controlled.
+    control variate: E[L_k] and its gradient are exact, E[L_k] is an upper bound, and only
+    L - L_k <= 0 is sampled.  A second control variate is an additive function
+    H(y) = sum_t a[t, y_t], fitted to L - L_k on one half of the samples and used on the other half.
+    Strings with L = +inf are left out of every sum; if there are any, no control variate is used.
 
     Parameters
     ----------
@@ -191,10 +194,10 @@ def sampled_risk(
     target : sequence or acyclic acceptor
         None if `loss` is already `loss.against(target)`.
     proposal : {"auto", "band", "plain"}
-        Whether the loss of a band is the control variate: "auto" uses the widest band of at most
-        `max_states` states that reduces the variance, if the loss has bands.
+        Whether the loss of a band is the control variate.  "auto" widens the band, up to
+        `max_states` states, while that reduces the variance, if the loss has bands.
     loss, samples, rng, band, max_states, compiled
-        As in `sampled_softmax_margin`.
+        As in `sampled_softmax_margin`; the width of a `Budget` is not used.
 
     Examples
     --------
@@ -269,7 +272,7 @@ def _on_a_lattice(
     cap: float | None,
     max_states: int,
 ) -> dict[str, Any]:
-    """Return the arguments of the objectives on a lattice."""
+    """Return the keyword arguments of the sampled objectives on a lattice."""
     if proposal not in ("auto", "plain", "band") or cap is not None:
         raise NotSupportedError(_ON_A_LATTICE)
     if proposal == "band" and band is None:
@@ -280,14 +283,14 @@ def _on_a_lattice(
 
 
 class _Parts:
-    """Parts of strings drawn from a proposal, as `controlled_marginals` needs them."""
+    """The parts of strings drawn from a proposal, for `controlled_marginals`."""
 
     def __init__(self, chain: Chain, marginals: FloatArray) -> None:
         self.chain, self._marginals = chain, marginals
 
     @property
     def marginals(self) -> FloatArray:
-        """E_q[t], exact."""
+        """E_q[t], exact, shaped like the scores."""
         return self._marginals
 
     def counts(self, index: IntArray, values: FloatArray) -> FloatArray:
@@ -300,7 +303,7 @@ def _number(
     choice: Choice | None = None,
     against: TargetLoss | SumTargetLoss | None = None,
 ) -> int:
-    """Return the number of strings, or the most that a budget allows."""
+    """Return the number of strings to draw, or the largest number that a budget allows."""
     if not isinstance(samples, Budget):
         return positive_integer("samples", samples, minimum=2)
     if choice is None or against is None:
@@ -327,7 +330,7 @@ def _choice(
 
 
 def _given(choice: Choice, kind: Kind, band: Band | None, cap: float | None) -> Proposal | None:
-    """Return the requested proposal; None if it is to be chosen."""
+    """Return the requested proposal; None if "auto" must choose."""
     if kind == "band" or (kind == "auto" and band is not None):
         return choice.band(2 if band is None else band)
     if kind == "cap" or (kind == "auto" and cap is not None):
@@ -340,7 +343,7 @@ def _given(choice: Choice, kind: Kind, band: Band | None, cap: float | None) -> 
 def _control(
     choice: Choice, kind: Kind, band: Band | None, rng: np.random.Generator
 ) -> LossAutomaton | None:
-    """Return the automaton of the band whose loss is the control of a risk."""
+    """Return the automaton of the band whose loss is the control variate of a risk, or None."""
     if kind == "plain" or (choice.compiled is None and kind == "auto" and band is None):
         return None
     if kind == "band" or band is not None:
@@ -368,9 +371,9 @@ def _checked(
 def _additive_controls(
     strings: IntArray, losses: FloatArray, n: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean table b a (l, n) of both halves, and b H (k,) of each string.
+    """Return the table b a (l, n), averaged over two halves of the strings, and b H(y_i) (k,).
 
-    The table of a string's control comes from the half that it is not in.
+    a is fitted on one half; H(y) = sum_t a[t, y_t] and its regression slope b apply to the other.
     """
     half = len(losses) // 2
     positions = np.arange(strings.shape[1])
@@ -388,7 +391,7 @@ def _additive_controls(
 
 
 def _main_effects(strings: IntArray, losses: FloatArray, n: int) -> FloatArray:
-    """Return how far the mean loss moves with each symbol at each position, (l, n)."""
+    """Return the mean deviation of the loss for each symbol at each position, (l, n), shrunk."""
     centred = losses - losses.mean()
     effects = np.empty((strings.shape[1], n))
     for t, symbols in enumerate(strings.T):

@@ -1,4 +1,4 @@
-"""Strings drawn from A o B, and the best of them, each from one backward pass."""
+"""Samples and k-best strings of A o B, each from one backward pass."""
 
 import heapq
 
@@ -12,7 +12,16 @@ from fstgrad.strings.paths import PathWeights
 
 
 def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Generator) -> IntArray:
-    """Return k strings (k, l) drawn exactly; O(l k n) besides the pass, l k uniform numbers."""
+    """Return k independent strings, (k, l) int64; O(l k n) after the pass, l k uniform numbers.
+
+    Symbol t is drawn with probability proportional to the weight of all continuations,
+    exp(score_t[x, b] + log H_t[r, s, b]); see `passes`.
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    """
     ways = _Ways(scores, paths)
     length, n = len(scores), scores.shape[-1]
     drawn = np.full((k, length + scores.ndim - 2), n, dtype=np.int64)
@@ -31,10 +40,12 @@ def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Genera
 
 
 def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray, float]]:
-    """Return the k best strings and their log-weights: best-first search with exact bounds.
+    """Return the k best strings (ids, log-weight in nats), by best-first search.
 
-    B is deterministic, so paths are strings.  The max-plus pass knows the best completion of every
-    prefix, so that only prefixes of the k best strings are opened.  Ties go to the smaller ids.
+    B is deterministic, so each string has one path.  The max-plus pass gives the best completion of
+    every prefix, so the search expands only prefixes of the k best strings.  Among equal
+    log-weights the smaller ids come first.  The list is shorter if fewer strings have a finite
+    log-weight.
     """
     ways = _Ways(scores, paths, MaxPlus())
     length, n, contexts = len(scores), scores.shape[-1], scores.ndim - 2
@@ -62,7 +73,10 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
 
 
 class _Ways:
-    """The weight of every way on from every prefix, as logarithms; up to a factor for a level."""
+    """Log-weights of all continuations of every prefix: sums, or maxima with `MaxPlus`.
+
+    Sums are exact up to a constant per position, maxima are exact.
+    """
 
     def __init__(
         self, scores: FloatArray, paths: PathWeights, algebra: Algebra | None = None
@@ -78,9 +92,10 @@ class _Ways:
         self._shift = still + float(paths.final.max())
 
     def through(self, t: int, context: IntArray, state: IntArray) -> FloatArray:
-        """Return log-weights (k, n) of symbol t and all that follows, for k contexts and states.
+        """Return log-weights (k, n) in nats of each symbol at t with all its continuations.
 
-        context : (k, q - 1) ids, oldest first; state : (k,) states of level t.
+        context : (k, q - 1) ids, oldest first, n before the start
+        state : (k,) states of level t
         """
         width = self._scores.shape[-1] + 1
         younger = np.zeros(len(context), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""log Z and Q by the compiled passes: what a gradient step costs."""
+"""log Z and Q by the compiled passes: the work of a gradient step."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,21 +17,22 @@ SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 
 
 class ScoreTable(NamedTuple):
-    """Scores as the passes read them, and the range that their weights need.
+    """Scores as the passes read them, and bounds on the range of their weights.
 
     Attributes
     ----------
     table : (l, K, n) float64, nats
-        The scores less the largest of their position; 0 in contexts that cannot occur.
+        The scores minus the largest of their position; 0 in contexts that cannot occur.  K is the
+        number of contexts, (n + 1)^(q - 1).
     highest : (l,) float64, nats
-        What was subtracted.
+        The largest score of each position.
     shift : float, nats
-        The sum of these.
+        The sum of `highest`.
     exchange : float, nats
-        What it may cost to exchange a prefix for another: q columns of scores.  +inf where some
-        symbol may not follow some context.
+        A bound on the change of the score if one prefix replaces another: the sum of the ranges of
+        q columns of scores.  +inf if some symbol cannot follow some context.
     whole : float, nats
-        The ranges of the finite scores of all positions, added up.
+        The sum over positions of the range of their finite scores.
     """
 
     table: FloatArray
@@ -41,11 +42,11 @@ class ScoreTable(NamedTuple):
     whole: float
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
-        """Whether no weight that matters to 1e-16 can fall below the range of floats.
+        """Return whether every weight that matters to 1e-16 stays in the range of float64.
 
-        Where every symbol may follow every context and B is complete, a prefix can be exchanged for
-        the best one of its level at the price of q columns of scores and the losses still open,
-        which differ by up to `spread`.  Otherwise all positions together bound what can be lost.
+        If every symbol may follow every context and B is complete, the best prefix of a level can
+        replace any other prefix: the total then changes by at most `exchange` nats for the scores
+        and `spread` nats for the losses to go.  Otherwise the bound is `whole` plus `spread`.
         """
         exchangeable = is_complete and self.exchange < np.inf
         return (self.exchange if exchangeable else self.whole) + spread <= SAFE_RANGE
@@ -54,14 +55,16 @@ class ScoreTable(NamedTuple):
 def solve(
     scores: FloatArray, b: LossAutomaton, weighed: ScoreTable | None = None
 ) -> tuple[float, FloatArray]:
-    """Return log Z in nats and the marginals Q, a new array like the scores.
+    """Return log Z in nats and the marginals Q, a new float64 array like the scores.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, C-contiguous
+        Log-weights in nats; -inf forbids.
     b : LossAutomaton of the same length and alphabet
+        Its losses, in nats, are added to the scores of strings.
     weighed : ScoreTable, optional
-        Their table where the caller has it; it is overwritten.
+        `score_table(scores)`, if the caller has it already; its table is overwritten.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def solve(
 
     Notes
     -----
-    O(sum_t S_t n^q) time for S_t states of B in level t; memory Q and (n+1)^(q-1) numbers for each
+    Time O(sum_t S_t n^q) for S_t states of B in level t.  Memory: Q, and (n+1)^(q-1) numbers per
     state of B.
     """
     order, weighed = scores.ndim - 1, score_table(scores) if weighed is None else weighed
@@ -95,10 +98,10 @@ def solve(
 
 
 def near(scores: FloatArray) -> FloatArray:
-    """Return scores without the offsets of positions; unchanged if no offset costs digits.
+    """Return the scores minus a constant per position, if that saves digits; else unchanged.
 
-    The distribution is the same, and so are all objectives, but where a whole position is masked by
-    a large finite number, as padding is by finfo.min, their values keep their digits.
+    The distribution and all objectives stay the same.  If a large finite number masks a whole
+    position (padding with finfo.min, for example), their values keep their precision.
     """
     if not is_far(scores):
         return scores
@@ -112,7 +115,7 @@ def near(scores: FloatArray) -> FloatArray:
 
 
 def score_table(scores: FloatArray) -> ScoreTable:
-    """Return the table of scores (l, n), (l, n+1, n), ... float64, C-contiguous.
+    """Return the `ScoreTable` of scores (l, n), (l, n+1, n), ... float64, C-contiguous.
 
     Raises
     ------
@@ -121,7 +124,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     """
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
-    rows.flags.writeable = False  # a separate view: all scores share one kernel signature
+    rows.flags.writeable = False  # of the view only: every call has the same kernel signature
     table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
     used = used_contexts(order, n)
     shift = few(kernels.passes.shift_scores, 2 * rows.size)
@@ -142,9 +145,9 @@ NO_STRING = (
 
 @lru_cache(maxsize=32)
 def used_contexts(order: int, n: int) -> BoolArray:
-    """Return which contexts occur at the positions 0 .. q - 2 and at all later ones, (q, K).
+    """Return (q, K) bool: which contexts occur at the positions 0 .. q - 2 and at all later ones.
 
-    A context is a number in base n + 1, oldest digit first; digit n is "before the start".
+    A context is a number in base n + 1, oldest digit first; digit n means "before the start".
     """
     size = (n + 1) ** (order - 1)
     digits = np.indices((n + 1,) * (order - 1)).reshape(order - 1, size)

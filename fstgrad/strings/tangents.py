@@ -1,4 +1,4 @@
-"""Derivatives of log Z and Q along one direction by the compiled passes: risks and covariances."""
+"""Directional derivatives of log Z and Q by the compiled passes: risks and covariances."""
 
 from typing import Literal, NamedTuple
 
@@ -18,8 +18,14 @@ from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
 class Tangent(NamedTuple):
     """log Z and the marginals, and their derivatives along one direction.
 
-    log_partition, slope : float, nats
-    marginals, change : like the scores
+    Attributes
+    ----------
+    log_partition : float
+        log Z in nats.
+    slope : float
+        The derivative of log Z, nats.
+    marginals, change : float64 arrays like the scores
+        The marginals and their derivatives.
     """
 
     log_partition: float
@@ -36,18 +42,23 @@ def tangent(
     slope: Literal[0, 1] = 0,
     direction: FloatArray | None = None,
 ) -> Tangent:
-    """Return log Z and Q under the weights e^{scale L}, and their derivatives.
+    """Return log Z and Q under the weights e^{w.Psi + scale L}, and their derivatives.
+
+    The derivatives along V = slope L + <direction, t> are E[V] and Cov[V, t].
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, C-contiguous
+        Log-weights in nats.
     b : LossAutomaton of the same length and alphabet
     scale : {0, 1}
-        0 leaves the losses out of the weights; strings of infinite loss stay out.
+        With 0 the weights are those of the scores alone, but strings of infinite loss still have
+        weight 0.
     slope : {0, 1}
-        1 takes the derivative along the losses: `slope` is E[L] and `change` is Cov[L, t].
-    direction : like the scores
-        Takes the derivative along these, in addition.
+        With 1 the derivative is along the losses: `Tangent.slope` is E[L] in nats and `change` is
+        Cov[L, t].
+    direction : float64 array like the scores, optional
+        A change of the scores, added to the direction.
 
     Raises
     ------
@@ -97,7 +108,7 @@ def tangent(
 def _on_logarithms(
     scores: FloatArray, b: LossAutomaton, scale: int, slope: int, direction: FloatArray | None
 ) -> Tangent:
-    """Take the passes in numpy on logarithms, for weights beyond the range of floats."""
+    """Return the same by numpy passes in log space, for weights beyond the range of float64."""
     paths = loss_weights(b, scale=scale, slope=slope)
     passes = Passes(scores, paths, direction, algebra=Log())
     log_z, expected = passes.forward()

@@ -1,21 +1,22 @@
-"""Builders: each a plain function from an alphabet and its costs to a pynini.Fst.
+"""Builders: functions from an alphabet and costs to a pynini.Fst.
 
-What returns one FST has it as arrays too, without OpenFst: `edit_transducer.arrays(alphabet)`.
+A builder of one FST can return its arrays too, without OpenFst: `edit_transducer.arrays(alphabet)`.
 
 Index
 -----
-- `string_acceptor`, `sigma_power` : one string; all strings of a length.
+- `string_acceptor`, `sigma_power` : one string; all strings of one length.
 - `ngram_counter` : T_n of the n-gram loss.
 - `ngrams_counter`, `gappy_counter`, `mismatch_counter` : several orders, gaps, mismatches.
 - `edit_transducer`, `edit_factors` : edit distance, whole and as two linear factors.
 - `subsequence_transducer`, `transposition_transducer` : common subsequences, transpositions.
 - `smith_waterman_transducer` : local alignment.
 - `alignment_transducer` : global, semi-global and local alignment with affine gaps.
-- `hamming_transducer` : positions that differ.
+- `hamming_transducer` : positions with different symbols.
 
-Labels are `Alphabet` ids + 1, epsilon is 0.  A transducer reads the hypothesis y and writes the
-target.  Figures are those of Cortes, Kuznetsov, Mohri, Storcheus, Yang, "Efficient Gradient
-Computation for Structured Output Learning with Rational and Tropical Losses", NeurIPS 2018.
+Label i + 1 is the symbol with id i of the `Alphabet`; 0 is epsilon.  A transducer reads the
+hypothesis y and writes the target.  Costs are in nats.  Figures are those of Cortes, Kuznetsov,
+Mohri, Storcheus, Yang, "Efficient Gradient Computation for Structured Output Learning with Rational
+and Tropical Losses", NeurIPS 2018.
 """
 
 from fstgrad.transducers.acceptors import sigma_power, string_acceptor

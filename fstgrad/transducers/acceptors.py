@@ -14,8 +14,20 @@ def string_acceptor(
 ) -> FstArrays:
     """Return the acceptor of one string.
 
-    States 0 .. l, state s after s symbols, l final; one arc of cost 0 from s to s + 1.
-    l + 1 states and l arcs: Y_i of Cortes et al. 2018.
+    This is Y_i of Cortes et al. 2018, with l + 1 states and l arcs.  State s = 0 .. l follows s
+    symbols; l is final.  One arc of cost 0 leads from s to s + 1.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    sequence : sequence of symbols
+        The string, of length l >= 0.
+    arc_type : {"standard", "log", "log64"}
+
+    Raises
+    ------
+    AlphabetError
+        A symbol is not in the alphabet.
 
     Examples
     --------
@@ -34,8 +46,21 @@ def string_acceptor(
 def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standard") -> FstArrays:
     """Return the acceptor Ybar of Delta^l, all strings of `length` symbols.
 
-    States 0 .. l, l final; from s to s + 1 one arc of cost 0 for each of the n symbols.
-    l + 1 states and l * n arcs: Ybar of Cortes et al. 2018.
+    This is Ybar of Cortes et al. 2018, with l + 1 states and l n arcs.  The states are 0 .. l; l is
+    final.  From s to s + 1 leads one arc of cost 0 for each of the n symbols.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    length : int
+        l >= 1.
+    arc_type : {"standard", "log", "log64"}
+
+    Raises
+    ------
+    InvalidInputError
+        `length` is below 1, or there would be more than 2^25 arcs.
 
     Examples
     --------

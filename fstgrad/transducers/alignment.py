@@ -1,4 +1,4 @@
-"""Alignments as transducers: local with linear gaps, and any ends with affine gaps."""
+"""Alignments as transducers: local with linear gaps, or with any ends and affine gaps."""
 
 from typing import Literal, get_args
 
@@ -11,7 +11,7 @@ from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
 Ends = Literal["none", "y", "target", "both", "local"]
-# what may be left out at either end for nothing: (symbols of y, symbols of the target)
+# symbols that may be skipped at cost 0 at either end: (of y, of the target)
 _SKIPS: dict[str, tuple[tuple[bool, bool], ...]] = {
     "none": (),
     "y": ((True, False),),
@@ -33,22 +33,27 @@ def smith_waterman_transducer(
 ) -> FstArrays:
     """Return the Smith-Waterman transducer with linear gaps: the cost of the best local alignment.
 
-    The cost of a pair is min over factors u of y and v of the target of the edit cost of (u, v)
-    with these costs; both may be empty, so it is never positive.
+    The cost of a pair is the minimum, over factors u of y and v of the target, of the edit cost of
+    (u, v) with these costs.  Both factors may be empty, so the cost is never positive.
 
-    States 0 (before), 1 (aligned), 2 (after, final).  States 0 and 2 skip for nothing: a:eps,
-    eps:a.  State 1 aligns: a:a (`match`), a:b (`substitute`), a:eps (`delete`), eps:a (`insert`).
-    eps:eps leads from 0 to 1 and from 1 to 2.  3 states, n * (n + 6) + 2 arcs (Figure 3b of
-    Cortes et al. 2018).
+    The states are 0 (before), 1 (aligned) and 2 (after, final).  States 0 and 2 skip symbols at
+    cost 0: a:eps, eps:a.  State 1 aligns: a:a (`match`), a:b (`substitute`), a:eps (`delete`),
+    eps:a (`insert`).  eps:eps leads from 0 to 1 and from 1 to 2.  There are 3 states and
+    n (n + 6) + 2 arcs (Figure 3b of Cortes et al. 2018).
 
     Parameters
     ----------
     alphabet : Alphabet
         n symbols.
     match, substitute, insert, delete : float
-        Costs; a negative one is a reward.
+        Finite costs; a negative cost is a reward.
     arc_type : {"standard", "log64"}
         "standard" rounds costs to float32, "log64" keeps them.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is not finite, or there would be more than 2^25 arcs.
 
     Examples
     --------
@@ -90,29 +95,37 @@ def alignment_transducer(
 ) -> FstArrays:
     """Return the transducer of the best alignment with affine gaps.
 
-    The cost of a pair is the least, over alignments, of costs[a, b] for each aligned pair and
-    gap_open + (k - 1) gap_extend for each gap of k symbols.
+    The cost of an alignment is the sum of costs[a, b] over aligned pairs (a, b), plus
+    gap_open + (k - 1) gap_extend for each gap of k symbols.  The cost of a pair of strings is that
+    of its best alignment.
 
-    Three states, as in Gotoh (1982): aligned (a:b), deleting (a:eps) and inserting (eps:b).  All
-    three go on to aligned; deleting is entered from aligned, inserting from aligned and from
-    deleting.  So a gap in one string may be adjacent to a gap in the other, each with its own
-    `gap_open`, and a gap is never split in two: 3 states, 3 n^2 + 5 n arcs.  Where
-    gap_open = gap_extend one state with n^2 + 2 n loops does the same.  With free ends a start
-    state and states that skip come before and after these, joined by eps:eps.
+    There are three states, as in Gotoh (1982): aligned (a:b), deleting (a:eps) and inserting
+    (eps:b).  Aligned is entered from all three, deleting from aligned, and inserting from aligned
+    and deleting; loops extend a gap.  So a gap in one string may be next to a gap in the other,
+    each with its own `gap_open`, but a gap is never split: 3 states and 3 n^2 + 5 n arcs.  If
+    gap_open = gap_extend, one state with n^2 + 2 n loops is enough.  With free ends, states that
+    skip symbols come before and after these, connected by eps:eps.
 
     Parameters
     ----------
     alphabet : Alphabet
         n symbols.
     costs : (n, n) float64
-        costs[i, j] of aligning symbol i of y with symbol j of the target; a reward is negative.
+        costs[i, j] is the cost of aligning symbol i of y with symbol j of the target, finite; a
+        reward is negative.
     gap_open, gap_extend : float
-        Cost >= 0 of the first symbol of a gap and of each further one.
+        Cost >= 0 of the first symbol of a gap, and of each further symbol.
     free_ends : {"none", "y", "target", "both", "local"}
-        What may be left out for nothing at either end: nothing (global alignment), symbols of y, of
-        the target, of one of the two at each end (semi-global), or of both (local).
+        The symbols that may be skipped at cost 0 at either end: none (global alignment), those of
+        y, those of the target, those of one string at each end ("both", semi-global), or those of
+        both strings (local).
     arc_type : {"standard", "log64"}
         "standard" rounds costs to float32, "log64" keeps them.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument is not as above, or there would be more than 2^25 arcs.
 
     References
     ----------
@@ -169,7 +182,7 @@ def _free_end(
     core: IntArray,
     after: int,
 ) -> list[ArcGroup]:
-    """Return the arcs that skip symbols of y, of the target or of both for nothing."""
+    """Return the arcs that skip symbols of y, of the target or of both at cost 0."""
     ends = np.array([[before], [after]])
     groups = [
         ArcGroup(0, EPSILON_LABEL, EPSILON_LABEL, 0.0, aligned),

@@ -1,6 +1,6 @@
-"""Machines written as groups of arcs: each field of a group is a number or an array of labels.
+"""Build machines from groups of arcs; each field of a group is a number or an array.
 
-Builders are written as functions that return arrays; `FstBuilder` makes pynini.Fst of them.
+Builders are functions that return arrays; `FstBuilder` converts these to a pynini.Fst.
 """
 
 import functools
@@ -22,7 +22,7 @@ Parameters = ParamSpec("Parameters")
 
 
 class ArcGroup(NamedTuple):
-    """Parallel arcs; the fields broadcast against each other, weights are costs."""
+    """A group of arcs; the fields are broadcast against each other, and weights are costs."""
 
     source: npt.ArrayLike
     ilabel: npt.ArrayLike
@@ -39,7 +39,7 @@ class FstBuilder(Generic[Parameters]):
         self.arrays = arrays
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Fst:
-        """Return the FST."""
+        """Return the FST, as a pynini.Fst."""
         return from_arrays(self.arrays(*args, **kwargs))
 
 
@@ -49,7 +49,7 @@ def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[ArcGroup]) ->
     Raises
     ------
     InvalidInputError
-        There would be more than 2^25 arcs, about 3 GB.
+        The FST would have more than 2^25 arcs (about 3 GB).
     """
     shapes = [np.broadcast_shapes(*map(np.shape, group)) for group in groups]
     total = sum(math.prod(shape) for shape in shapes)
@@ -74,6 +74,6 @@ def final_at(states: int, *final: int) -> FloatArray:
 
 
 def labels(alphabet: Alphabet) -> IntArray:
-    """Return the labels of all symbols, 1 .. n."""
+    """Return the labels (n,) int64 of all symbols, 1 .. n."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     return np.arange(1, len(alphabet) + 1)

@@ -1,7 +1,7 @@
 """The edit distance as a transducer, whole and as two factors.
 
-The hypothesis y is read, the target is written: a deletion removes a symbol of y, an insertion
-adds a symbol of the target.  The distance of a pair is the cost of its best path.
+The transducers read the hypothesis y and write the target.  A deletion removes a symbol of y; an
+insertion adds a symbol of the target.  The distance of a pair is the cost of its best path.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ def edit_transducer(
 ) -> FstArrays:
     """Return the edit-distance transducer.
 
-    One state, start and final, with the loops a:a (cost 0), a:b (substitution), a:eps (deletion)
-    and eps:b (insertion): n * (n + 2) arcs (Figure 3a of Cortes et al. 2018).
+    One state is the start and final.  It has the loops a:a (cost 0), a:b (substitution), a:eps
+    (deletion) and eps:b (insertion): n (n + 2) arcs (Figure 3a of Cortes et al. 2018).
 
     Parameters
     ----------
@@ -35,15 +35,16 @@ def edit_transducer(
     insert_cost, delete_cost, substitute_cost : float
         Costs >= 0, or inf to forbid.
     confusion : (n, n) float64, optional
-        confusion[i, j] is the cost of writing symbol j for symbol i of y, the diagonal included;
-        it replaces `substitute_cost` and the cost 0 of a match.
+        confusion[i, j] is the cost of writing symbol j for symbol i of y, also for i = j; inf
+        forbids.  It replaces `substitute_cost` and the cost 0 of a match.
     arc_type : {"standard", "log64"}
         "standard" rounds costs to float32, "log64" keeps them.
 
     Raises
     ------
     InvalidInputError
-        A cost is negative or not finite, or `confusion` has another shape.
+        A cost is negative or NaN; `confusion` has NaN, -inf or another shape; or there would be
+        more than 2^25 arcs.
 
     Examples
     --------
@@ -82,15 +83,21 @@ def edit_factors(
     """Return (T1, T2) with T1 o T2 = `edit_transducer`, each linear in the alphabet.
 
     Three labels above those of the alphabet connect the factors: i (insert), d (delete) and
-    s (substitute).  T1 reads y and pays: a:a (cost 0), a:s, a:d, eps:i.  T2 writes the target for
-    nothing: a:a, s:b, d:eps, i:b.  One state each, 3 n + 1 arcs each (Figure 4b of Cortes et al.
-    2018).  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the product are never
-    made.  A substitution may write the symbol it read, which never pays as costs are >= 0.
+    s (substitute).  T1 reads y and has the costs: a:a (cost 0), a:s, a:d, eps:i.  T2 writes the
+    target at cost 0: a:a, s:b, d:eps, i:b.  Each has one state and 3 n + 1 arcs (Figure 4b of
+    Cortes et al. 2018).  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the
+    product are never built.  A substitution may write the symbol that it reads; since costs are
+    >= 0, this is never cheaper than a match.
 
     Parameters
     ----------
     alphabet, insert_cost, delete_cost, substitute_cost, arc_type
         As in `edit_transducer`.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN.
 
     Examples
     --------
@@ -132,10 +139,10 @@ def edit_factor_arrays(
 
 @FstBuilder
 def subsequence_transducer(alphabet: Alphabet, *, arc_type: ArcType = "standard") -> FstArrays:
-    """Return the transducer of the symbols of the target outside a longest common subsequence.
+    """Return the transducer that counts target symbols outside a longest common subsequence.
 
-    One state, start and final, with the loops a:a (cost 0), a:eps (cost 0) and eps:b (cost 1):
-    3 n arcs.
+    The cost of a pair is the number of these symbols.  One state is the start and final.  It has
+    the loops a:a (cost 0), a:eps (cost 0) and eps:b (cost 1): 3 n arcs.
 
     Examples
     --------
@@ -164,16 +171,21 @@ def transposition_transducer(
 ) -> FstArrays:
     """Return the edit transducer with transpositions: the optimal string alignment distance.
 
-    State 0 is that of `edit_transducer`; state (a, b), a != b, is entered by a:b (`transpose_cost`)
-    and left by b:a (cost 0): n (n - 1) + 1 states, n (3 n) arcs.  The unrestricted
-    Damerau-Levenshtein distance, with edits between the two symbols, needs unbounded memory.
+    State 0 is that of `edit_transducer`.  For a != b, a:b (`transpose_cost`) enters state (a, b),
+    and b:a (cost 0) leaves it: n (n - 1) + 1 states and 3 n^2 arcs.  The unrestricted
+    Damerau-Levenshtein distance, with edits between the two symbols, would need unbounded memory.
 
     Parameters
     ----------
     alphabet, insert_cost, delete_cost, substitute_cost, arc_type
         As in `edit_transducer`.
     transpose_cost : float
-        Cost >= 0 of ab for ba.
+        Cost >= 0 of ab for ba, or inf to forbid.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN, or there would be more than 2^25 arcs.
 
     References
     ----------

@@ -17,11 +17,24 @@ def hamming_transducer(
 ) -> FstArrays:
     """Return the Hamming transducer: `cost` for each position in which two strings differ.
 
-    With a matrix cost[a, b] is that of symbol a of y at the place of symbol b of the target, the
-    diagonal included.
+    One state is the start and final.  It has the loops a:a (cost 0) and a:b (`cost`): n^2 arcs.
+    Strings of different lengths have no path, so their distance is infinite.
 
-    One state, start and final, with the loops a:a (cost 0) and a:b (`cost`): n^2 arcs.  Strings of
-    different lengths have no path, that is an infinite distance.
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    cost : float >= 0 or (n, n) float64
+        In a matrix, cost[a, b] is the cost of symbol a of y in the place of symbol b of the target,
+        also for a = b.  inf forbids.
+    arc_type : {"standard", "log64"}
+        "standard" rounds costs to float32, "log64" keeps them.
+
+    Raises
+    ------
+    InvalidInputError
+        A number is negative or NaN; a matrix has NaN, -inf or another shape; or there would be
+        more than 2^25 arcs.
 
     Examples
     --------

@@ -17,13 +17,13 @@ _MOST_ARCS = 10_000_000
 def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64") -> FstArrays:
     """Return T_n, which maps y to each of its n-grams u with the weight c_u(y).
 
-    c_u(y) is the number of times u occurs in y; in the log semiring the paths of (y, u), one for
-    each occurrence, add up to the cost -log c_u(y).  The n-gram similarity is the composition
+    c_u(y) is the number of occurrences of u in y.  In the log semiring, the paths of (y, u), one
+    for each occurrence, sum to the cost -log c_u(y).  The n-gram similarity is the composition
     U = T_n o T_n^-1, U(y, y') = sum_u c_u(y) c_u(y').
 
-    States 0 .. n, n final.  States 0 and n skip any symbol (a:eps), state s < n copies one (a:a)
-    to s + 1; all costs 0.  n + 1 states and (n + 2) |alphabet| arcs (Figure 1 of Cortes et al.
-    2018, there for n = 2).
+    The states are 0 .. n; n is final.  States 0 and n skip any symbol (a:eps); state s < n copies
+    one (a:a) and leads to s + 1.  All costs are 0.  There are n + 1 states and (n + 2) |alphabet|
+    arcs (Figure 1 of Cortes et al. 2018 shows n = 2).
 
     Parameters
     ----------
@@ -31,7 +31,12 @@ def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64"
     order : int
         The length n >= 1 of an n-gram.
     arc_type : {"log64", "log", "standard"}
-        Counts need a log semiring; "standard" only shows whether u occurs.
+        Counts need a log semiring; "standard" only tells whether u occurs.
+
+    Raises
+    ------
+    InvalidInputError
+        `order` is below 1, or the counter would have more than about 10 million arcs.
 
     Examples
     --------
@@ -62,11 +67,11 @@ def ngrams_counter(
     weights: Sequence[float] | None = None,
     arc_type: ArcType = "log64",
 ) -> FstArrays:
-    """Return the counter of all n-grams of the orders 1 .. N: y and u have the weight w_|u| c_u(y).
+    """Return the counter of n-grams of the orders 1 .. N: (y, u) has the weight w_|u| c_u(y).
 
-    States 0 .. N + 1.  State 0 skips (a:eps), state s < N copies one symbol to s + 1, and every
-    state 1 .. N leads by eps:eps of cost -log w_s to the last state, final, which skips.
-    N + 2 states, (N + 2) n + N arcs.
+    The states are 0 .. N + 1.  State 0 skips symbols (a:eps); state s < N copies one symbol and
+    leads to s + 1.  From each state s = 1 .. N, an arc eps:eps of cost -log w_s leads to the last
+    state, which is final and skips symbols.  There are N + 2 states and (N + 2) n + N arcs.
 
     Parameters
     ----------
@@ -78,6 +83,11 @@ def ngrams_counter(
         w_1 .. w_N > 0; all 1 if left out.
     arc_type
         As in `ngram_counter`.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument is not as above, or the counter would have more than about 10 million arcs.
 
     Examples
     --------
@@ -108,13 +118,13 @@ def ngrams_counter(
 def gappy_counter(
     alphabet: Alphabet, order: int, decay: float, *, arc_type: ArcType = "log64"
 ) -> FstArrays:
-    """Return the counter of n-grams with gaps: y and u have the weight sum_i decay^l(i).
+    """Return the counter of n-grams with gaps: (y, u) has the weight sum_i decay^l(i).
 
-    i runs over the subsequences i_1 < ... < i_n of positions at which y spells u, and
-    l(i) = i_n - i_1 + 1 is the stretch that one covers.
+    The sum is over the sequences i_1 < ... < i_n of positions at which y spells u; such a sequence
+    covers l(i) = i_n - i_1 + 1 positions.
 
-    The states of `ngram_counter`; here a copied symbol costs -log decay, and so does each symbol
-    that the states 1 .. n - 1 skip.  n + 1 states and (2 n + 1) |alphabet| arcs.
+    The states are those of `ngram_counter`.  A copied symbol costs -log decay, and so does each
+    symbol that the states 1 .. n - 1 skip.  There are n + 1 states and (2 n + 1) |alphabet| arcs.
 
     Parameters
     ----------
@@ -125,6 +135,11 @@ def gappy_counter(
         Lambda in (0, 1]; powers of 2 keep all sums exact.
     arc_type
         As in `ngram_counter`.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument is not as above, or the counter would have more than about 10 million arcs.
 
     References
     ----------
@@ -156,13 +171,13 @@ def gappy_counter(
 def mismatch_counter(
     alphabet: Alphabet, order: int, mismatches: int, *, arc_type: ArcType = "log64"
 ) -> FstArrays:
-    """Return the counter with mismatches: how many n-grams of y are near u.
+    """Return the counter with mismatches: (y, u) has the number of n-grams of y near u as weight.
 
-    Near means that at most m symbols differ.
+    Two n-grams are near if they differ in at most m symbols.
 
-    State (s, k) has read s symbols of the n-gram, k of them otherwise than written; a:a leads to
-    (s + 1, k), a:b to (s + 1, k + 1).  The states before and after skip.  n (m + 1) + 2 states and
-    O(n m |alphabet|^2) arcs.
+    State (s, k) follows s symbols of the n-gram, k of which differ from those written.  a:a leads
+    to (s + 1, k), a:b to (s + 1, k + 1).  The first and the last state skip symbols.  There are
+    n (m + 1) + 2 states and O(n m |alphabet|^2) arcs.
 
     Parameters
     ----------
@@ -173,6 +188,11 @@ def mismatch_counter(
         m, 0 <= m < n.
     arc_type
         As in `ngram_counter`.
+
+    Raises
+    ------
+    InvalidInputError
+        An argument is not as above, or the counter would have more than about 10 million arcs.
 
     References
     ----------
@@ -209,7 +229,7 @@ def mismatch_counter(
 
 
 def _check_size(name: str, order: int, arcs: int) -> None:
-    """Raise if a counter of an order, about `arcs` for each symbol of it, would be too large."""
+    """Raise InvalidInputError if a counter with about order x `arcs` arcs would be too large."""
     if positive_integer(name, order) * arcs > _MOST_ARCS:
         raise InvalidInputError(
             f"{name} is {order}, a counter of about {order * arcs:,} arcs; give a smaller one, of "

@@ -1,27 +1,29 @@
-"""Exponentials and logarithms of whole vectors, in loops that compilers turn into vectors."""
+"""Exponentials and logarithms of whole vectors, in loops that the compiler vectorizes."""
 
 import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import fused_kernel
 
-# exp(-708) is the last that is no subnormal.
+# The smallest integer whose exp is a normal number.
 LOWEST = -708.0
-# ln 2 in two parts, of which multiples of the first by small integers are exact.
+# ln 2 in two parts; small integers times the first part are exact.
 LN2, LN2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 LOG2_E = 1.4426950408889634
-# Added to a small number and subtracted again it rounds to an integer, which it leaves in the bits.
+# x + ROUND - ROUND rounds a small x to an integer, which is in the low bits of x + ROUND.
 ROUND = 1.5 * 2.0**52
 ROUND_BITS = 0x4338000000000000
-HALF_ROOT_BITS = 0x3FE6A09E667F3BCD  # of sqrt(1 / 2)
+HALF_ROOT_BITS = 0x3FE6A09E667F3BCD  # the bits of sqrt(1 / 2)
 
 
 @fused_kernel
 def exponentiate(x: FloatArray, work: FloatArray) -> None:
-    """Replace each x <= 0 of a vector by exp(x), right to a unit in the last place; 0 below -708.
+    """Replace each x <= 0 of a vector by exp(x), and by 0 for x <= -708, in place.
 
-    exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, whose Taylor series ends at r^13.
-    work : at least as long as x.
+    The error is at most a unit in the last place.  exp(x) = 2^k exp(r) with k an integer and
+    |r| <= ln(2) / 2; exp(r) is its Taylor series up to r^13.
+
+    work : float64 scratch, at least as long as x.
     """
     bits = work.view(np.int64)
     for j in range(len(x)):
@@ -51,12 +53,14 @@ def exponentiate(x: FloatArray, work: FloatArray) -> None:
 
 @fused_kernel
 def logarithms(x: FloatArray, work: FloatArray) -> None:
-    """Replace each x of a vector by log(x), right to a unit in the last place.
+    """Replace each x of a vector by log(x), in place.
 
-    x must be positive, finite and no subnormal.  log(2^k (1 + f)) = k ln 2 + log(1 + f) with 1 + f
-    between sqrt(1 / 2) and sqrt(2); with s = f / (2 + f), log(1 + f) = 2 s + s^3 R(s^2), R the
-    polynomial of fdlibm (e_log.c, Sun Microsystems 1993).
-    work : at least as long as x.
+    x must be positive, finite and normal; the error is at most a unit in the last place.
+    log(2^k (1 + f)) = k ln 2 + log(1 + f) with 1 + f between sqrt(1 / 2) and sqrt(2).  With
+    s = f / (2 + f), log(1 + f) = 2 s + s^3 R(s^2), where R is the polynomial of fdlibm (e_log.c,
+    Sun Microsystems 1993).
+
+    work : float64 scratch, at least as long as x.
     """
     bits, exponents = x.view(np.int64), work.view(np.int64)
     for j in range(len(x)):
@@ -66,7 +70,7 @@ def logarithms(x: FloatArray, work: FloatArray) -> None:
         exponents[j] += ROUND_BITS
     for j in range(len(x)):
         k, f = work[j] - ROUND, x[j] - 1.0
-        s = np.divide(f, 2.0 + f)  # a division sign would test for zero, which no vector does
+        s = np.divide(f, 2.0 + f)  # the operator / tests for zero, which prevents vectorization
         z = s * s
         r = z * 1.479819860511658591e-01 + 1.531383769920937332e-01
         r = r * z + 1.818357216161805012e-01

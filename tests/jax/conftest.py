@@ -1,4 +1,4 @@
-"""Double precision in the tests of predictions and objectives, which ask for digits of float64."""
+"""Double precision for the tests that need the digits of float64."""
 
 import pytest
 

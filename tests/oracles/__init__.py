@@ -1,1 +1,1 @@
-"""Enumeration oracles: slow, obvious, and importing nothing of fstgrad but data types."""
+"""Oracles: slow and obvious code, mostly enumeration, that the tests compare fstgrad with."""

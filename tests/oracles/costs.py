@@ -1,8 +1,8 @@
 """Enumeration of the alignments of a pair: all paths of a small transducer, one at a time.
 
-A transducer is (start, arcs, final): arcs are (source, read, written, cost, nextstate) with None
-for no symbol, final is {state: cost}.  Cycles of silent arcs are followed until a path weighs less
-than `least`.
+A transducer is (start, arcs, final).  Arcs are (source, read, written, cost, nextstate), where None
+means no symbol; final is {state: cost}.  Cycles of silent arcs are followed until the probability
+of the path is less than `least`.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections import Counter
 def paths(machine, x, y, least=1e-17):
     """Yield (probability, events) of all paths that read x and write y.
 
-    Events are numbers of arcs and ("end", state).
+    Events are the indices of arcs, then ("end", state).
     """
     start, arcs, final = machine
     stack = [(start, 0, 0, 1.0, ())]
@@ -32,7 +32,7 @@ def paths(machine, x, y, least=1e-17):
 
 
 def expected_counts(machine, x, y, least=1e-17):
-    """The sum over all paths, and how often each event is met in expectation."""
+    """Return the sum of the probabilities of all paths, and {event: expected count}."""
     total, counts = 0.0, Counter()
     for weight, events in paths(machine, x, y, least):
         total += weight
@@ -42,9 +42,10 @@ def expected_counts(machine, x, y, least=1e-17):
 
 
 def maximized(machine, pairs, given):
-    """One step of EM, each event a class of its own: the new costs of arcs and ends.
+    """Return {event: new cost} after one EM step, in which every event has its own cost.
 
-    given: None (joint), 0 (the read side is given) or 1 (the written side).
+    given: None (joint), 0 (the read side is given) or 1 (the written side is given).  Events of
+    states that no path reaches are left out.
     """
     _, arcs, final = machine
     counts = Counter()
@@ -56,14 +57,14 @@ def maximized(machine, pairs, given):
         return arcs[event][0] if isinstance(event, int) else event[1]
 
     def side(event):
-        """What the given side shows: a symbol, None (free), or "end"."""
+        """Return what the given side shows: a symbol, None (free), or "end"."""
         return arcs[event][1 + given] if isinstance(event, int) else "end"
 
     def is_free(event):
         return given is not None and side(event) is None
 
     def total(*keys):
-        """The counts of the events that are like `event` in all of the keys."""
+        """Return a function: the total count of events that equal its event in state and keys."""
 
         def of(event):
             return sum(
@@ -78,7 +79,7 @@ def maximized(machine, pairs, given):
     for event in events:
         whole = total()(event)
         if not whole:
-            continue  # never met: nothing is learned
+            continue  # the state is never reached: nothing to learn
         if given is None:
             share = counts[event] / whole
         else:

@@ -1,7 +1,7 @@
 """Determinization and minimization of a target machine, level by level, in numpy.
 
-The definitions that the kernels of `fstgrad.automata` are compared with.  Unlike the kernels this
-keeps the cells that others imply by epsilons.
+The tests compare the kernels of `fstgrad.automata` with these definitions.  Unlike the kernels,
+this code keeps cells that follow from other cells by epsilon arcs.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from fstgrad.automata.semiring import PROBABILITY, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.lattices.rows import unique_columns
 
-Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
+Rows = npt.NDArray[Any]  # (K, S): for each of S states, a column of K cells
 
 
 class Canonical(Protocol):
-    """A canonical form: from rows and the number of symbols left to (rows, offsets, alive)."""
+    """A function from rows and the number of remaining symbols to canonical rows."""
 
     def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Return canonical rows (K, S), what was taken out (S,) and which columns are alive."""
+        """Return canonical rows (K, S), removed offsets (S,), and which columns are alive (S,)."""
 
 
 def determinize(machine: TargetMachine, length: int) -> RawAutomaton:
-    """Return the deterministic automaton of `machine` on the strings of `length` symbols."""
+    """Return the deterministic automaton of `machine` for strings of `length` symbols."""
     canonical = _CANONICAL[machine.semiring.name](machine, length)
     rows, offset, alive = canonical(machine.initial[:, None].copy(), length)
     assert alive.all()
@@ -75,7 +75,7 @@ class TropicalForm:
         self._lower, self._upper = lower, upper
 
     def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Return residual rows, the offset that was subtracted, and which columns can finish."""
+        """Return residual rows, the subtracted offsets, and which columns can reach the end."""
         at_least = rows + self._lower[remaining][:, None]
         at_most = rows + self._upper[remaining][:, None]
         best = at_most.argmin(axis=0)
@@ -97,7 +97,7 @@ def _over_classes(machine: TargetMachine, column: npt.NDArray[Any], best: np.ufu
 
 
 class SupportForm:
-    """The canonical form of probability rows: zero where nothing can be reached any more."""
+    """The canonical form of probability rows: cells that cannot reach the end are zero."""
 
     def __init__(self, machine: TargetMachine, length: int) -> None:
         useful = [machine.final > 0]
@@ -107,7 +107,7 @@ class SupportForm:
         self.useful = useful
 
     def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
-        """Return rows restricted to useful cells; the offset is one, all columns live."""
+        """Return rows restricted to useful cells; offsets are one, and all columns are alive."""
         rows = np.where(self.useful[remaining][:, None], rows, 0.0)
         return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
 
@@ -119,7 +119,7 @@ _CANONICAL: dict[str, Callable[[TargetMachine, int], Canonical]] = {
 
 
 def minimize(raw: RawAutomaton) -> RawAutomaton:
-    """Return the minimal automaton whose costs add up along a path."""
+    """Return the minimal automaton if costs add up along a path."""
     potential = raw.final
     number = np.zeros(len(raw.final), dtype=np.int64)
     levels: list[RawLevel] = []
@@ -136,7 +136,7 @@ def minimize(raw: RawAutomaton) -> RawAutomaton:
 
 
 def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
-    """Return the minimal automaton whose arcs cost nothing and whose final losses differ."""
+    """Return the minimal automaton if arcs cost nothing and only final losses differ."""
     alive = np.isfinite(raw.final)
     final, inverse = np.unique(raw.final[alive], return_inverse=True)
     number = np.full(len(raw.final), DEAD, dtype=np.int64)
@@ -150,12 +150,12 @@ def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
 
 
 def _number_of(nextstate: IntArray, number: IntArray) -> IntArray:
-    """Return the new numbers of the states in `target`, dead ones stay dead."""
+    """Return the new numbers of the next states; DEAD stays DEAD."""
     return np.where(nextstate == DEAD, DEAD, number[nextstate])
 
 
 def _merged(level: RawLevel) -> tuple[RawLevel, IntArray]:
-    """Return the level with equal states merged, and the number of each old state, or -1."""
+    """Return the level with equal states merged, and the new number of each old state, or DEAD."""
     alive = (level.nextstate != DEAD).any(axis=1)
     signature: npt.NDArray[Any] = np.concatenate([level.nextstate.T, level.cost.T])[:, alive]
     classes = level.nextstate.shape[1]

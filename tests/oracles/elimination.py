@@ -1,13 +1,14 @@
 """The elimination of `kernels.elimination` on logarithms, for weights of any range, in numpy.
 
-It is the readable twin of that kernel and the last resort behind it: the kernel gives up where a
-pivot is so small that weights below the range of a float64 might have mattered.  Tables are pairs
-along axis 0: logarithms, and their derivatives along one direction; a zero weight is (-inf, 0).
+This is a readable version of that kernel.  It also works if a pivot is so small that weights below
+the range of a float64 matter, where the kernel gives up.  Tables are pairs along axis 0:
+logarithms, and their derivatives along one direction; a zero weight is (-inf, 0).
 
-Single root: the root's weights are first-order quantities.  If no node that is left can be the head
-of node k, then k is the root's one dependent: its pivot is the root's weight, from then on k stands
-for the root, and the other root arcs, being of second order, are gone.  Where that happened before
-node j came last, `elsewhere[j]` is set: the root arc of j's trees is not j's.
+With a single root, the weights of the root are first-order quantities.  If none of the remaining
+nodes can be the head of node k, then k is the only dependent of the root: its pivot is the weight
+of its root arc, k replaces the root from then on, and the other root arcs, which are of second
+order, are dropped.  If this happens before node j is the last one, `elsewhere[j]` is set: in the
+trees of j, the root arc goes to another node.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from fstgrad.checks import BoolArray, FloatArray
 
 
 class LogSolution(NamedTuple):
-    """log Z of the given weights, and tables (n+1, n+1): marginals and their change along v."""
+    """log Z, and tables (n+1, n+1): log gradient, marginals, and their derivative along v."""
 
     log_partition: float
     log_gradient: FloatArray
@@ -27,10 +28,11 @@ class LogSolution(NamedTuple):
 
 
 def solve(log_weights: FloatArray, direction: FloatArray, *, single: bool) -> LogSolution:
-    """Return log Z, log of its gradient in the weights, marginals and Cov v of one item.
+    """Return log Z, the log of the gradient of log Z in the weights, marginals and Cov v.
 
     log_weights, direction : (n+1, n+1) float64; the diagonal and column 0 are not read.
-    log Z is -inf if no tree has a weight.  O(n^3) logarithms in O(n log n) array operations.
+    log Z is -inf if no tree has a positive weight.  The cost is O(n^3) logarithms in O(n log n)
+    array operations.
     """
     n = len(log_weights) - 1
     x = np.zeros((2, n + 1, n))
@@ -62,7 +64,7 @@ def _all_last(
     reach: FloatArray,
     elsewhere: BoolArray,
 ) -> float:
-    """Fill `reach` for the nodes of x, of which node 0 is `first`; return the log of the pivots."""
+    """Fill `reach` for the nodes of x, which begin at `first`; return the sum of log pivots."""
     m = x.shape[2]
     if m == 1:
         elsewhere[first] = first_order and not single
@@ -95,7 +97,7 @@ def _all_last(
 
 
 def _eliminate(x: FloatArray, k: int, left: slice, single: bool) -> tuple[float, bool]:
-    """Eliminate node k from the nodes `left`, in place; return its pivot and the mode after it."""
+    """Eliminate node k from the nodes `left`, in place; return its log pivot and `single` after."""
     heads = slice(left.start + 1, left.stop + 1)
     pivot = _sum(x[:, heads, k], axis=0)
     if not single:
@@ -127,7 +129,7 @@ def _add(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _sum(x: FloatArray, axis: int) -> FloatArray:
-    """Return the logarithm of the sum along `axis`, its derivative the weighted mean of theirs."""
+    """Return the log of the sum along `axis`, and its derivative, a weighted mean of theirs."""
     log, slope = x
     top = np.max(log, axis=axis, keepdims=True, initial=-np.inf)
     share = np.exp(log - np.where(top > -np.inf, top, 0.0))

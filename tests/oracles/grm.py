@@ -1,6 +1,6 @@
-"""Slow answers for the generalized root models: mpmath integrals, sums over boxes, scipy's solver.
+"""Slow oracles of generalized root models: mpmath integrals, sums over boxes, scipy's solver.
 
-Nothing of fstgrad is used.
+They do not use fstgrad.
 """
 
 import itertools
@@ -12,14 +12,14 @@ from scipy.special import gammaln
 
 
 def statistics(base, x, k):
-    """t_1(x), ..., t_k(x) of one number."""
+    """Return t_1(x), ..., t_k(x) of a number: x^(1/j); gaussian |x|^(2/j), signed for even j."""
     if base == "gaussian":
         return [abs(x) ** (2 / j) * (-1 if j % 2 == 0 and x < 0 else 1) for j in range(1, k + 1)]
     return [x ** (1 / j) for j in range(1, k + 1)]
 
 
 def log_partition(base, eta):
-    """A(eta) by mpmath to about 20 digits."""
+    """Return A(eta) in nats by mpmath, to about 20 digits."""
     with mpmath.workdps(30):
         if base == "poisson":
             return _log_sum(eta)
@@ -31,7 +31,7 @@ def log_partition(base, eta):
 
 
 def _log_sum(eta):
-    """log sum_x exp(<eta, t(x)>) / x!, term by term, or by the trapezoid rule where it is wide."""
+    """Return log sum_x exp(<eta, t(x)>) / x!, term by term, or by trapezoids for a large mode."""
     parts = [mpmath.mpf(float(e)) for e in eta]
 
     def log_term(x):
@@ -49,7 +49,7 @@ def _log_sum(eta):
         top = log_term(mode)
         total = mpmath.fsum(mpmath.e ** (log_term(mpmath.mpf(int(x))) - top) for x in used)
         return top + mpmath.log(total)
-    for _ in range(80):  # Newton's steps to the mode
+    for _ in range(80):  # Newton steps to the mode
         slope = parts[0] - mpmath.digamma(mode + 1)
         bend = -mpmath.polygamma(1, mode + 1)
         for j, e in enumerate(parts[1:], 2):
@@ -64,7 +64,7 @@ def _log_sum(eta):
 
 
 def _log_half(eta, c):
-    """log of the integral over v of c exp(sum_j eta_j e^(v/j) + c v)."""
+    """Return the log of the integral over v of c exp(sum_j eta_j e^(v/j) + c v)."""
     parts = [mpmath.mpf(float(e)) for e in eta]
 
     def h(v):
@@ -82,7 +82,7 @@ def _log_half(eta, c):
 
     points, step = 200, (last - first) / 200
     value = step * total(first, step, points + 1)
-    while True:  # the trapezoid rule, halved until it stands
+    while True:  # trapezoid rule; halve the step until the value is stable
         before, value = value, (value + step * total(first + step / 2, step, points)) / 2
         points, step = 2 * points, step / 2
         if abs(value - before) < mpmath.mpf(10) ** -17 * value or points > 12000:
@@ -90,7 +90,7 @@ def _log_half(eta, c):
 
 
 def potential(base, intercepts, interactions, x):
-    """log p(x) + A of one x: intercepts (p, k), interactions a dict {(root, set): theta}."""
+    """Return log p(x) + A of x (p,); intercepts (p, k), interactions {(root, set): theta}."""
     k = len(intercepts[0])
     t = [statistics(base, value, k) for value in x]
     total = sum(intercepts[s][j] * t[s][j] for s in range(len(x)) for j in range(k))
@@ -100,7 +100,7 @@ def potential(base, intercepts, interactions, x):
 
 
 def count_table(intercepts, interactions, size):
-    """All x in {0..size-1}^p and their normalised probabilities, and log Z of that box."""
+    """Return all x in {0..size-1}^p, their probabilities within this box, and its log Z."""
     box = list(itertools.product(range(size), repeat=len(intercepts)))
     height = np.array([potential("poisson", intercepts, interactions, x) for x in box])
     log_z = np.logaddexp.reduce(height)
@@ -108,9 +108,10 @@ def count_table(intercepts, interactions, size):
 
 
 def columns(x, node, k, every=False):
-    """The dense columns of a node: {(root, set without node): column}.
+    """Return the dense columns of a node: {(root, set without node): column (n,)}.
 
-    Sets of `root` members with the node, or of every size from 2 to `root`.
+    A column is the product of the members to the power 1 / root.  The sets have `root` members with
+    the node, or, with `every`, all sizes from 2 to `root`.
     """
     others = [s for s in range(x.shape[1]) if s != node]
     found = {}
@@ -122,9 +123,9 @@ def columns(x, node, k, every=False):
 
 
 def poisson_node(x, node, k, alpha):
-    """The l1 node regression by L-BFGS-B on b = u - v, u, v >= 0, polished in float64.
+    """Solve the l1 node regression by L-BFGS-B on b = u - v, u, v >= 0.
 
-    Returns the intercept, {(root, set): coefficient} and the objective.
+    Return the intercept, {(root, set): coefficient} and the objective.
     """
     found = columns(x, node, k)
     sets, z = list(found), np.stack(list(found.values()), axis=1)

@@ -1,6 +1,6 @@
-"""Readable twins of the kernels in `fstgrad.lattices.kernels`: the same results, a line each.
+"""Readable versions of the kernels in `fstgrad.lattices.kernels`, with the same results.
 
-The tests compare the two; nothing else uses them.
+Only the tests use them, to check the kernels.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ HALF = INF // 2
 
 
 def log_sums_ahead(graph: Graph, weight: FloatArray) -> FloatArray:
-    """Return beta[s] = log sum over the arcs from s of exp(weight + beta[target])."""
+    """Return beta (S,): beta[s] = log sum over arcs from s of exp(weight + beta[target])."""
     beta = np.zeros(graph.num_states)
     for state in reversed(range(graph.num_states - 1)):
         arcs = graph.source == state
@@ -22,7 +22,7 @@ def log_sums_ahead(graph: Graph, weight: FloatArray) -> FloatArray:
 
 
 def visits(graph: Graph, share: FloatArray) -> FloatArray:
-    """Return the probability of passing each state."""
+    """Return the probability (S,) of passing each state; `share` (A,) is that of each arc."""
     visit = np.zeros(graph.num_states)
     visit[0] = 1.0
     for state in range(1, graph.num_states):
@@ -32,7 +32,7 @@ def visits(graph: Graph, share: FloatArray) -> FloatArray:
 
 
 def means_after(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArray:
-    """Return the mean of the sum of `value` over the walk from each state to the end."""
+    """Return the mean (S,) of the sum of `value` (A,) over the walk from each state to the end."""
     mean = np.zeros(graph.num_states)
     for state in reversed(range(graph.num_states)):
         arcs = graph.source == state
@@ -41,7 +41,7 @@ def means_after(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArra
 
 
 def means_before(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArray:
-    """Return the mean of the sum of `value` over the walk from the start to each state."""
+    """Return the mean (S,) of the sum of `value` (A,) on the walk from the start to each state."""
     mean = np.zeros(graph.num_states)
     for state in range(graph.num_states):
         arcs = graph.nextstate == state
@@ -50,14 +50,14 @@ def means_before(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArr
 
 
 def matrix(size: int, source: IntArray, nextstate: IntArray, weight: IntArray) -> IntArray:
-    """Return arcs as a matrix (K, K) of least weights, INF where there is none."""
+    """Return the least weight of the arcs between states, (K, K); INF without an arc."""
     result = np.full((size, size), INF)
     np.minimum.at(result, (source, nextstate), weight)
     return result
 
 
 def closure(size: int, source: IntArray, nextstate: IntArray, weight: IntArray) -> IntArray:
-    """Return the least weights (K, K) of the paths of epsilon arcs, the empty ones included."""
+    """Return the least weights (K, K) of paths of epsilon arcs, with empty paths."""
     result = matrix(size, source, nextstate, weight)
     result[np.arange(size), np.arange(size)] = np.minimum(result.diagonal(), 0)
     for k in range(size):
@@ -66,7 +66,7 @@ def closure(size: int, source: IntArray, nextstate: IntArray, weight: IntArray) 
 
 
 def saturated(values: IntArray) -> IntArray:
-    """Return values with everything beyond half of INF set to INF or -INF."""
+    """Return values; those beyond +-INF / 2 become +-INF."""
     return np.where(values > HALF, INF, np.where(values < -HALF, -INF, values))
 
 
@@ -79,7 +79,7 @@ def advanced(rows: IntArray, step: IntArray) -> IntArray:
 def pair_bounds(gap: IntArray, lower: IntArray, step: IntArray) -> IntArray:
     """Return max over j' of min over k' of step[k, k'] - step[j, j'] + gap[j', k'] as (j, k).
 
-    Cells j' that cannot finish, and arcs that are not there, do not count.
+    Cells j' that cannot reach the end, and missing arcs, do not count.
     """
     second = (step[None, :, :] + gap[:, None, :]).min(axis=2)  # (j', k)
     usable = (step < HALF) & (lower < HALF)
@@ -88,10 +88,10 @@ def pair_bounds(gap: IntArray, lower: IntArray, step: IntArray) -> IntArray:
 
 
 def pruned(row: IntArray, gap: IntArray, lower: IntArray) -> IntArray | None:
-    """Return the canonical form of one row (K,), or None where it cannot finish.
+    """Return the canonical form of one row (K,), or None if it cannot reach the end.
 
-    Cells go one at a time: first those that the most promising one makes idle, then the others in
-    the order of their numbers.
+    Redundant cells are dropped: first those that the most promising cell dominates, then, one by
+    one in the order of their numbers, those that another cell dominates.
     """
     row = np.where((row > HALF) | (lower > HALF), INF, row)
     if (row == INF).all():

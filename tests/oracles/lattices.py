@@ -1,6 +1,6 @@
 """Enumeration for lattices: every path of an acyclic acceptor, one at a time.
 
-Arcs are (source, target, label, score) with label -1 for epsilon; `final` maps states to scores.
+Arcs are (source, target, label, score), where label -1 is epsilon; `final` maps states to scores.
 """
 
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def all_paths(arcs, start, final):
-    """All (numbers of arcs, string, total score) from `start` to a final state."""
+    """Return (arc numbers, string, total score, final state) of all paths from `start`."""
     found = []
 
     def walk(state, path, string, total):
@@ -25,7 +25,7 @@ def all_paths(arcs, start, final):
 
 
 class Paths:
-    """Sums over an enumeration; `losses` maps a string to its loss, +inf leaves it out."""
+    """Sums over all paths; `losses` maps a string to its loss, and +inf leaves it out."""
 
     def __init__(self, arcs, start, final):
         self.paths = all_paths(arcs, start, final)
@@ -33,7 +33,7 @@ class Paths:
         self.states = sorted(final)
         self.totals = np.array([total for _, _, total, _ in self.paths])
         self.strings = [string for _, string, _, _ in self.paths]
-        # a path as the counts of the arcs it passes, then of the final states it ends in
+        # (paths, arcs + final states): 1 for the arcs of a path and for its final state
         self.table = np.zeros((len(self.paths), len(arcs) + len(self.states)))
         for row, (path, _, _, state) in zip(self.table, self.paths, strict=True):
             row[list(path)] = 1
@@ -53,12 +53,12 @@ class Paths:
         return -sum(x * math.log(x) for x in p if x > 0)
 
     def covariance(self, r):
-        """Cov[table, <r, table>]."""
+        """Return Cov[table, <r, table>] over paths."""
         p, values = self.probs(), self.table @ r
         return (p * (values - p @ values)) @ self.table
 
     def log_sums_of_strings(self):
-        """{string: log of the sum over its paths}, without those of probability zero."""
+        """Return {string: log of the sum over its paths}, without strings of probability zero."""
         sums = {}
         for string, total in zip(self.strings, self.totals, strict=True):
             if total > -math.inf:

@@ -8,7 +8,7 @@ import math
 
 
 def alignments(y, z):
-    """All alignments as strings over m (aligned pair), d (symbol of y), i (symbol of z)."""
+    """Yield all alignments as strings of m (aligned pair), d (symbol of y), i (symbol of z)."""
     if not y and not z:
         yield ""
         return
@@ -21,10 +21,10 @@ def alignments(y, z):
 
 
 def affine_cost(y, z, costs, *, gap_open, gap_extend, free=""):
-    """Least cost of an alignment; a first or last run of an operation in `free` costs nothing.
+    """Return the least cost of an alignment; first or last runs of `free` operations cost nothing.
 
-    Alignments with d right after i are left out at the ends that are not free: d before i is the
-    same alignment, and only one of the two orders opens each gap once.
+    Without free operations, alignments with d right after i are left out: d before i is the same
+    alignment, and only one of the two orders opens each gap once.
     """
     best = math.inf
     for operations in alignments(y, z):
@@ -62,7 +62,7 @@ def subsequences(s):
 
 
 def string_alignment(y, z, insert, delete, substitute, transpose):
-    """Optimal string alignment distance by its recursion."""
+    """Return the optimal string alignment distance by its recursion."""
     found = [0.0] if not y and not z else []
     if y:
         found.append(delete + string_alignment(y[:-1], z, insert, delete, substitute, transpose))
@@ -83,7 +83,7 @@ def ngrams(s, order):
 
 
 def ngram_sum(y, z, weights):
-    """sum_n w_n (pairs of equal n-grams)."""
+    """Return sum_n w_n (number of pairs of equal n-grams)."""
     return sum(
         weight * sum(u == v for u in ngrams(y, order) for v in ngrams(z, order))
         for order, weight in enumerate(weights, start=1)
@@ -91,7 +91,7 @@ def ngram_sum(y, z, weights):
 
 
 def gappy_kernel(y, z, order, decay):
-    """Pairs of equal subsequences, each weighed by decay^(stretch of its positions)."""
+    """Return the sum over pairs of equal subsequences of decay^(total span of their positions)."""
 
     def weighted(s):
         for places in itertools.combinations(range(len(s)), order):
@@ -101,7 +101,7 @@ def gappy_kernel(y, z, order, decay):
 
 
 def mismatch_kernel(y, z, order, mismatches, n):
-    """sum over all u of the n-grams near u in y times those in z."""
+    """Return the sum over all u of (n-grams near u in y) * (n-grams near u in z)."""
 
     def near(s, u):
         return sum(
@@ -113,7 +113,7 @@ def mismatch_kernel(y, z, order, mismatches, n):
 
 
 def collapse(z, kind, blank=2):
-    """What ids z collapse to; None where a symbol follows an end."""
+    """Return what ids z collapse to; None if a symbol follows an end."""
     if kind == "ctc":
         z = [a for i, a in enumerate(z) if i == 0 or a != z[i - 1]]
     if kind == "end" and blank in z:

@@ -1,4 +1,4 @@
-"""Enumeration of the labelings of a graph: the definition of everything in fstgrad.mrf."""
+"""Enumeration of the labelings of a graph: the definitions of the results of fstgrad.mrf."""
 
 import itertools
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def labelings(sizes):
-    """All labelings of nodes with the given numbers of labels."""
+    """Return all labelings of nodes with the given numbers of labels."""
     return [np.array(y) for y in itertools.product(*(range(k) for k in sizes))]
 
 
 def parts(y, shape, edges):
-    """Indicator tables of one labeling."""
+    """Return the indicator tables of one labeling: nodes (I, C) and edges (E, C, C)."""
     node, edge = np.zeros(shape), np.zeros((len(edges), shape[1], shape[1]))
     for i, label in enumerate(y):
         node[i, label] = 1
@@ -21,7 +21,7 @@ def parts(y, shape, edges):
 
 
 def score(y, node, edge, edges):
-    """The score of one labeling; edge is (E, C, C) or (C, C)."""
+    """Return the score of one labeling; `edge` is (E, C, C) or (C, C)."""
     total = sum(node[i, label] for i, label in enumerate(y))
     for e, (i, j) in enumerate(edges):
         total += (edge if edge.ndim == 2 else edge[e])[y[i], y[j]]
@@ -31,7 +31,7 @@ def score(y, node, edge, edges):
 def solve(node, edge, edges, sizes=None):
     """Return log Z, node marginals, edge marginals and the best score, by enumeration.
 
-    Where every labeling is forbidden there are no marginals: (-inf, None, None, -inf).
+    If every labeling is forbidden, there are no marginals: (-inf, None, None, -inf).
     """
     ys = labelings(sizes if sizes is not None else [node.shape[1]] * len(node))
     scores = np.array([score(y, node, edge, edges) for y in ys])
@@ -46,7 +46,7 @@ def solve(node, edge, edges, sizes=None):
 
 
 def transfer_matrix(node, edge):
-    """log Z of a chain with scores (I, C) and (I - 1, C, C), by products of matrices."""
+    """Return log Z of a chain with scores (I, C) and (I - 1, C, C), by matrix products."""
     vector, log_scale = np.exp(node[0]), 0.0
     for i in range(1, len(node)):
         vector = (vector @ np.exp(edge[i - 1])) * np.exp(node[i])
@@ -56,7 +56,7 @@ def transfer_matrix(node, edge):
 
 
 def flooding(node, edge, edges, iterations, damping=0.0):
-    """Sum-product messages (2E, C), maximum 1, as written in the textbooks."""
+    """Return sum-product messages (2E, C), with maximum 1, by the textbook formula."""
     arcs = [arc for i, j in edges for arc in ((i, j), (j, i))]
     tables = [t for e in range(len(edges)) for t in (np.exp(edge[e]), np.exp(edge[e]).T)]
     messages = np.ones((len(arcs), node.shape[1]))
@@ -76,7 +76,7 @@ def flooding(node, edge, edges, iterations, damping=0.0):
 
 
 def conditional(y, i, node, edge, edges, size):
-    """P(y_i = c | all other labels), by the definition."""
+    """Return P(y_i = c | all other labels), (size,), by the definition."""
     scores = []
     for c in range(size):
         moved = np.array(y)

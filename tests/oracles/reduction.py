@@ -1,4 +1,4 @@
-"""The reduction of a target machine in numpy: what the kernels of `fstgrad.automata` compute."""
+"""The reduction of a target machine in numpy, to check the kernels of `fstgrad.automata`."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fstgrad.automata.semiring import PROBABILITY
 
 
 def target_machine(fst, num_symbols, semiring) -> TargetMachine:
-    """Return M, epsilons ordered or removed, states with equal futures merged."""
+    """Return M with epsilons ordered or removed, and states with equal futures merged."""
     weights, final, unit = semiring_weights(fst, semiring)
     arcs = Arcs(fst.source, fst.nextstate, weights)
     silent = fst.ilabel == 0
@@ -25,7 +25,7 @@ def target_machine(fst, num_symbols, semiring) -> TargetMachine:
 
 
 def closure(arcs: Arcs, like):
-    """Return (K, K): the weights of all paths, (I - E)^-1."""
+    """Return the weights (K, K) of all paths between states, (I - E)^-1."""
     step = np.zeros((len(like), len(like)))
     np.add.at(step, (arcs.source, arcs.nextstate), arcs.weight)
     return np.linalg.inv(np.eye(len(like)) - step).round(12)

@@ -1,11 +1,11 @@
-"""The loss of a grammar of optional rules from its definition: a recursion over places."""
+"""The loss of a grammar of optional rules, by its definition: a recursion over positions."""
 
 import functools
 import math
 
 
 def loss(rules, x, y):
-    """The cheapest way from x to y by copies, edits and rules whose contexts hold in x."""
+    """Return the least cost from x to y by copies, edits, and rules whose contexts match in x."""
 
     @functools.cache
     def rest(i, j):
@@ -39,7 +39,7 @@ def is_after(context, x, at):
 
 
 def ends(parts, x, start):
-    """Where a sequence of sets of symbols may end that starts here."""
+    """Return where a match of a sequence of symbol sets that starts at `start` may end."""
     if not parts:
         return {start}
     (symbols, starred), rest = parts[0], parts[1:]

@@ -1,8 +1,8 @@
 """Enumeration for strings (Grad-Naive): sums and minima over all of Delta^l, one string at a time.
 
-Strings are tuples of ids; costs are floats; scores have the shape (l, n), (l, n+1, n), ... for the
-orders q = 1, 2, ..., where index n of a context axis means "before the start".  A loss of +inf
-leaves its string out.
+Strings are tuples of ids, and costs are floats.  Scores have the shape (l, n), (l, n+1, n), ... for
+orders q = 1, 2, ..., where index n of a context axis means "before the start".  A string with a
+loss of +inf is left out.
 """
 
 import itertools
@@ -16,7 +16,7 @@ def all_strings(n, length):
 
 
 def edit_distance(y, z, *, match=0.0, insert=1.0, delete=1.0, substitute=1.0, confusion=None):
-    """Least cost of turning y into z; `confusion[a][b]` replaces `match` and `substitute`."""
+    """Return the least cost of turning y into z; `confusion[a][b]` replaces match, substitute."""
 
     def pair(a, b):
         if confusion is not None:
@@ -32,12 +32,12 @@ def edit_distance(y, z, *, match=0.0, insert=1.0, delete=1.0, substitute=1.0, co
 
 
 def factors(s):
-    """All factors (substrings) of s, the empty one included."""
+    """Return all factors (substrings) of s, with the empty one."""
     return {s[i:j] for i in range(len(s) + 1) for j in range(i, len(s) + 1)}
 
 
 def smith_waterman(y, z, *, match=-2.0, substitute=1.0, insert=1.0, delete=1.0):
-    """Least edit cost over all pairs of factors of y and z."""
+    """Return the least edit cost over all pairs of factors of y and z."""
     costs = {"match": match, "substitute": substitute, "insert": insert, "delete": delete}
     return min(edit_distance(u, v, **costs) for u in factors(y) for v in factors(z))
 
@@ -49,7 +49,7 @@ def hamming(y, z, *, cost=1.0):
 
 
 def ngram_count(y, z, order):
-    """sum_u c_u(y) c_u(z): pairs of equal n-grams."""
+    """Return sum_u c_u(y) c_u(z), the number of pairs of equal n-grams."""
     grams = [[tuple(s[i : i + order]) for i in range(len(s) - order + 1)] for s in (y, z)]
     return sum(grams[0].count(u) for u in grams[1])
 
@@ -62,10 +62,10 @@ def ngram_loss(y, z, order, *, smoothing=0.0, log=True):
 
 
 def path_costs(arcs, start, final, y, z, *, epsilon=None):
-    """Costs of all paths that read y and write z, one float a path.
+    """Return the costs of all paths that read y and write z, one float per path.
 
     arcs: list of (source, input, output, cost, target) with symbols or `epsilon`;
-    final: dict of state -> cost.  Cycles of arcs that are epsilon on both sides do not end.
+    final: {state: cost}.  With cycles of arcs that are epsilon on both sides, this does not end.
     """
     found = []
 
@@ -87,12 +87,12 @@ def path_costs(arcs, start, final, y, z, *, epsilon=None):
 
 
 def min_path_cost(arcs, start, final, y, z, *, epsilon=None):
-    """Tropical value: the least cost of a path, +inf without one."""
+    """Return the tropical value: the least cost of a path; +inf without a path."""
     return min(path_costs(arcs, start, final, y, z, epsilon=epsilon), default=math.inf)
 
 
 def path_sum(arcs, start, final, y, z, *, epsilon=None):
-    """Probability value: sum over paths of exp(-cost)."""
+    """Return the probability value: the sum over paths of exp(-cost)."""
     return math.fsum(
         math.exp(-cost) for cost in path_costs(arcs, start, final, y, z, epsilon=epsilon)
     )
@@ -103,7 +103,7 @@ def order_of(scores):
 
 
 def parts(y, scores):
-    """t(y): a table like `scores` with a one at [s, y[s-q+1], ..., y[s]] for each position."""
+    """Return t(y), shaped like `scores`: one at [s, y[s-q+1], ..., y[s]] for each position s."""
     table = np.zeros(np.shape(scores))
     n = np.shape(scores)[-1]
     q = order_of(scores)
@@ -119,7 +119,7 @@ def score(y, scores):
 
 
 def log_weights(scores, losses):
-    """score(y) + L(y) for all y in the order of `all_strings`; -inf where L = +inf."""
+    """Return score(y) + L(y) for all y in the order of `all_strings`; -inf if L(y) = +inf."""
     length, n = np.shape(scores)[0], np.shape(scores)[-1]
     strings = all_strings(n, length)
     if losses is None:
@@ -133,12 +133,12 @@ def log_weights(scores, losses):
 
 
 def log_partition(scores, losses=None):
-    """log sum_y exp(score(y) + L(y)); `losses` in the order of `all_strings`, None for 0."""
+    """Return log sum_y exp(score(y) + L(y)); `losses` as in `all_strings`, None means 0."""
     return float(np.logaddexp.reduce(log_weights(scores, losses)))
 
 
 def marginals(scores, losses=None):
-    """Q: E[t(y)] under exp(score + L) / Z."""
+    """Return Q, which is E[t(y)] under exp(score + L) / Z."""
     weights = log_weights(scores, losses)
     probs = np.exp(weights - np.logaddexp.reduce(weights))
     length, n = np.shape(scores)[0], np.shape(scores)[-1]
@@ -149,13 +149,19 @@ def marginals(scores, losses=None):
 
 
 def softmax_margin(scores, gold, losses=None):
-    """F of Eq. 1, log sum_y exp(L(y) + score(y) - score(gold)), and dF/dscores = Q - t(gold)."""
+    """Return F of Eq. 1 and its gradient in the scores.
+
+    F = log sum_y exp(L(y) + score(y) - score(gold)), dF/dscores = Q - t(gold).
+    """
     value = log_partition(scores, losses) - score(gold, scores)
     return value, marginals(scores, losses) - parts(gold, scores)
 
 
 def risk(scores, losses):
-    """E[L] under exp(score) / Z and its gradient, Cov[L, t]; strings of infinite loss left out."""
+    """Return E[L] under exp(score) / Z and its gradient in the scores, Cov[L, t].
+
+    Strings with an infinite loss are left out, also from Z.
+    """
     weights = log_weights(scores, [0.0 if loss < math.inf else math.inf for loss in losses])
     probs = np.exp(weights - np.logaddexp.reduce(weights))
     length, n = np.shape(scores)[0], np.shape(scores)[-1]

@@ -1,4 +1,4 @@
-"""Spanning trees by enumeration, in exact and in long arithmetic; nothing of fstgrad is used."""
+"""Spanning trees by enumeration, and in exact and long arithmetic, without using fstgrad."""
 
 import itertools
 from fractions import Fraction
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def trees(n, *, single_root):
-    """All head tuples of n dependents that lead everyone to the root, 0."""
+    """Yield all tuples of heads of n dependents that lead every node to the root, 0."""
     for heads in itertools.product(range(n + 1), repeat=n):
         if any(head == d for d, head in enumerate(heads, start=1)):
             continue
@@ -27,13 +27,13 @@ def leads_to_root(heads, node):
 
 
 def is_projective(heads):
-    """No two arcs cross when drawn above the words, the root leftmost."""
+    """Return whether no two arcs cross if drawn above the words, with the root leftmost."""
     arcs = [(min(h, d), max(h, d)) for d, h in enumerate(heads, start=1)]
     return not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
 def table(heads, shape, labels=None):
-    """The 0/1 table of a tree."""
+    """Return the 0/1 table of a tree."""
     parts = np.zeros(shape)
     for i, head in enumerate(heads):
         parts[(head, i + 1) if labels is None else (head, i + 1, labels[i])] = 1
@@ -41,7 +41,7 @@ def table(heads, shape, labels=None):
 
 
 def tables(shape, *, single_root, projective=False):
-    """All trees with their tables, for (n+1, n+1) or (n+1, n+1, y): lists of structures, tables."""
+    """Return the lists of all trees and of their tables; shape (n+1, n+1) or (n+1, n+1, labels)."""
     n = shape[0] - 1
     structures, parts = [], []
     for heads in trees(n, single_root=single_root):
@@ -58,7 +58,7 @@ def tables(shape, *, single_root, projective=False):
 
 
 def moments(scores, *, single_root, projective=False):
-    """log Z, means (…), covariances (…, …) of the parts, by summing over all trees."""
+    """Return log Z, means (…) and covariances (…, …) of the parts, by summing over all trees."""
     _, parts = tables(scores.shape, single_root=single_root, projective=projective)
     flat = np.array([part.ravel() for part in parts])
     totals = np.array([scores.ravel()[part > 0].sum() for part in flat])
@@ -71,7 +71,7 @@ def moments(scores, *, single_root, projective=False):
 
 
 def exact_count(allowed, *, single_root):
-    """The number of trees of a 0/1 table by Bareiss' exact elimination of the Laplacian."""
+    """Return the number of trees of a 0/1 table: the determinant of the Laplacian in fractions."""
     n = len(allowed) - 1
     first = 1 if single_root else 0
     matrix = [[Fraction(0)] * n for _ in range(n)]
@@ -100,7 +100,7 @@ def exact_count(allowed, *, single_root):
 
 
 def long_solution(scores, *, single_root, digits):
-    """log Z and marginals by the matrix-tree theorem in `digits` decimal digits."""
+    """Return log Z and marginals by the matrix-tree theorem, with `digits` decimal digits."""
     with mpmath.workdps(digits):
         theta = [
             [mpmath.mpf(float(s)) if np.isfinite(s) else -mpmath.inf for s in row] for row in scores
@@ -110,7 +110,7 @@ def long_solution(scores, *, single_root, digits):
 
 
 def long_third(scores, v, u, *, single_root):
-    """The derivative of Cov v along u by central differences in 160 digits or 900."""
+    """Return the derivative of Cov v along u, by central differences with 160 or 900 digits."""
     with mpmath.workdps(900 if np.ptp(scores) > 500 else 160):
         h = mpmath.mpf(10) ** -25
         total = 0
@@ -129,9 +129,10 @@ def long_third(scores, v, u, *, single_root):
 
 
 def _long(theta, single_root):
-    """log Z and marginals of a table of mpmath scores.
+    """Return log Z and marginals of a table of mpmath scores.
 
-    The root is node 0 of a Laplacian of mpmath numbers; the single root is Koo's replaced row.
+    The Laplacian consists of mpmath numbers; for a single root, its first row is replaced by the
+    weights of the root (Koo et al. 2007).
     """
     n = len(theta) - 1
     w = [[mpmath.exp(s) for s in row] for row in theta]
@@ -160,10 +161,10 @@ def _long(theta, single_root):
 
 
 def smith_eisner_entropy(scores):
-    """Entropy with a single root as Smith and Eisner (2007) have it: a determinant a dependent.
+    """Return the entropy with a single root by Smith and Eisner (2007), in O(n^4).
 
-    E[score] is the sum over dependents j of Z with the weights into j times their scores, over Z.
-    O(n^4).
+    There is one determinant per dependent j: E[score] = sum_j Z_j / Z, where the weights in Z_j of
+    arcs into j are multiplied by their scores.
     """
     centered = scores - scores[:, 1:].max()
     weights = np.where(_arcs(scores), np.exp(centered), 0.0)
@@ -178,10 +179,10 @@ def smith_eisner_entropy(scores):
 
 
 def druck_smith_gradient(scores, features, target):
-    """The generalized-expectation gradient with a single root through all covariances, O(n^4).
+    """Return the generalized-expectation gradient with a single root by all covariances, O(n^4).
 
-    Druck and Smith (2009) fill the table of covariances of all pairs of arcs; here by its closed
-    form and as whole arrays, one dependent a time.
+    Druck and Smith (2009) compute the covariances of all pairs of arcs; this function uses their
+    closed form and whole arrays, one dependent at a time.
     """
     weights = np.where(_arcs(scores), np.exp(scores - scores[:, 1:].max()), 0.0)
     inverse = np.linalg.inv(_laplacian(weights))
@@ -207,14 +208,14 @@ def druck_smith_gradient(scores, features, target):
 
 
 def _arcs(scores):
-    """Which cells are arcs: not the diagonal, not into the root."""
+    """Return which cells are arcs: all but the diagonal and those into the root."""
     arcs = ~np.eye(len(scores), dtype=bool)
     arcs[:, 0] = False
     return arcs
 
 
 def _laplacian(weights):
-    """Koo's Laplacian: the first row holds the root's weights."""
+    """Return the Laplacian of Koo et al. (2007): its first row has the weights of the root."""
     inner = weights[1:, 1:]
     matrix = np.diag(inner.sum(axis=0)) - inner
     matrix[0] = weights[0, 1:]

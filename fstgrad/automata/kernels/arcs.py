@@ -1,4 +1,4 @@
-"""The arcs of a target machine as the kernels read them; this module does not load the compiler."""
+"""The arcs of a target machine for the kernels; this module does not load the compiler."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from fstgrad.checks import IntArray
 class ClassArcs(NamedTuple):
     """The arcs of M that read a symbol, by class and source.
 
-    first : (C K + 1,) int64; class c has the arcs first[c K + j] .. first[c K + j + 1] from state j
+    first : (C K + 1,) int64; class c has the arcs first[i] .. first[i + 1] from j, with i = c K + j
     nextstate, weight : (A,)
     """
 
@@ -21,9 +21,9 @@ class ClassArcs(NamedTuple):
 
 
 class MachineArcs(NamedTuple):
-    """All arcs of M: the fields of `ClassArcs`, then the same of the epsilon arcs, by source.
+    """All arcs of M: the fields of `ClassArcs`, then the same fields for epsilon arcs, by source.
 
-    Epsilon arcs lead to states of higher numbers.
+    `eps_first` is (K + 1,).  Epsilon arcs lead to states with higher numbers.
     """
 
     first: IntArray
@@ -42,7 +42,7 @@ class MachineArcs(NamedTuple):
 def group_arcs(
     group: IntArray, nextstate: IntArray, weight: npt.NDArray[Any], groups: int
 ) -> ClassArcs:
-    """Return arcs sorted by their group, with the first arc of each group."""
+    """Return the arcs sorted by `group` (A,), with the first arc of each of `groups` groups."""
     if len(group) == 0:
         return ClassArcs(np.zeros(groups + 1, dtype=np.int64), nextstate.copy(), weight.copy())
     order = group.argsort(kind="stable")

@@ -1,4 +1,4 @@
-"""Composition of two transducers: the pairs of states that lie on a path, and the arcs of both."""
+"""Compose two transducers: find the pairs of states on a path, and their arcs."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, number_r
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 
-_STATE = HEAD + 3  # a pair of states and whether the right one has moved alone, in the pool
+_STATE = HEAD + 3  # of a pool entry: head, two states, whether the right one has moved alone
 _ARC = 4
 
 
@@ -23,16 +23,17 @@ def compose(
     right_start: int,
     right_final: BoolArray,
 ) -> tuple[IntArray, IntArray]:
-    """Return the states (S, 2), pairs of states, and the arcs (A, 4) of left o right, trimmed.
+    """Return the states (S, 2), as pairs of states, and the arcs (A, 4) of left o right, trimmed.
 
-    Arcs of a side leave state j from first[j] to first[j + 1], sorted by the label that meets the
-    other side's; 0 is epsilon.  A row of the result is (source, nextstate, left arc, right arc), -1
-    for a side that stays, sorted by source; the start is state 0, and nothing is left where no path
-    is.  Between two symbols that meet, the left side moves alone before the right one does, so that
-    no path is there twice (Mohri, Pereira and Riley 1996).  O(pairs + arcs log arcs of a state).
+    State j of a side has the arcs first[j] .. first[j + 1], sorted by the label that must match the
+    other side's (left output, right input); 0 is epsilon.  Arcs of the result are rows (source,
+    nextstate, left arc, right arc), with -1 for a side that stays, sorted by source.  State 0 is
+    the start; without a path, both results are empty.  Between two matching symbols, the left side
+    moves alone before the right side does, so that no path occurs twice (Mohri, Pereira and Riley
+    1996).  O(pairs + arcs log arcs of a state).
     """
     state, used = 0, 0
-    # not literals, for which numba would compile what is called once more
+    # no literals: numba would compile the called kernels again for them
     count, begin, end = int(1.0), int(0.0), int(3.0)
     capacity = 64 * count
     pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
@@ -72,7 +73,7 @@ def compose(
 
 @inner_kernel
 def _find_label(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
-    """Return the range of the label in the sorted labels[start : stop]."""
+    """Return the range (low, high) of the label in the sorted labels[start : stop]."""
     low, high = start, stop
     while low < high:
         middle = (low + high) // 2
@@ -120,7 +121,7 @@ def _trim(
                 number[source], stack[depth] = 0, source
                 depth += 1
     has_path = number[0] == 0
-    # kept <= count and rows <= num_arcs: a part of the states and of the arcs
+    # kept <= count and rows <= num_arcs: subsets of the states and of the arcs
     states, kept = np.empty((count, 2), np.int64), 0
     for s in range(count):
         if has_path and number[s] == 0:

@@ -1,4 +1,4 @@
-"""Determinization of counts, one level; the definition is in `tests/oracles/determinization.py`."""
+"""Determinize one level of counts; `tests/oracles/determinization.py` defines it in numpy."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _EXACT = 2.0**53
 
 @kernel
 def supports(arcs: ClassArcs, final: FloatArray, length: int) -> BoolArray:
-    """Return (l + 1, K): from which states of M, without epsilons, r symbols can lead to an end."""
+    """Return (l + 1, K): whether r symbols can lead from a state to an end; no epsilon arcs."""
     first, nextstate, weight = arcs
     size = len(final)
     useful = np.zeros((length + 1, size), np.bool_)
@@ -33,9 +33,10 @@ def advance(
 ) -> tuple[int, int, FloatArray, IntArray]:
     """Return the next level: number of states, cells needed, rows (S', K), nextstate (S, C).
 
-    M has no epsilon arcs.  `useful` (K,) says from which states an end can still be reached.  Where
-    rows would take more than `room` cells, the kernel stops before it allocates them and returns
-    their number; otherwise the cells needed are 0.
+    M has no epsilon arcs.  A row advances by class c to after[k] = the sum of row[j] weight over
+    the arcs j -> k of c; `useful` (K,) are the states from which an end can still be reached, and
+    other cells are set to 0.  If rows would need more than `room` cells, the kernel stops before it
+    allocates them and returns their number; otherwise the number of cells needed is 0.
     """
     first, nextstate, weight = arcs
     states, size = rows.shape
@@ -82,7 +83,7 @@ def advance(
 
 @inner_kernel
 def _factors(size: int) -> IntArray:
-    """Return odd factors with bits all over, one for each cell of a row."""
+    """Return odd factors with well mixed bits, one for each cell of a row."""
     factors = np.empty(size, np.int64)
     value = np.int64(-7046029254386353131)
     for j in range(size):
@@ -93,7 +94,7 @@ def _factors(size: int) -> IntArray:
 
 @inner_kernel
 def _comparable(cell: float) -> int:
-    """Return what equal cells have in common; all but integers are rounded to 40 bits."""
+    """Return a key that equal cells share; all but integers below 2^53 are rounded to 40 bits."""
     bits = np.float64(cell).view(np.int64)
     if cell != np.rint(cell) or cell >= _EXACT:
         bits = (bits + _ROUND) & _KEEP
@@ -104,7 +105,7 @@ def _comparable(cell: float) -> int:
 def _number_row(
     slots: IntArray, found: FloatArray, count: int, cells: FloatArray, hashed: int
 ) -> int:
-    """Return the number of the row among those found; a new one is written behind them."""
+    """Return the number of the row among those found; append a new row."""
     hashed = (hashed ^ (hashed >> 32)) & 0x7FFFFFFFFFFFFFFF
     place, tag = hashed & (len(slots) - 1), hashed >> 32
     while slots[place] >= 0:
@@ -127,7 +128,7 @@ def _number_row(
 def _grow(
     found: FloatArray, count: int, capacity: int, factors: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Return the rows with room for `capacity`, and their slots."""
+    """Return a copy of the rows with room for `capacity` rows, and its slots."""
     rows, slots = np.empty((capacity, found.shape[1])), new_slots(capacity)
     for i in range(count):
         hashed = 0

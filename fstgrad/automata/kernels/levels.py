@@ -1,4 +1,4 @@
-"""Minimization of a level; the definition in numpy is in `tests/oracles/determinization.py`."""
+"""Minimize one level; `tests/oracles/determinization.py` defines the same in numpy."""
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from fstgrad.compiler import kernel
 def merge_level(
     nextstate: IntArray, cost: IntArray, number: IntArray, potential: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (nextstate, cost, number, potential) of a level whose equal states are merged.
+    """Return (nextstate, cost, number, potential) of a level after merging its equal states.
 
-    `number` and `potential` of the next level's states come in, those of this level's go out: the
-    new number, -1 where no arc is left, and the cheapest completion, which is pushed to the front.
+    `number` is the new number of each state, -1 if no arc is left; `potential` is the cost of its
+    cheapest completion.  As arguments, both are those of the next level, and as results (') those
+    of this level.  Costs are pushed towards the start:
+
+        potential'[s] = min_c cost[s, c] + potential[nextstate[s, c]]
+        cost'[s, c] = cost[s, c] + potential[nextstate[s, c]] - potential'[s]
     """
     states, classes = nextstate.shape
     width = 2 * classes
@@ -23,7 +27,7 @@ def merge_level(
     slots = new_slots(states)
     own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
     cells = np.empty(width, np.int64)
-    begin = count = int(0.0)  # a literal 0 would be a type of its own
+    begin = count = int(0.0)  # a literal 0 would be of another type
     for s in range(states):
         least = INF
         for c in range(classes):

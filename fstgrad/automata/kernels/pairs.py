@@ -1,7 +1,7 @@
 """Losses of pairs of strings, without an automaton: one dynamic programme per pair.
 
-Strings are stored one after another, string i from first[i] to first[i + 1]; `pairs` (N, 2) are the
-numbers of a hypothesis and of a target.  Costs are float64, +inf where there is no path.
+Strings are concatenated: string i is ids[first[i] : first[i + 1]].  `pairs` (N, 2) are the indices
+of a hypothesis in y and of a target in z.  Costs are float64, +inf if there is no path.
 """
 
 from typing import Any
@@ -28,9 +28,10 @@ def longest(strings: Strings) -> int:
 
 @kernel
 def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArray:
-    """Return the edit distances (N,) with unit costs.
+    """Return the edit distances (N,) with unit costs; the alphabet has n symbols.
 
-    Bit-parallel, 64 symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
+    d[i, j] = min(d[i-1, j-1] + [y_i != z_j], d[i-1, j] + 1, d[i, j-1] + 1), bit-parallel for 64
+    symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
     """
     result = np.empty(len(pairs))
     words = max(1, (longest(z) + _WORD - 1) // _WORD)
@@ -86,9 +87,10 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
 
 @kernel
 def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray) -> FloatArray:
-    """Return the least costs (N,); costs (3,) of a substitution, a deletion, an insertion.
+    """Return the least costs (N,), given `costs` (3,) of a substitution, a deletion, an insertion.
 
-    What `linear_distances` does, with three numbers in registers: 1.5 times as fast as with tables.
+    The recurrence is that of `linear_distances`.  With three numbers in registers, the loop has 1.5
+    times the speed of a loop over tables.
     """
     substitute, delete, insert = costs[0], costs[1], costs[2]
     result = np.empty(len(pairs))
@@ -119,7 +121,10 @@ def linear_distances(
     delete: FloatArray,
     insert: FloatArray,
 ) -> FloatArray:
-    """Return the least costs (N,) of alignments with costs (n, n), (n,), (n,) of single symbols."""
+    """Return the least costs (N,) of alignments; align (n, n), delete (n,), insert (n,) are costs.
+
+    d[i, j] = min(d[i-1, j-1] + align[y_i, z_j], d[i-1, j] + delete[y_i], d[i, j-1] + insert[z_j]).
+    """
     result = np.empty(len(pairs))
     row = np.empty(longest(z) + 1)
     for p in range(len(pairs)):
@@ -149,15 +154,20 @@ def affine_scores(
     gaps: npt.NDArray[Any],
     free: IntArray,
 ) -> FloatArray:
-    """Return the best scores (N,) of alignments with affine gaps, opening at least an extension.
+    """Return the best scores (N,) of alignments with affine gaps, for opening >= extending.
 
-    scores : (n, n) float32 or float64, higher is more alike.
-    gaps : (3,) opening, extending, and what is below every score.
-    free : (3,) 0 or 1: the ends of y, of the target, and both of a local alignment cost nothing.
+    scores : (n, n) float32 or float64; more similar symbols score higher.
+    gaps : (3,) the cost of a gap's first symbol, of each further one; a value below all scores.
+    free : (3,) 0 or 1: gaps at the ends of y are free; those at the ends of the target are free;
+        the alignment is local, which frees both and gives each cell at least 0.
 
-    A row of the matrix is three passes: matches and gaps in the target, a running maximum that
-    carries gaps in y (with their extensions taken out), and the better of the two.  The first and
-    the last vectorise (Gotoh 1982; the order of passes after Rognes 2011).
+        best[i, j] = max(best[i-1, j-1] + scores[y_i, z_j], down[i, j], across[i, j])
+        down[i, j] = max(best[i-1, j] - opening, down[i-1, j] - extending)
+        across[i, j] = max_k best[i, j-k] - opening - (k-1) extending
+
+    A row needs three passes: matches and gaps in the target, a running maximum that carries gaps in
+    y (with their extensions taken out), and the better of the two.  The first and the last
+    vectorise (Gotoh 1982; the order of the passes follows Rognes 2011).
     """
     opening, extending, lowest = gaps[0], gaps[1], gaps[2]
     result = np.empty(len(pairs))
@@ -210,7 +220,7 @@ def _matched(
     gaps: npt.NDArray[Any],
     floor: float,
 ) -> int:
-    """Write the best of a match and of a gap in the target into best[1 :]."""
+    """Write the best of a match, a gap in the target and `floor` to best[1 :]; return `size`."""
     opening, extending = gaps[0], gaps[1]
     for j in range(size):
         one, two = came[j + 1] - opening, down[j + 1] - extending
@@ -226,7 +236,7 @@ def _matched(
 def _run(
     best: npt.NDArray[Any], run: npt.NDArray[Any], slope: npt.NDArray[Any], size: int, opening: Any
 ) -> Any:
-    """Let gaps in y run along a row; return the largest cell."""
+    """Extend gaps in y along a row, in place; return the largest cell."""
     for j in range(size + 1):
         run[j] = best[j] + slope[j]
     carried = run[0]
@@ -259,13 +269,13 @@ def arc_costs(y: Strings, z: Strings, pairs: IntArray, arcs: PairArcs, n: int) -
 def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, IntArray]:
     """Return the least cost of a path that reads y and writes z, and its arcs from first to last.
 
-    The arcs are numbers into `arcs`; none where there is no path, and with the cost NaN where arcs
-    that neither read nor write form a cycle of negative cost.
+    The path is given as indices into `arcs`.  It is empty if there is no path (cost +inf), or if
+    arcs that neither read nor write form a cycle of negative cost (cost NaN).
     """
     states = len(arcs.final)
     back = np.full((len(y) + 1, len(z) + 1, states), -1, np.int64)
     cost, state = _filled(y, z, arcs, n, back)
-    # a step moves on in y or z, or is one of at most `states` silent ones at a cell
+    # a step advances in y or z, or is one of at most `states` silent steps at a cell
     path = np.empty(len(y) + len(z) + states * (len(y) + len(z) + 1), np.int64)
     i, j, size = len(y), len(z), 0
     while state >= 0:
@@ -281,10 +291,10 @@ def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, 
 
 @inner_kernel
 def _filled(y: IntArray, z: IntArray, arcs: PairArcs, n: int, back: IntArray) -> tuple[float, int]:
-    """Return the least cost and the state in which it ends, -1 without a path or a least cost.
+    """Return the least cost and its last state; the state is -1 without a path or a least cost.
 
-    `back` (l + 1, m + 1, S), or empty, gets the arc by which a cell is entered, times 4, plus 1 if
-    it reads and 2 if it writes; -1 at the start.
+    If it is not empty, `back` (l + 1, m + 1, S) receives the arc that enters each cell, times 4,
+    plus 1 if it reads and 2 if it writes.  It keeps its value (-1) at the start.
     """
     states, width = len(arcs.final), n + 1
     keep = len(back) > 0

@@ -1,6 +1,6 @@
-"""Making a target machine small: epsilons of counts removed, states with equal futures merged.
+"""Reduce a target machine: remove the epsilon arcs of counts, merge states with equal futures.
 
-The definitions in numpy: `tests/oracles/reduction.py`.
+`tests/oracles/reduction.py` defines the same in numpy.
 """
 
 import numpy as np
@@ -15,7 +15,10 @@ from fstgrad.compiler import inner_kernel, kernel
 
 @kernel
 def closure(size: int, source: IntArray, nextstate: IntArray, weight: FloatArray) -> FloatArray:
-    """Return (K, K): the weights of all epsilon paths; the arcs come in topological order."""
+    """Return (K, K): the weights of all epsilon paths, of arcs in topological order.
+
+    paths[s, k] = [s = k] + the sum of paths[s, j] weight over the arcs j -> k.
+    """
     paths = np.zeros((size, size))
     for s in range(size):
         paths[s, s] = 1.0
@@ -28,22 +31,23 @@ def closure(size: int, source: IntArray, nextstate: IntArray, weight: FloatArray
 def quotient(
     paths: FloatArray, start: int, arcs: ClassArcs, final: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the machine without epsilons whose states have different futures; it starts in 0.
+    """Return the machine without epsilon arcs, states with equal futures merged; it starts in 0.
 
     Parameters
     ----------
     paths : (K, K)
-        The weights of all epsilon paths; they move before the symbol that follows them.
+        The weights of all epsilon paths.  They are put before the symbol that follows them.
     start, arcs
         The start state, and the arcs that read a symbol.
     final : (K,)
+        Final weights.
 
     Returns
     -------
     Arcs (A, 3), rows of (class, source, nextstate); their weights (A,); final weights (K',).
 
-    Two states are equal if they are equally final and lead, for each class, with equal total weight
-    into each block: partition refinement, O(rounds x arcs of the closed machine).
+    Two states are equivalent if they have equal final weights and, for each class, equal total
+    weights into each block: partition refinement, O(rounds x arcs of the closed machine).
     """
     first, nextstate, weight = arcs
     size = len(final)
@@ -51,11 +55,11 @@ def quotient(
     order, ends, block = _entered(paths, start, arcs, final)
     sums, touched = np.zeros(size), np.empty(size, np.int64)
     pool, row = np.empty(1024, np.int64), np.empty(3 * len(nextstate) + 1, np.int64)
-    # leaders <= size: each state is visited once; `row` grows by 3 numbers for an arc at most
+    # leaders <= size: each state is visited once; an arc adds at most 3 numbers to `row`
     leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:
-        count, used, begin = int(0.0), int(0.0), int(0.0)  # a literal 0 would be a type of its own
+        count, used, begin = int(0.0), int(0.0), int(0.0)  # a literal 0 would be of another type
         slots, fresh = new_slots(len(order)), np.zeros(size, np.int64)
         for s in order:
             row[0] = end_bits[s] if blocks == 0 else block[s]
@@ -94,7 +98,7 @@ def quotient(
 
 @inner_kernel
 def _insert(sorted_values: IntArray, number: int, value: int) -> int:
-    """Insert a value that may be there already; return how many there are."""
+    """Insert a value into the sorted set of `number` values; return the new number."""
     place = number
     while place > 0 and sorted_values[place - 1] >= value:
         place -= 1
@@ -110,7 +114,7 @@ def _insert(sorted_values: IntArray, number: int, value: int) -> int:
 def _entered(
     paths: FloatArray, start: int, arcs: ClassArcs, final: FloatArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return the states that symbols lead to, from the start on, final weights, and zeros (K,)."""
+    """Return the start and the states that symbols reach, the final weights, and zeros (K,)."""
     first, nextstate = arcs.first, arcs.nextstate
     size = len(final)
     classes = (len(first) - 1) // size
@@ -139,7 +143,7 @@ def _written(
     final, reals = np.empty(blocks), pool.view(np.float64)
     for s in order:
         final[block[s]] = ends[s]
-    # an arc takes three of the `used` numbers of the pool
+    # an arc occupies three of the `used` numbers of the pool
     arcs, count, at = np.empty((used // 3, 3), np.int64), 0, 0
     weight = np.empty(len(arcs))
     while at < used:
@@ -154,7 +158,7 @@ def _written(
 
 @kernel
 def refine(arcs: MachineArcs, block: IntArray, blocks: int) -> IntArray:
-    """Return the blocks (K,), split where states lead into blocks with different least costs."""
+    """Return the blocks (K,), split by the least costs of each class into each block."""
     first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     size = len(block)
     classes = (len(first) - 1) // size
@@ -190,7 +194,7 @@ def refine(arcs: MachineArcs, block: IntArray, blocks: int) -> IntArray:
 def _close_backward(
     rows: IntArray, eps_first: IntArray, eps_nextstate: IntArray, eps_weight: IntArray
 ) -> None:
-    """Put the cheapest of a state's row and those that epsilons lead to, in place."""
+    """Set rows[j] to min(rows[j], weight + rows[k]) over epsilon arcs j -> k, in place."""
     for j in range(len(rows) - 1, -1, -1):
         for e in range(eps_first[j], eps_first[j + 1]):
             for b in range(rows.shape[1]):

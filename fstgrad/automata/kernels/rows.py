@@ -1,8 +1,8 @@
-"""Rows of a target machine pushed along many strings at once.
+"""Advance the rows of a target machine along many strings at once.
 
-A block of strings is advanced together: its rows are stored as (K, BLOCK), so that an epsilon arc
-is one vector operation, while every string follows the arcs of its own class.  The numpy twin is
-`TargetMachine.advance`, one string at a time.
+A block of strings advances together.  Its rows are stored as (K, BLOCK), so that an epsilon arc is
+one vector operation; each string follows the arcs of its own class.  `TargetMachine.advance` is the
+same in numpy, one string at a time.
 """
 
 import numpy as np
@@ -23,7 +23,9 @@ def tropical_values(
     initial: IntArray,
     final: IntArray,
 ) -> IntArray:
-    """Return the weight (k,) of each string in units; cost O(k l (arcs of a class + epsilons)).
+    """Return the least cost (k,) of each string in units, INF if it has no path.
+
+    O(k l (arcs of a class + epsilon arcs)).
 
     classes : (k, l) the class of each symbol.
     first, arcs : class c has the arcs `arcs[first[c] : first[c + 1]]`, rows (source, nextstate,
@@ -74,9 +76,12 @@ def probability_values(
     initial: FloatArray,
     final: FloatArray,
 ) -> FloatArray:
-    """Return the sum (k,) over the paths of each string; as `tropical_values`, weights apart.
+    """Return the sum (k,) of the weights of the paths of each string.
+
+    The arguments are those of `tropical_values`, but weights and ends are separate arrays.
 
     ends, epsilon_ends : rows (source, nextstate) of the arcs of classes and of the epsilon arcs.
+    weights, epsilon_weights : their weights.
     """
     strings, length = classes.shape
     states = len(initial)

@@ -1,8 +1,9 @@
-"""Rows of cells in a pool, numbered in the order in which they are first seen.
+"""Rows of cells in a pool, numbered in the order of their first occurrence.
 
-The pool stores a row as its number, its span start * 2^20 + stop, and the cells from start to stop.
-A hash table with open addressing finds it: a slot holds 32 bits of the row's hash and its offset in
-the pool, or -1; rows that agree in these bits are compared cell by cell.
+The pool stores a row as its number, its span start * 2^20 + stop, and its cells from start to stop.
+A hash table with open addressing finds rows.  A slot holds the upper 31 bits of the row's hash and
+the row's offset in the pool, or -1 if it is empty.  Rows that agree in these bits are compared cell
+by cell.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from fstgrad.checks import IntArray
 from fstgrad.compiler import inner_kernel, part_kernel
 
 SPAN = 1 << 20
-HEAD = 2  # cells before a row in the pool
+HEAD = 2  # numbers before the cells of a row in the pool
 _PLACE = (1 << 32) - 1
 
 
@@ -36,9 +37,9 @@ def number_row(
     stop: int,
     hashed: int,
 ) -> int:
-    """Return the number of the row cells[start : stop]; `count`, after adding it, if it is new.
+    """Return the number of the row cells[start : stop]; add it as number `count` if it is new.
 
-    A new row is written to the pool from `used` on, where there must be room for it.
+    A new row is written to pool[used :], which must have room for it.
     """
     mask, span = len(slots) - 1, start * SPAN + stop
     place, tag = hashed & mask, hashed >> 32
@@ -62,7 +63,7 @@ def number_row(
 
 @part_kernel
 def new_slots(rows: int) -> IntArray:
-    """Return an empty table with room for this many rows."""
+    """Return an empty table (int64, a power of 2 in size) with room for this many rows."""
     size = 16
     while size < 2 * rows:
         size *= 2
@@ -71,7 +72,7 @@ def new_slots(rows: int) -> IntArray:
 
 @part_kernel
 def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
-    """Return a table with room for `rows` rows and the rows of pool[:used] in it."""
+    """Return a table with room for `rows` rows that contains the rows of pool[:used]."""
     slots = new_slots(rows)
     at = 0
     while at < used:

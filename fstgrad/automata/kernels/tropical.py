@@ -1,7 +1,7 @@
-"""Determinization in the tropical semiring, one level: advance, canonical form, merge.
+"""Determinize one level in the tropical semiring: advance rows, make them canonical, merge them.
 
-A row holds the weights of M's K states (cells) for one state of the result.  The definition in
-numpy: `tests/oracles/determinization.py`.
+A row holds the weights of M's K states (cells) for one state of the result.
+`tests/oracles/determinization.py` defines the same in numpy.
 """
 
 import numpy as np
@@ -23,11 +23,14 @@ from fstgrad.compiler import inner_kernel, kernel, shared_kernel
 
 @kernel
 def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return bounds (l + 1, K) of what each state still costs with r symbols left, over all y.
+    """Return lower and upper bounds (l + 1, K) of the cost to go with r symbols left, over all y.
 
-    The lower bound is exact; the upper one takes for each symbol the cheapest arc.  Both are
-    infinite in the states that are `barred` (l + 1, K) with r symbols left, so that determinization
-    drops these cells.
+        lower[r, j] = min_c min_k d_c(j, k) + lower[r - 1, k]
+        upper[r, j] = max_c min_k d_c(j, k) + upper[r - 1, k]
+
+    d_c(j, k) is the least cost of epsilon arcs from j, then an arc of class c to k.  For r = 0 both
+    bounds are final[j].  The lower bound is exact.  Both are INF for states that are `barred`
+    (l + 1, K) with r symbols left, so that determinization drops these cells.
     """
     first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     length, size = len(barred) - 1, len(final)
@@ -59,10 +62,13 @@ def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntAr
 
 @kernel
 def policy(arcs: MachineArcs, upper: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (to, cost), each (l, K, C): one way of reading each class from each state of M.
+    """Return (to, cost), each (l, K, C): one way to read each class from each state of M.
 
-    The way that is best by the upper bounds (l + 1, K) with r symbols left after it; -1 where there
-    is none.  Any way costs a string at least its loss.
+        to[r, j, c] = argmin_k d_c(j, k) + upper[r, k],  -1 if there is no way
+        cost[r, j, c] = d_c(j, to[r, j, c])
+
+    d_c and `upper` (l + 1, K) are those of `bounds`; r symbols are left after the step.  Any policy
+    costs a string at least its loss.
     """
     first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     length, size = len(upper) - 1, upper.shape[1]
@@ -88,7 +94,7 @@ def policy(arcs: MachineArcs, upper: IntArray) -> tuple[IntArray, IntArray]:
 
 @kernel
 def arc_kinds(arcs: ClassArcs, size: int) -> IntArray:
-    """Return (C, K): the first class with the same arcs from a state as this class has."""
+    """Return (C, K): the first class that has the arcs of class c from state j."""
     first, nextstate, weight = arcs
     classes = (len(first) - 1) // size
     kinds = np.empty((classes, size), np.int64)
@@ -112,7 +118,7 @@ def arc_kinds(arcs: ClassArcs, size: int) -> IntArray:
 
 @inner_kernel
 def _twin(kinds: IntArray, c: int, live: IntArray) -> int:
-    """Return the first class with the same arcs as `c` from all live cells."""
+    """Return the first class whose arcs from all live cells are those of class `c`."""
     for d in range(c):
         equal = True
         for j in live:
@@ -137,7 +143,7 @@ def advance(
     limit: int,
     room: int,
 ) -> tuple[int, int, IntArray, IntArray, IntArray, IntArray]:
-    """Return the next level: number of states, cells needed, pool; nextstate, cost, fall (S, C).
+    """Return the next level: (states, cells needed, pool) and (nextstate, cost, fall), each (S, C).
 
     Parameters
     ----------
@@ -148,16 +154,16 @@ def advance(
     lower, upper : (l + 1, K)
         Bounds by the number of symbols left.
     remaining : int
-        How many symbols are left after this one.
+        Number of symbols left after this one.
     cap_cell : int
-        The state of M that holds the cap, or -1.  Where nothing but the cap is left of a row, the
-        `fall` of the arc is the cell that led on most cheaply, or -2 without one, and the `cost` is
-        the weight that it had; elsewhere `fall` is -1.
+        The state of M that holds the cap, or -1.  If only the cap is left of a row, but not of the
+        row before, the `fall` of the arc is the other cell with the least upper bound, and `cost`
+        is its weight; without such a cell, `fall` is -2.  Elsewhere `fall` is -1.
     limit : int
-        Stop when there are more states.
+        Stop after a state that brings the level above this number of states.
     room : int
-        Cells that rows may take.  Where more are needed, the kernel stops before it allocates them
-        and returns their number; otherwise the cells needed are 0.
+        Number of cells that rows may use.  If more are needed, the kernel stops before it allocates
+        them and returns their number; otherwise the number of cells needed is 0.
     """
     classes, size = kinds.shape
     ends = np.full((states, classes), -1, np.int64)
@@ -169,7 +175,7 @@ def advance(
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
     hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
     twin = np.empty(classes, np.int64)
-    count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be a type of its own
+    count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be of another type
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
@@ -182,7 +188,7 @@ def advance(
                 continue
             start, stop = _move(before, live[:number], arcs, c * size, cells[c])
             saved = _cheapest(cells[c], start, stop, upper[remaining], cap_cell)
-            saved_cost = cells[c, saved] if saved >= 0 else 0  # one cell has no cell -2
+            saved_cost = cells[c, saved] if saved >= 0 else 0  # a row of one cell has no cell -2
             cost[s, c], starts[c], stops[c] = canonical(
                 cells[c], start, stop, arcs, lower[remaining], upper[remaining], implied
             )
@@ -222,7 +228,7 @@ def advance(
 
 @inner_kernel
 def _touch(slots: IntArray, pool: IntArray, hashes: IntArray) -> int:
-    """Read ahead what the lookups will need, so that the memory fetches overlap."""
+    """Read ahead the memory that the lookups will need, so that the fetches overlap."""
     total = 0
     for hashed in hashes:
         slot = slots[hashed & (len(slots) - 1)]
@@ -240,9 +246,9 @@ def _open(
     before: IntArray,
     live: IntArray,
 ) -> int:
-    """Write a row closed under epsilons into `before`, and which of its cells can win into `live`.
+    """Write a row, closed under epsilon arcs, to `before`, and the cells that can win to `live`.
 
-    Both are in order; `before` is infinite where it comes in.  Returns the number of cells.
+    `live` is ascending; `before` is INF everywhere on entry.  Return the number of live cells.
     """
     eps_first, eps_nextstate, eps_weight = arcs.eps_first, arcs.eps_nextstate, arcs.eps_weight
     bound = INF // 2
@@ -270,7 +276,7 @@ def _open(
 def _move(
     before: IntArray, live: IntArray, arcs: MachineArcs, group: int, cells: IntArray
 ) -> tuple[int, int]:
-    """Push the live cells through the arcs of a class; return the bounds of what they reach."""
+    """Advance the live cells along the arcs of a class; return the range of cells reached."""
     first, nextstate, weight = arcs.first, arcs.nextstate, arcs.weight
     start, stop = len(cells), 0
     for j in live:
@@ -283,7 +289,7 @@ def _move(
 
 @inner_kernel
 def _cheapest(cells: IntArray, start: int, stop: int, upper: IntArray, cap_cell: int) -> int:
-    """Return the cell besides the cap with the least bound of its total cost, -2 without one."""
+    """Return the cell with the least upper bound of the total cost, not the cap; -2 if none."""
     best, bound = -2, INF // 2
     if cap_cell >= 0:
         for j in range(start, stop):
@@ -304,13 +310,14 @@ def canonical(
 ) -> tuple[int, int, int]:
     """Bring cells[start : stop] to canonical form in place.
 
-    Dropped are the cells that cannot be on the cheapest path, and those that another cell implies
-    by epsilons.
+    Cell j is dropped (set to INF) if cells[j] + lower[j] >= min_k (cells[k] + upper[k]), unless it
+    is the first to attain the minimum, or if epsilon arcs from another cell imply its weight.  The
+    least remaining weight is then subtracted from all cells.
 
     Returns
     -------
-    What was subtracted, INF if no cell is left, and the bounds of the cells that are left.
-    `implied` (K,) is workspace, infinite where it comes in and goes out.
+    The weight subtracted, INF if no cell is left, then the first and the end of the range left.
+    `implied` (K,) is workspace: INF everywhere on entry and on return.
     """
     eps_first, eps_nextstate, eps_weight = arcs.eps_first, arcs.eps_nextstate, arcs.eps_weight
     bound = INF // 2
@@ -345,7 +352,7 @@ def canonical(
 
 @inner_kernel
 def saturate(value: int) -> int:
-    """Return the value, values beyond half of INF replaced by INF or -INF."""
+    """Return the value, or INF or -INF if it is beyond half of that."""
     if value > INF // 2:
         return INF
     if value < -(INF // 2):

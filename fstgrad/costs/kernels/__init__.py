@@ -1,4 +1,4 @@
-"""Compiled loops of alignments, loaded when first named, as in `kernels.alignments`."""
+"""Compiled loops over alignments, loaded at the first use of `kernels.alignments`."""
 
 import lazy_loader
 

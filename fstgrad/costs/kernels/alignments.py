@@ -1,20 +1,21 @@
 """Sums and maxima over the alignments of pairs of strings: the loops behind `transducer`.
 
-An alignment of x and y is a path of the transducer that reads x and writes y.  The tables run over
-nodes (i, j, s): i symbols read, j written, in state s.  All weights are logarithms, higher is
-likelier, -inf forbids.  Sums towards the end are those from the start of the reversed transducer.
+An alignment of x and y is a path of the transducer that reads x and writes y.  The tables have one
+entry per node (i, j, s): i symbols read, j written, in state s.  All weights are logarithms: higher
+is likelier, and -inf forbids.  Sums from a node to the end are computed as sums from the start of
+the reversed transducer.
 
-What the kernels share
-----------------------
-- pairs = (x, x_first, y, y_first): the labels of all strings, one string after the other.
+Common arguments of the kernels
+-------------------------------
+- pairs = (x, x_first, y, y_first): the concatenated labels of all strings.
 - arcs = (width, keys, first, key_of, source, target): arc a reads key_of[a] // width and writes
-  key_of[a] % width, 0 standing for nothing; arcs are sorted by key, those of keys[k] are
-  first[k] .. first[k + 1], and one empty range is behind them.
-- silent = (member_first, members, star_first, push_first, push, stars): the arcs with key 0 by
-  strongly connected components, in topological order: members[member_first[c] ..] are the states
-  of one, stars[star_first[c] ..] the log-sums of its inner paths (a matrix in one row),
+  key_of[a] % width, where 0 is epsilon.  Arcs are sorted by key; those of keys[k] are first[k] ..
+  first[k + 1], and one empty range follows.
+- silent = (member_first, members, star_first, push_first, push, stars): the arcs with key 0, by
+  strongly connected components in topological order.  members[member_first[c] ..] are the states
+  of component c, stars[star_first[c] ..] the log-sums of its inner paths (a flattened matrix), and
   push[push_first[c] ..] the arcs that leave it.
-- weight (A + S,): of the arcs, then of ending in each state.
+- weight (A + S,): the log-weights of the arcs, then of ending in each state.
 """
 
 import numpy as np
@@ -34,7 +35,7 @@ _START = -1
 def log_sums(
     pairs: Pairs, arcs: Arcs, silent: Silent, weight: FloatArray, start: int
 ) -> FloatArray:
-    """Return the log-sum (N,) over the alignments of each pair; -inf where there is none.
+    """Return the log-sum (N,) over the alignments of each pair; -inf if there is none.
 
     O(sum |x| |y| arcs that read and write the symbols of a node).
     """
@@ -63,11 +64,12 @@ def expected_counts(
     start: int,
     mass: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the log-sums (N,) and the counts (A + S,), summed over the pairs times mass (N,).
+    """Return the log-sums (N,), and the counts (A + S,) summed over the pairs times mass (N,).
 
-    The count of an arc is how often an alignment takes it in expectation, alignments weighted by
-    their share of the sum: the gradient of the log-sum in the weight.  Pairs without an alignment
-    count nothing.  `back_arcs` and `back_silent` are those of the reversed transducer.
+    The count of an event is its expected number in an alignment, with each alignment weighted by
+    its share of the sum.  This is the gradient of the log-sum with respect to the weight.  Pairs
+    without an alignment have no counts.  `back_arcs` and `back_silent` describe the reversed
+    transducer.
     """
     x, x_first, y, y_first = pairs
     states = len(weight) - len(arcs[4])
@@ -93,9 +95,10 @@ def expected_counts(
 def best_counts(
     pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int, mass: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the largest weight (N,) of an alignment of each pair, and the counts of those.
+    """Return the largest weight (N,) of an alignment of each pair, and the counts (A + S,).
 
-    NaN where silent arcs form a cycle of positive weight.
+    The counts are those of these alignments, times mass (N,).  The weight is NaN if silent arcs
+    form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
     table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
@@ -114,8 +117,8 @@ def best_counts(
 def best_sums(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[FloatArray, float]:
     """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node.
 
-    And that of a whole alignment of the one pair; NaN where silent arcs form a cycle of positive
-    weight.
+    `pairs` is one pair.  Also return the largest weight of a whole alignment, NaN if silent arcs
+    form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
     table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
@@ -127,7 +130,7 @@ def best_sums(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple
 
 @kernel
 def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
-    """Return room for the nodes of the longest strings: log-sums, and the keys of their arcs."""
+    """Return empty tables for the nodes of the longest strings: weights, and keys of arcs."""
     longest = np.array([1, 1])
     for n in range(len(x_first) - 1):
         longest[0] = max(longest[0], x_first[n + 1] - x_first[n] + 1)
@@ -138,8 +141,8 @@ def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArr
 
 @kernel
 def _only(start: int, states: int) -> FloatArray:
-    """Return the weights (S,) of starting in one state."""
-    initial = np.full(states, -np.inf)  # 0 <= start < states: checked where the machine is made
+    """Return the initial log-weights (S,): 0 for `start`, -inf for other states."""
+    initial = np.full(states, -np.inf)  # 0 <= start < states: PairTransducer checks it
     initial[start] = 0.0
     return initial
 
@@ -152,7 +155,7 @@ def _log_add(a: float, b: float) -> float:
 
 @kernel
 def _ended(row: FloatArray, final: FloatArray) -> float:
-    """Return the log-sum over the states in which a path may end."""
+    """Return the log-sum of row + final (S,) over the states."""
     total = -np.inf
     for s in range(len(row)):
         total = _log_add(total, row[s] + final[s])
@@ -161,9 +164,10 @@ def _ended(row: FloatArray, final: FloatArray) -> float:
 
 @kernel
 def _keys(x: IntArray, y: IntArray, arcs: Arcs, found: IntArray) -> None:
-    """Fill found[i, j, step] with the k whose arcs lead to nodes (i, j); an empty k without any.
+    """Fill found[i, j, step] with the k of the arcs that lead to nodes (i, j) by this step.
 
-    Step 0 reads x[i - 1] and writes y[j - 1], step 1 reads only, step 2 writes only.
+    Step 0 reads x[i - 1] and writes y[j - 1], step 1 reads only, step 2 writes only.  Without arcs,
+    k is that of the empty range.
     """
     width, keys = arcs[0], arcs[1]
     for i in range(len(x) + 1):
@@ -194,7 +198,11 @@ def _forward(
     initial: FloatArray,
     table: FloatArray,
 ) -> None:
-    """Fill table[i, j, s] with the log-sum of the paths from the start to each node."""
+    """Fill table[i, j, s] with the log-sum of the paths from the start to each node.
+
+    table[i, j, t] = log sum of exp(table[p, q, s] + weight) over the arcs s -> t that lead from
+    (p, q) to (i, j), then closed over silent arcs; exp(initial) is added at (0, 0).
+    """
     states, is_silent = table.shape[2], len(silent[0]) > 1
     first, source, target = arcs[2], arcs[4], arcs[5]
     top, total = np.empty(states), np.empty(states)
@@ -222,7 +230,7 @@ def _forward(
 
 @kernel
 def _closed(row: FloatArray, arcs: Arcs, silent: Silent, weight: FloatArray) -> None:
-    """Add to each state of a node what reaches it over silent arcs."""
+    """Add the weights that reach each state of a node over silent arcs, in place."""
     member_first, members, star_first, push_first, push, stars = silent
     for c in range(len(member_first) - 1):
         begin, size = member_first[c], member_first[c + 1] - member_first[c]
@@ -249,9 +257,10 @@ def _count(
     share: tuple[float, float],
     counts: FloatArray,
 ) -> None:
-    """Add mass times the share of each arc and end to the counts, share = (log-sum, mass).
+    """Add mass times the expected number of each arc and end to the counts.
 
-    behind[i, j] are the sums with i symbols left to read and j to write.
+    counts[a] += mass exp(ahead + weight[a] + behind - log-sum), over all nodes that arc a leaves;
+    share = (log-sum, mass).  behind[i, j] are the sums with i symbols left to read and j to write.
     """
     keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
     silent = first[1] if len(keys) and keys[0] == 0 else 0
@@ -284,7 +293,7 @@ def _best(
     table: FloatArray,
     parent: IntArray,
 ) -> tuple[IntArray, float]:
-    """Return the best alignment as arcs and A + its last state, empty without one; its weight."""
+    """Return the best alignment (its arcs, then A + its last state; empty if none), its weight."""
     keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
     states, nothing = table.shape[2], np.empty(0, np.int64)
     silent = first[1] if len(keys) and keys[0] == 0 else 0
@@ -322,10 +331,10 @@ def _best(
 
 @kernel
 def _traced(i: int, j: int, state: int, arcs: Arcs, parent: IntArray) -> IntArray:
-    """Return the arcs that lead to a node, from the start, and A + its state."""
+    """Return the arcs of the best path from the start to a node, then A + its state."""
     width, key_of, source = arcs[0], arcs[3], arcs[4]
     path = np.empty(64, np.int64)
-    path[0], used = len(source) + state, 1  # used < len(path): `path` grows where it is full
+    path[0], used = len(source) + state, 1  # used < len(path): `path` grows when it is full
     while parent[i, j, state] != _START:
         a = parent[i, j, state]
         if used == len(path):

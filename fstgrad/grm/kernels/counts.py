@@ -1,14 +1,16 @@
-"""Sums over the counts of exp(<eta, t(x)> + B(x)), with a bound on what is left out.
+"""Sums over the counts x of e^f(x), f(x) = <eta, t(x)> + B(x), with a bound on what is left out.
 
-A family of counts is a table (`fstgrad.grm.tables`): the counts 0, 1, 2, ... one by one, then
-panels of `NODES` points whose weights give the sum over all counts of the panel (Gauss quadrature
-for sums, exact for polynomials of degree 2 NODES - 1).  The cost depends on the width of a
-distribution in panels, not on its mean.
+A family of counts is a table (`fstgrad.grm.tables`).  It has the counts 0, 1, 2, ... singly, then
+panels of `NODES` points with weights: the weighted sum over the points is the sum over all counts
+of the panel (Gauss quadrature for sums, exact for polynomials of degree 2 NODES - 1).  The cost
+depends on the width of a distribution in panels, not on its mean.
 
-The table holds, for every point, bounds of all later and of all earlier log-increments of B and of
-t_j.  Where the bound u of the later increments of <eta, t> + B is negative, the terms after x sum
-to at most f(x) e^u / (1 - e^u); the same holds before x.  A sum starts and ends where these
-remainders are negligible.
+For every point, the table bounds all later and all earlier increments of B and of t_j, from x to
+x + 1.  If the bound u of the later increments of f is negative, the terms after x sum to at most
+e^f(x) e^u / (1 - e^u); the same holds before x.  A sum starts and ends where these remainders are
+negligible.
+
+eta is (k,), here with all statistics of the family; q is the index of a point.
 """
 
 import math
@@ -24,25 +26,27 @@ from fstgrad.grm.kernels.moments import (
     raise_height,
 )
 
-NEGLIGIBLE = 1e-18
-WINDOW = 60.0  # nats below the highest point at which a sum may start
-STRIDE = 16  # points between those that the search for the highest one looks at
-NODES = 10  # points of a panel
-BENDING = 1.4  # most second difference of the log term over a panel that its points can follow
-DEPTH = 45.0  # nats below the top at which a panel needs no such check
-NOTHING = 90.0  # nats below the top at which a million counts and their squares are no rounding
+NEGLIGIBLE = 1e-18  # of the mass
+WINDOW = 60.0  # a sum may start this many nats below the highest point
+STRIDE = 16  # the search for the highest point evaluates every STRIDE-th point
+NODES = 10  # points per panel
+BENDING = 1.4  # largest second difference (nats) of f over a panel that quadrature can resolve
+DEPTH = 45.0  # nats below the top beyond which a panel is not checked for bending
+NOTHING = 90.0  # nats below the top beyond which even a million counts, squared, are below rounding
 
 
 class Table(NamedTuple):
     """The points of one family of counts, in ascending order.
 
-    points (q,) : x.  quadrature (q,) : how many counts a point stands for.
+    points (q,) : x.  quadrature (q,) : the weight of each point, in counts.
     log_base (q,), statistics (q, k) : B and t at x.
-    later (q, 1 + 2 k) : the largest later increment of B, then the least and the largest of t_j.
-    earlier (q, 1 + 2 k) : the least earlier increment of B, then those of t_j.
-    panels (m + 1,) int64 : the first count of each panel; the first `singles` points have none.
+    later (q, 1 + 2 k) : the largest later increment of B, then for each t_j its least (column
+        2 j - 1) and its largest (column 2 j) later increment.
+    earlier (q, 1 + 2 k) : the least earlier increment of B, then those of t_j in the same columns.
+    singles : the number of points that are single counts; the other points are in panels.
+    panels (m + 1,) int64 : the first count of each panel, and the first count after the last one.
     interpolation (m, NODES) : barycentric weights of the points of each panel.
-    bounded : whether no counts follow the last point.
+    bounded : whether the family has no counts after the last point.
     """
 
     points: FloatArray
@@ -59,7 +63,7 @@ class Table(NamedTuple):
 
 @kernel
 def log_term(eta: FloatArray, table: Table, q: int) -> float:
-    """Return <eta, t(x)> + B(x) at point q."""
+    """Return f(x) = <eta, t(x)> + B(x) at point q, in nats."""
     total = table.log_base[q]
     for j in range(eta.shape[0]):
         total += eta[j] * table.statistics[q, j]
@@ -68,7 +72,7 @@ def log_term(eta: FloatArray, table: Table, q: int) -> float:
 
 @kernel
 def term_size(eta: FloatArray, table: Table, q: int) -> float:
-    """Return the size of the numbers that cancel in the log term of point q."""
+    """Return |B(x)| + sum_j |eta_j t_j(x)| at point q: f(x) is rounded relative to this size."""
     total = abs(table.log_base[q])
     for j in range(eta.shape[0]):
         total += abs(eta[j] * table.statistics[q, j])
@@ -77,19 +81,22 @@ def term_size(eta: FloatArray, table: Table, q: int) -> float:
 
 @kernel
 def largest_later(eta: FloatArray, table: Table, q: int) -> float:
-    """Return an upper bound of every log-increment after point q."""
+    """Return an upper bound of the increments f(x + 1) - f(x) from point q on, in nats."""
     return bound_of_increments(eta, table.later, q, 1)
 
 
 @kernel
 def least_earlier(eta: FloatArray, table: Table, q: int) -> float:
-    """Return a lower bound of every log-increment before point q."""
+    """Return a lower bound of the increments f(x + 1) - f(x) up to point q, in nats."""
     return bound_of_increments(eta, table.earlier, q, -1)
 
 
 @inner_kernel
 def bound_of_increments(eta: FloatArray, bounds: FloatArray, q: int, sign: int) -> float:
-    """Return the sum of eta_j times the largest increment of t_j (sign 1) or the least (-1)."""
+    """Return the largest (sign = 1) or the least (sign = -1) increment of f that `bounds` allow.
+
+    The increment of B plus sum_j eta_j (increment of t_j), each at its worst bound.
+    """
     total = bounds[q, 0]
     for j in range(eta.shape[0]):
         total += eta[j] * bounds[q, 2 + 2 * j if sign * eta[j] > 0 else 1 + 2 * j]
@@ -98,7 +105,7 @@ def bound_of_increments(eta: FloatArray, bounds: FloatArray, q: int, sign: int) 
 
 @kernel
 def start_of_sum(eta: FloatArray, table: Table) -> tuple[int, int]:
-    """Return the point at which a sum may start and about the highest point."""
+    """Return the index of the point at which a sum may start, and roughly that of the highest."""
     count = table.points.shape[0]
     best, peak, q = -np.inf, 0, 0
     while q < count:
@@ -124,7 +131,10 @@ def start_of_sum(eta: FloatArray, table: Table) -> tuple[int, int]:
 
 @kernel
 def interpolate(x: float, table: Table, panel: int, values: FloatArray, first: int) -> float:
-    """Return at x what takes `values` at the points of a panel, the first of them point `first`."""
+    """Return at x the polynomial that has `values` (>= NODES,) at the points of a panel.
+
+    `first` is the index of the panel's first point.  Barycentric formula, O(NODES).
+    """
     above, below = 0.0, 0.0
     for i in range(NODES):
         distance = x - table.points[first + i]
@@ -138,7 +148,7 @@ def interpolate(x: float, table: Table, panel: int, values: FloatArray, first: i
 
 @kernel
 def add_term(moments: Moments, weight: float, statistics: FloatArray, q: int) -> None:
-    """Add one term of weight e^(f - height), with row q of the statistics."""
+    """Add a term with weight e^(f - height) and statistics[q] (k,) to the moments."""
     moments.mass[0] += weight
     for i in range(statistics.shape[1]):
         part = weight * (statistics[q, i] - moments.center[i])
@@ -155,7 +165,10 @@ def add_counts(
     heights: FloatArray,
     moments: Moments,
 ) -> None:
-    """Add a panel count by count, for terms that bend more than its points can follow."""
+    """Add a panel count by count, if f bends more than the quadrature can resolve.
+
+    f and t at each count are interpolated from the panel's points; heights (NODES,) holds f there.
+    """
     k = eta.shape[0]
     at = np.empty((1, k))
     first = table.singles + panel * NODES
@@ -170,7 +183,10 @@ def add_counts(
 
 @kernel
 def fill_heights(eta: FloatArray, table: Table, first: int, heights: FloatArray) -> float:
-    """Fill the log terms of the points of a panel, the first of them `first`; return the most."""
+    """Write f at the points of a panel to heights (NODES,); return the largest.
+
+    `first` is the index of the panel's first point.
+    """
     top = -np.inf
     for i in range(NODES):
         heights[i] = log_term(eta, table, first + i)
@@ -180,7 +196,10 @@ def fill_heights(eta: FloatArray, table: Table, first: int, heights: FloatArray)
 
 @kernel
 def bends(heights: FloatArray, top: float, best: float) -> bool:
-    """Return whether a panel with log terms `heights` is to be added count by count."""
+    """Return whether a panel with f = heights (NODES,) must be added count by count.
+
+    `top` is the largest of the heights, `best` the largest f of the whole sum.
+    """
     bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
     return bool(top > best - DEPTH and bend > BENDING)
 
@@ -194,13 +213,14 @@ def add_panel(
     heights: FloatArray,
     moments: Moments,
 ) -> None:
-    """Add a panel by its points; `best` is about the highest log term of the whole sum.
+    """Add a panel by quadrature, or count by count if it bends; `best` is about the largest f.
 
-    Within DEPTH of `best` few panels bend: a bend of BENDING nats a panel leaves that depth, or
-    came from it, after about sqrt(2 DEPTH / BENDING) panels.  So the counts that are added one by
-    one are some panels' worth, however many the table has.
+    Few panels within DEPTH nats of `best` bend: at a second difference of BENDING nats per panel, f
+    crosses that depth in about sqrt(2 DEPTH / BENDING) panels.  So only a few panels are added
+    count by count, however many the table has.
     """
-    # the points of a panel are first .. first + NODES - 1: (q - singles) is a multiple of NODES
+    # bounds: a panel has the points first .. first + NODES - 1, and q - singles is a multiple of
+    # NODES
     first = table.singles + panel * NODES
     top = fill_heights(eta, table, first, heights)
     if top < best - NOTHING:
@@ -217,13 +237,16 @@ def add_panel(
 
 @kernel
 def ends(eta: FloatArray, table: Table, q: int, f: float, moments: Moments) -> bool:
-    """Return whether what follows point q is negligible; its bound becomes `left_out`."""
+    """Return whether the terms after point q are negligible; then set moments.left_out.
+
+    f is the log term of point q.
+    """
     increment = largest_later(eta, table, q)
     if increment >= -1e-12:
         return False
     ratio = math.exp(increment)
     rest = math.exp(f - moments.height[0]) * ratio / (1.0 - ratio)
-    # the second moments of the rest exceed its mass by less than (x + 1)^2
+    # the second moments of the rest are at most (x + 1)^2 times its mass
     if rest * (table.points[q] + 1.0) ** 2 > NEGLIGIBLE * moments.mass[0]:
         return False
     moments.left_out[0] = rest + NEGLIGIBLE * moments.mass[0]
@@ -234,8 +257,8 @@ def ends(eta: FloatArray, table: Table, q: int, f: float, moments: Moments) -> b
 def add_singles(
     moments: Moments, weights: FloatArray, statistics: FloatArray, first: int, last: int
 ) -> None:
-    """Add the moments of the points from `first` to before `last`, whose mass is counted."""
-    # sums in registers: loops over the few statistics inside the one over the points cost more
+    """Add the first and second moments of the points first .. last - 1; not their mass."""
+    # loops over points are innermost, with sums in registers: the other way round is slower
     for i in range(statistics.shape[1]):
         center, total = moments.center[i], 0.0
         for q in range(first, last):
@@ -250,9 +273,9 @@ def add_singles(
 
 @kernel
 def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Moments) -> bool:
-    """Sum one row; return False where the counts after the last point are not negligible.
+    """Write the moments of one eta (k,); return False if counts after the table are not negligible.
 
-    heights (NODES,) : room.
+    heights (NODES,) : scratch memory.
     """
     clear(moments)
     weights = np.empty(table.singles)

@@ -1,7 +1,9 @@
 """Coordinate descent on the quadratic model of one or of many l1 regressions with tied parameters.
 
-A parameter adds a column of the design to one coordinate of eta of one node; a parameter that is
-tied does so for several nodes, with another column for each: these are its slots.
+A parameter adds a multiple of a column of the design to one coordinate of eta of one node: this is
+a slot.  A tied parameter has several slots, one for each of its nodes, with different columns.
+With Z the design, eta = offset + Z coef; eta is (q nodes, n samples, c coordinates), and there are
+m parameters.
 """
 
 from typing import NamedTuple
@@ -13,10 +15,12 @@ from fstgrad.compiler import inner_kernel, kernel
 
 
 class Slots(NamedTuple):
-    """What the parameters do to eta (q nodes, n samples, c coordinates).
+    """The design Z: how each parameter acts on eta.
 
-    pointer (m + 1,) : the slots of each parameter.
-    node, coordinate (s,) : where a slot acts.  start, end (s,) : its column in `rows`, `values`.
+    pointer (m + 1,) : parameter i has the slots pointer[i] .. pointer[i + 1] - 1.
+    node, coordinate (s,) : the node and the coordinate of eta, from 0, that a slot acts on.
+    start, end (s,) : a slot's column has the entries start .. end - 1 of `rows` and `values`.
+    rows, values (entries,) : the sample and the value of each entry.
     """
 
     pointer: IntArray
@@ -29,11 +33,15 @@ class Slots(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """gradient d + mean_i (Z d)_i H_i (Z d)_i / 2 + ridge d^2 / 2 + sum_c penalty_c |coef_c + d_c|.
+    """The quadratic model of the objective at coef + d, as a function of the direction d (m,).
 
-    hessian (q, n, c, c).  gradient, penalty, ridge, coef (m,).
-    blocks (q, u) : the unpenalised parameters of each node, moved together; their rows of eta are
-    `coordinates` (u,).  inverses (q, u, u) : of their mean Hessian.
+        gradient . d + sum_s mean_i (Z d)_si' H_si (Z d)_si / 2
+                     + sum_j ( ridge_j d_j^2 / 2 + penalty_j |coef_j + d_j| ).
+
+    hessian (q, n, c, c) : H.  gradient, penalty, ridge, coef (m,).
+    blocks (q, u) : the u unpenalised parameters of each node, which are moved together.
+    coordinates (u,) : the coordinates of eta that they act on.
+    inverses (q, u, u) : the inverses of their mean Hessians.
     """
 
     hessian: FloatArray
@@ -48,7 +56,10 @@ class Quadratic(NamedTuple):
 
 @inner_kernel
 def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> float:
-    """Return the sum of the entries of a parameter's columns, each times its cell of (q, n, c)."""
+    """Return the inner product of the columns of parameter m, with entries `values`, and a table.
+
+    table (q, n, c); sum over slots and entries of values[entry] * table[node, row, coordinate].
+    """
     whole = 0.0
     for slot in range(slots.pointer[m], slots.pointer[m + 1]):
         node, j = slots.node[slot], slots.coordinate[slot]
@@ -59,7 +70,10 @@ def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> f
 
 @kernel
 def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
-    """Return the derivative of the mean loss in every parameter, from residuals (q, n, c)."""
+    """Return the gradient (m,) of the mean loss, Z' residual / n, from its derivative by eta.
+
+    residual (q, n, c).
+    """
     out = np.empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):
         out[m] = column_sum(m, slots, slots.values, residual) / residual.shape[1]
@@ -68,7 +82,7 @@ def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
 
 @kernel
 def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
-    """Return the second derivative of the mean loss in every parameter."""
+    """Return the second derivatives (m,) of the mean loss, the diagonal of Z' H Z / n."""
     diagonal = np.empty(hessian.shape[:3])
     for j in range(hessian.shape[3]):
         diagonal[:, :, j] = hessian[:, :, j, j]
@@ -105,7 +119,7 @@ def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
 
 @kernel
 def product(slots: Slots, hessian: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return the mean of Z' H Z times a direction (m,)."""
+    """Return Z' H Z direction / n, (m,)."""
     q, n, c = hessian.shape[0], hessian.shape[1], hessian.shape[2]
     moved, change = np.zeros((q, n, c)), np.zeros((q, n, c))
     add_columns(slots, direction, moved)
@@ -127,9 +141,12 @@ def step(
     direction: FloatArray,
     change: FloatArray,
 ) -> float:
-    """Minimise the model in parameter m; return the change in units of the gradient.
+    """Minimise the model in parameter m; return |change of the parameter| * curvature.
 
-    change : (q, n, c), H_i times the change of eta_i along `direction`; kept up to date.
+    With b = coef + direction and slope g of the smooth part, b becomes the soft threshold
+    sign(b - g / curvature) max(|b - g / curvature| - penalty / curvature, 0).
+    curvature (m,) includes the ridge.  direction (m,) and change (q, n, c) = H Z direction are
+    updated in place.  A parameter without curvature does not move.
     """
     if curvature[m] <= 0.0:
         return 0.0
@@ -160,7 +177,10 @@ def step(
 
 @kernel
 def block_step(node: int, model: Quadratic, direction: FloatArray, change: FloatArray) -> float:
-    """Minimise the model in the unpenalised parameters of a node; return the largest slope."""
+    """Minimise the model in the unpenalised parameters of a node, jointly, by a Newton step.
+
+    Updates `direction` and `change` as `step` does; returns the largest |slope| before the step.
+    """
     n, c = change.shape[1], change.shape[2]
     u = model.coordinates.shape[0]
     slope, delta = np.zeros(u), np.zeros(u)
@@ -187,11 +207,12 @@ def block_step(node: int, model: Quadratic, direction: FloatArray, change: Float
 def quadratic_descent(
     slots: Slots, model: Quadratic, tolerance: float, sweeps: int
 ) -> tuple[FloatArray, bool]:
-    """Return the direction (m,) that minimises the penalised quadratic model, and if it does.
+    """Return the direction (m,) that minimises the penalised quadratic model, and if it converged.
 
-    Sweeps over all parameters alternate with sweeps over those that are not zero until no gradient
-    moves by `tolerance`.  After `sweeps` of them the direction is what it is, and the second value
-    False.  The blocks are moved in every sweep, their parameters nowhere else.
+    A sweep over all parameters is followed by sweeps over the non-zero and unpenalised ones, until
+    no step changes a gradient by more than `tolerance`; then all are swept again, and the search
+    has converged if the same holds.  Stops after `sweeps` sweeps with the current direction and
+    False.  Every sweep first moves the blocks; their parameters do not move separately.
     """
     q, n, c = model.hessian.shape[0], model.hessian.shape[1], model.hessian.shape[2]
     count = model.gradient.shape[0]
@@ -230,8 +251,11 @@ def gather(
     new_rows: IntArray,
     new_values: FloatArray,
 ) -> None:
-    """Copy the CSC columns `columns` behind one another, in the order given."""
-    # new_rows and new_values have the sum of the lengths of the columns
+    """Copy the columns `columns` (c,) of a CSC matrix, in this order, to a new one.
+
+    new_indptr (c + 1,), with new_indptr[0] set by the caller; new_rows, new_values (entries,).
+    """
+    # bounds: new_rows and new_values have as many entries as these columns together
     to = 0
     for c in range(columns.shape[0]):
         for at in range(indptr[columns[c]], indptr[columns[c] + 1]):

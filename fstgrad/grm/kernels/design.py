@@ -1,4 +1,4 @@
-"""The products of the statistics of every set of variables that occur together in a row."""
+"""Kernels of sparse designs: products of statistics of sets of variables, and sums of columns."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ def subset_products(
     rows: IntArray,
     values: FloatArray,
 ) -> None:
-    """List (key, row, product) for every `size`-subset of the non-zeros of every CSR row.
+    """Write (key, row, product) for every subset of `size` non-zeros of every row of a CSR matrix.
 
-    The key of i_1 < ... < i_m is the combinatorial number sum_j C(i_j, j), a rank without gaps;
-    binomial[i, j] = C(i, j).  Cost O(sum_rows C(nnz_row, size)).
+    The key of the columns i_1 < ... < i_size is the combinatorial number sum_j C(i_j, j), a rank
+    without gaps; binomial[i, j] = C(i, j).  product is that of the entries.  keys, rows and values
+    have length sum over rows of C(nnz_row, size), which is also the cost.
     """
-    # entry < sum over rows of C(count, size), the length of keys, rows and values
+    # bounds: entry < sum over rows of C(count, size), the length of keys, rows and values
     position = np.empty(size, dtype=np.int64)
     entry = 0
     for row in range(indptr.shape[0] - 1):
@@ -60,7 +61,7 @@ def column_products(
     vector: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Fill out[c] = <column columns[c] of a CSC matrix, vector>."""
+    """Write out[c] = <column columns[c] of a CSC matrix, vector>; out (m,), vector (n,)."""
     for c in range(columns.shape[0]):
         total = 0.0
         for at in range(indptr[columns[c]], indptr[columns[c] + 1]):
@@ -77,8 +78,11 @@ def add_rows(
     vector: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Add the rows `rows` of a CSR matrix, each times its entry of the vector (n,), to out."""
-    # columns[at] < len(out); rows[r] < len(vector)
+    """Add sum over r in `rows` of vector[r] * (row r of a CSR matrix) to out (columns,).
+
+    vector : (n,).  columns : int32, the column of each entry.
+    """
+    # bounds: columns[at] < len(out); rows[r] < len(vector)
     for r in range(rows.shape[0]):
         weight = vector[rows[r]]
         for at in range(indptr[rows[r]], indptr[rows[r] + 1]):

@@ -4,9 +4,10 @@ With T = e^v and dx = c e^(c v) dv (c = 1 for T = x, 1/2 for T = x^2) the integr
 
     exp(h(v)),    h(v) = sum_j eta_j e^(v/j) + c v + log c,
 
-analytic on the whole line, rising as e^(c v) on the left and falling faster than any exponential
-on the right: the trapezoid rule converges exponentially, its error after a halving of the step is
-below the change that the halving made.  The two tails are bounded in closed form.
+which is analytic on the whole line, rises as e^(c v) on the left and falls faster than any
+exponential on the right.  So the trapezoid rule converges exponentially: after halving the step,
+the error is less than the change that the halving made.  The two tails are bounded in closed form.
+eta is (k,), in nats per unit of t.
 """
 
 import math
@@ -25,10 +26,10 @@ from fstgrad.grm.kernels.moments import (
     mirror,
 )  # fmt: skip
 
-WINDOW = 50.0  # nats below the maximum that still count
-CELL = 0.25  # of the scan for maxima
-MOST_POINTS = 1 << 17
-FARTHEST = 300.0  # log T at which a search gives up: the powers of e^v pass the range of floats
+WINDOW = 50.0  # the integral leaves out what is this many nats below the maximum
+CELL = 0.25  # step of the scan for maxima, in log T
+MOST_POINTS = 1 << 17  # of the trapezoid rule
+FARTHEST = 300.0  # log T at which a search stops: further on, powers of e^v may overflow
 
 
 @kernel
@@ -51,7 +52,11 @@ def log_slope(v: float, eta: FloatArray, c: float) -> float:
 
 @kernel
 def slope_bound(v: float, eta: FloatArray, c: float) -> float:
-    """Return an upper bound of h' that falls from v on, or +inf where there is none."""
+    """Return an upper bound of h' on [v, inf), or inf if this method gives none.
+
+    With l the first coefficient that is not zero, h'(v) = e^(v/l) (eta_l / l + sum over j > l of
+    eta_j / j e^(v/j - v/l)) + c; the sum over positive eta_j only is larger and decreases in v.
+    """
     k = eta.shape[0]
     lead = 0
     while lead < k and eta[lead] == 0.0:
@@ -67,7 +72,7 @@ def slope_bound(v: float, eta: FloatArray, c: float) -> float:
 
 @kernel
 def crossing(below: float, above: float, level: float, eta: FloatArray, c: float) -> float:
-    """Return where h crosses `level` between a point below it and a point above it."""
+    """Return v at which h crosses `level`, by bisection: h(below) <= level < h(above)."""
     for _ in range(50):
         middle = 0.5 * (below + above)
         if log_integrand(middle, eta, c) > level:
@@ -79,7 +84,7 @@ def crossing(below: float, above: float, level: float, eta: FloatArray, c: float
 
 @kernel
 def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
-    """Return the zero of h' between a point where it is positive and one where it is not."""
+    """Return the zero of h' in [left, right] by bisection: h'(left) > 0 >= h'(right)."""
     for _ in range(60):
         middle = 0.5 * (left + right)
         if log_slope(middle, eta, c) > 0:
@@ -91,19 +96,20 @@ def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
 
 @kernel
 def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
-    """Fill out = (left end, right end, place of the maximum, length of the scan) of what counts.
+    """Write the interval of v outside which h is more than WINDOW nats below its maximum.
 
-    Returns False where the mass lies beyond the range of floats.
+    out (4,) : left end, right end, place of the maximum, and length of the scan.
+    Returns False if the mass lies beyond v = FARTHEST.
     """
     k = eta.shape[0]
     total = 1.0
     for j in range(k):
         total += abs(eta[j])
     start = -k * math.log(total) - 2.0 - (WINDOW + 2.0) / c
-    rise = max(start, -k * math.log(4.0 * total / c))  # up to here h' >= 3 c / 4: no maximum
+    rise = max(start, -k * math.log(4.0 * total / c))  # left of this, h' >= 3 c / 4: no maximum
     best, best_v = -np.inf, rise
     v, slope = rise, log_slope(rise, eta, c)
-    while True:  # once up, for the maximum
+    while True:  # first scan: the maximum
         after = v + CELL
         after_slope = log_slope(after, eta, c)
         if slope > 0 >= after_slope:
@@ -123,7 +129,7 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     if high:
         below = log_integrand(start, eta, c) <= level
         out[0] = crossing(start, rise, level, eta, c) if below else start
-    while v < end:  # once more, for the outermost crossings of the level
+    while v < end:  # second scan: the outermost crossings of the level
         after = v + CELL
         after_slope = log_slope(after, eta, c)
         high_after = log_integrand(after, eta, c) > level
@@ -143,9 +149,11 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
 
 @kernel
 def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> bool:
-    """Fill the sums of one eta (k,); return False where there is no integral.
+    """Write the moments of one eta (k,) over x > 0; return False if there is no finite integral.
 
-    There is none where the first coefficient that is not zero is positive.
+    The integral diverges if the first coefficient that is not zero is positive, or if all are zero;
+    it is also refused if the mass lies beyond floats.  The step is halved until the mass changes by
+    at most `tolerance`, relative.
     """
     k = eta.shape[0]
     clear(moments)
@@ -159,7 +167,7 @@ def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> 
         return False
     left, right = place[0], place[1]
     if not right - left > 1e-9 * (1.0 + abs(left)):
-        return False  # so far out that neighbouring floats are the whole window
+        return False  # the window is as narrow as the spacing of floats there
     moments.height[0] = log_integrand(place[2], eta, c)
     moments.size[0] = abs(c * place[2])
     for j in range(k):
@@ -179,7 +187,8 @@ def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> 
     moments.mass[0] *= step
     moments.first[:] *= step
     moments.second[:] *= step
-    # left of the scan e^(c v) decays from below the window, right of it at a rate above 1
+    # outside the window the integrand is below e^-WINDOW of its maximum; beyond the scan it decays
+    # at a rate of at least 3 c / 4 on the left and 1 on the right
     tails = math.exp(-WINDOW) * (4.0 / c + place[3])
     moments.left_out[0] = last * (right - left) + tails
     return True
@@ -189,7 +198,7 @@ def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> 
 def add_points(
     eta: FloatArray, c: float, first: float, step: float, count: int, moments: Moments
 ) -> None:
-    """Add the integrand and its moments at first, first + step, ..."""
+    """Add the integrand and its moments at v = first + i * step, i = 0 .. count - 1."""
     k = eta.shape[0]
     at = np.empty(k)
     for number in range(count):
@@ -216,10 +225,11 @@ def derivatives(
     mean: FloatArray,
     covariance: FloatArray,
 ) -> None:
-    """Fill A and its error (m, 2), E[t] (m, k) and Cov[t] (m, k, k) for eta (m, k).
+    """Write bounds = (A, bound on its error) (m, 2), E[t] (m, k) and Cov[t] (m, k, k), eta (m, k).
 
-    two_sided : T = x^2 over the whole line, where the even roots carry the sign of x; otherwise
+    two_sided : whether T = x^2 over the whole line, with the sign of x in t_j for even j; otherwise
         T = x over x > 0.
+    A row without a finite integral gets A = +inf and NaN moments.
     """
     m, k = eta.shape
     moments, mirrored, reflected = empty_moments(k), empty_moments(k), np.empty(k)
@@ -246,7 +256,12 @@ def derivatives(
 def gaussian_pair(
     eta: FloatArray, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
-    """Fill the same for exp(eta_1 x^2 + eta_2 x), k <= 2, in closed form."""
+    """Write what `derivatives` writes for exp(eta_1 x^2 + eta_2 x), k <= 2, in closed form.
+
+    With v = -1 / (2 eta_1) and m = eta_2 v: A = eta_2 m / 2 + log(2 pi v) / 2, E[x^2] = v + m^2,
+    E[x] = m, Var[x^2] = 2 v^2 + 4 v m^2, Var[x] = v, Cov[x^2, x] = 2 v m.  A row with eta_1 >= 0
+    gets A = +inf and NaN moments.
+    """
     m, k = eta.shape
     for row in range(m):
         if eta[row, 0] >= 0:

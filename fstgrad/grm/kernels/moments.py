@@ -1,4 +1,4 @@
-"""The sums of one row: mass and moments of exp(<eta, t> + B), scaled by its largest term."""
+"""The sums of one row of eta: mass and moments of e^f, f = <eta, t> + B, over its largest term."""
 
 import math
 from typing import NamedTuple
@@ -10,13 +10,14 @@ from fstgrad.compiler import kernel
 
 
 class Moments(NamedTuple):
-    """Sums over one row of eta; `scalars` are held in arrays of one entry so that kernels add.
+    """Sums over the x of one row of eta; numbers are arrays (1,), so that kernels can change them.
 
-    height : the largest log term.  mass : the sum of the terms over e^height.
-    left_out : a bound on what was not summed, over e^height.
-    size : the size of the numbers that cancel in the largest term.
-    center (k,) : the values that t is measured from.
-    first (k,), second (k, k) : sums of t - center and of its products (lower triangle).
+    height : the largest f, in nats.  mass : the sum of e^(f - height).
+    left_out : a bound on the terms that were not summed, in units of e^height.
+    size : |B| + sum_j |eta_j t_j| at the largest term, for the rounding error of f.
+    center (k,) : the reference values of t.
+    first (k,), second (k, k) : the sums of e^(f - height) (t - center) and of
+        e^(f - height) (t_i - center_i) (t_j - center_j) for j <= i.
     """
 
     height: FloatArray
@@ -30,7 +31,7 @@ class Moments(NamedTuple):
 
 @kernel
 def empty_moments(k: int) -> Moments:
-    """Return room for the sums of a row with k statistics."""
+    """Return memory for the sums of a row with k statistics."""
     return Moments(
         np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(k), np.zeros(k),
         np.zeros((k, k)),
@@ -39,12 +40,12 @@ def empty_moments(k: int) -> Moments:
 
 @kernel
 def clear(moments: Moments) -> None:
-    """Start a new row, of height -inf."""
+    """Reset all sums for a new row: height -inf, the rest 0."""
     moments.height[0] = -np.inf
     moments.mass[0] = 0.0
     moments.left_out[0] = 0.0
     moments.size[0] = 0.0
-    for i in range(moments.first.shape[0]):  # slices cost more than these few entries
+    for i in range(moments.first.shape[0]):  # slices are slower for so few entries
         moments.center[i] = 0.0
         moments.first[i] = 0.0
         for j in range(moments.first.shape[0]):
@@ -53,7 +54,7 @@ def clear(moments: Moments) -> None:
 
 @kernel
 def raise_height(moments: Moments, height: float, size: float) -> None:
-    """Scale the sums to a larger height."""
+    """Set a larger height, and the size of its term; rescale the sums by e^(old - new)."""
     scale = math.exp(moments.height[0] - height)
     moments.height[0] = height
     moments.size[0] = size
@@ -67,7 +68,7 @@ def raise_height(moments: Moments, height: float, size: float) -> None:
 
 @kernel
 def recenter(moments: Moments, center: FloatArray) -> None:
-    """Measure the statistics from another center."""
+    """Change the center to `center` (k,) and the sums accordingly."""
     k = center.shape[0]
     mass = moments.mass[0]
     for i in range(k):
@@ -84,7 +85,7 @@ def recenter(moments: Moments, center: FloatArray) -> None:
 
 @kernel
 def mirror(moments: Moments) -> None:
-    """Turn the sums over x > 0 of T = x^2 into those over x < 0: even roots carry the sign of x."""
+    """Turn sums over x > 0 into those over x < 0, for T = x^2: t_j changes its sign for even j."""
     k = moments.center.shape[0]
     for i in range(1, k, 2):
         moments.center[i] = -moments.center[i]
@@ -97,7 +98,7 @@ def mirror(moments: Moments) -> None:
 
 @kernel
 def add_moments(moments: Moments, other: Moments) -> None:
-    """Add the sums of another part of the same row; `other` is changed."""
+    """Add the sums of another part of the same row; `other` is recentered in place."""
     recenter(other, moments.center)
     if other.height[0] > moments.height[0]:
         raise_height(moments, other.height[0], max(moments.size[0], other.size[0]))
@@ -110,7 +111,11 @@ def add_moments(moments: Moments, other: Moments) -> None:
 
 @kernel
 def finish(moments: Moments, bounds: FloatArray, mean: FloatArray, covariance: FloatArray) -> None:
-    """Turn the sums of one row into A and its largest error, the mean and the covariance."""
+    """Write the results of one row from its sums.
+
+    bounds (2,) = (A, bound on its error) with A = height + log mass; mean (k,) = E[t] = center +
+    first / mass; covariance (k, k) = second / mass - (first / mass) (first / mass)'.
+    """
     k = mean.shape[0]
     mass = moments.mass[0]
     bounds[0] = moments.height[0] + math.log(mass)
@@ -127,7 +132,7 @@ def finish(moments: Moments, bounds: FloatArray, mean: FloatArray, covariance: F
 
 @kernel
 def fail(bounds: FloatArray, mean: FloatArray, covariance: FloatArray) -> None:
-    """Write the result of a sum that does not converge: +inf, without moments."""
+    """Write the results of a row without a finite sum: A = +inf, moments NaN."""
     bounds[:] = np.inf
     mean[:] = np.nan
     covariance[:] = np.nan

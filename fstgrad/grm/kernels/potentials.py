@@ -1,4 +1,9 @@
-"""The natural parameters of every node conditional, row by row."""
+"""Kernels for the interactions of all sets: in node conditionals and in the joint potential.
+
+A set S of the term with root j has the coefficient theta_S and the potential
+theta_S prod_{t in S} t_j(x_t), in nats.  The sets are the arrays of `Parameters.flat`: sizes (m,),
+roots (m,) from 1, members (m, largest size) padded with -1, values (m,) = theta_S.
+"""
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
@@ -13,10 +18,10 @@ def add_interactions(
     values: FloatArray,
     eta: FloatArray,
 ) -> None:
-    """Add theta_S prod_{t in S, t != s} t_j(x_t) to eta (n, p, k) for every set S and s in S.
+    """Add theta_S prod_{t in S, t != s} t_j(x_t) to eta[row, s, j - 1], for every S and s in S.
 
-    statistics : (n, p, k).  roots : (m,), from 1.  members : (m, largest size), padded with -1.
-    Cost O(n m size^2); a row where two members of a set are 0 is left at once.
+    statistics : (n, p, >= k).  eta : (n, p, >= k), changed in place.
+    Cost O(n m size^2); a set is skipped in a row in which two of its members are 0.
     """
     for row in range(statistics.shape[0]):
         for number in range(values.shape[0]):
@@ -44,7 +49,10 @@ def add_energies(
     values: FloatArray,
     energy: FloatArray,
 ) -> None:
-    """Add sum_S theta_S prod_{t in S} t_j(x_t) to energy (n,)."""
+    """Add sum_S theta_S prod_{t in S} t_j(x_t) to energy (n,), for statistics (n, p, >= k).
+
+    Cost O(n m size).
+    """
     for row in range(statistics.shape[0]):
         for number in range(values.shape[0]):
             product = values[number]

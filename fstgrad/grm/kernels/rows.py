@@ -1,8 +1,8 @@
 """A, E[t] and Cov[t] of many rows of eta, for the families of counts.
 
-Most rows of sparse data are equal, and most of the others have all their mass on a few counts:
-equal rows are summed once, and the first counts are summed in vectors.  What the first counts do
-not hold goes to `fstgrad.grm.kernels.counts`.
+Most rows of sparse data are equal, and most of the others have all their mass on a few counts.  So
+equal rows are summed once, and sums over the first counts are vectorized.  Rows with mass beyond
+the first counts are left to `fstgrad.grm.kernels.counts`.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from fstgrad.grm.kernels.moments import Moments, clear, empty_moments, fail, fin
 from fstgrad.vectors import exponentiate
 
 BitArray = npt.NDArray[np.uint64]
-FIRST = 64  # counts that are summed in vectors, all of them one by one in the table
-STEP = 16  # counts that join these sums at a time
-FALL = 40.0  # nats below the highest term at which the last one may end a sum
+FIRST = 64  # most counts that are summed with vectors; all are single points of the table
+STEP = 16  # counts that are added to these sums at a time
+FALL = 40.0  # a sum may end at a term this many nats below the highest
 
 
 @sum_kernel
@@ -31,7 +31,7 @@ def total(x: FloatArray) -> float:
 
 @sum_kernel
 def inner_product(x: FloatArray, y: FloatArray) -> float:
-    """Return the inner product of x and the first entries of y."""
+    """Return the inner product of x and y[:len(x)]."""
     found = 0.0
     for q in range(x.shape[0]):
         found += x[q] * y[q]
@@ -47,15 +47,18 @@ def sum_first(
     room: FloatArray,
     moments: Moments,
 ) -> bool:
-    """Sum one row over its first counts; return False unless what follows them is negligible.
+    """Write the moments of one eta (k,) from its first counts.
 
-    columns (k, FIRST) : the statistics of the first counts.  terms, room (FIRST,) : room.
+    Returns False if the terms after the first FIRST counts are not negligible or the table is
+    shorter; the moments are then not valid.
+    columns (k, FIRST) : the statistics of the first counts.  terms, room (FIRST,) : scratch memory.
     """
-    # count <= FIRST is the length of columns[j], terms and room; the table has as many singles
+    # bounds: count <= FIRST, the length of columns[j], terms and room, and the table has as many
+    # single points
     if table.singles < FIRST or table.points.shape[0] < FIRST:
         return False
     clear(moments)
-    moments.mass[0] = 1.0  # that of the highest term, a lower bound
+    moments.mass[0] = 1.0  # the mass of the highest term: a lower bound
     top, count, is_whole = -np.inf, 0, False
     while count < FIRST and not is_whole:
         part, base = terms[count : count + STEP], table.log_base[count : count + STEP]
@@ -94,14 +97,14 @@ def sum_first(
 def derivatives(
     eta: FloatArray, table: Table, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
-    """Fill A and its largest error (m, 2), E[t] (m, k) and Cov[t] (m, k, k) for eta (m, k).
+    """Write bounds = (A, bound on its error) (m, 2), E[t] (m, k) and Cov[t] (m, k, k), eta (m, k).
 
-    A is +inf where the table ends before the sum does.  Rows that are equal, most of a sparse fit,
-    are summed once.
+    If the table ends before the terms are negligible, A is +inf and the moments are NaN.  Equal
+    rows, the majority in a sparse fit, are summed once.
     """
     m, k = eta.shape
-    # row < m; heights has a place for each point of a panel, the moments one for each t_j, and
-    # terms and room one for each of the first points
+    # bounds: row < m; heights has an entry for each point of a panel, the moments one for each t_j,
+    # and terms and room one for each of the first points
     moments, heights = empty_moments(k), np.empty(NODES)
     terms, room = np.empty(FIRST), np.empty(FIRST)
     columns = np.ascontiguousarray(table.statistics[:FIRST].T)
@@ -123,8 +126,8 @@ def derivatives(
 def copy_row(
     bounds: FloatArray, mean: FloatArray, covariance: FloatArray, same: int, row: int
 ) -> None:
-    """Copy the results of the row `same` to another row."""
-    k = mean.shape[1]  # same < row < m, the length of all
+    """Copy the results of row `same` to row `row`."""
+    k = mean.shape[1]  # bounds: same < row < m, the length of all
     bounds[row, 0], bounds[row, 1] = bounds[same, 0], bounds[same, 1]
     for i in range(k):  # slices cost more than these few entries
         mean[row, i] = mean[same, i]
@@ -134,7 +137,7 @@ def copy_row(
 
 @kernel
 def table_size(m: int) -> int:
-    """Return a power of two of at least 2 m, the slots of a hash table."""
+    """Return the number of slots of a hash table for m rows: the first power of two >= 2 m."""
     size = 2
     while size < 2 * m:
         size *= 2
@@ -143,11 +146,13 @@ def table_size(m: int) -> int:
 
 @kernel
 def find_row(eta: FloatArray, bits: BitArray, row: int, seen: IntArray) -> int:
-    """Return an earlier row equal to `row`, or -1 and note the row in the hash table `seen`.
+    """Return an earlier row equal to `row`; if there is none, enter `row` in `seen`, return -1.
 
-    bits : eta as integers.
+    bits : (m, k) uint64, the bits of eta.  seen : (table_size(m),) int64, a hash table of rows with
+    -1 in free slots.
     """
-    # at < len(seen), a power of two; at most m of at least 2 m slots are taken, so one is free
+    # bounds: at < len(seen), a power of two; at most m of at least 2 m slots are used, so one is
+    # free
     key = np.uint64(1469598103934665603)
     for j in range(bits.shape[1]):
         key = (key ^ bits[row, j]) * np.uint64(1099511628211)

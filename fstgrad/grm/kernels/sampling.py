@@ -1,4 +1,10 @@
-"""Draws from node conditionals and Gibbs sweeps over them, one sweep for each kind of base."""
+"""Draws from node conditionals, and Gibbs sweeps: one kernel for each kind of base.
+
+Letters: c chains, p nodes, k roots, e statistics of the family's own; eta (k + e,) holds the
+natural parameters of a node given all others, t their statistics.  Draws are by inversion of the
+distribution function at uniform numbers in [0, 1), (c, p) float64 per sweep.  A sweep returns the
+number of the node whose conditional cannot be drawn, or -1.
+"""
 
 import math
 from collections.abc import Sequence
@@ -22,17 +28,18 @@ from fstgrad.grm.kernels.counts import (
 from fstgrad.grm.kernels.halfline import log_integrand, window
 from fstgrad.grm.kernels.moments import Moments, empty_moments
 
-CELLS = 1024  # of the table of a density over the logarithm
-PARTS = 64  # of a panel of counts
-ROUNDING = 1e-13  # of the mass, what may be left of a share behind the last mode
+CELLS = 1024  # of the table of a density over log T
+PARTS = 64  # that a panel of counts is cut into
+ROUNDING = 1e-13  # a remainder below this share of the mass is a rounding error
 
 
 class ChainArrays(NamedTuple):
-    """The state of the chains and the interactions that their conditionals need.
+    """The state of the chains and the parameters of their conditionals.
 
-    state (c, p), statistics (c, p, k + e) : updated by a sweep.
-    intercepts (p, k + e).  shift (c, p) : of the first intercept of each node, chain by chain.
-    pointer (p + 1,), touching : the sets that hold each node.
+    state (c, p), statistics (c, p, k + e) : x and t, updated in place by a sweep.
+    intercepts (p, k + e).
+    shift (c, p) : added to the first intercept of each node, chain by chain.
+    pointer (p + 1,), touching : node s is in the sets touching[pointer[s]:pointer[s + 1]].
     sizes, roots, members, values : the sets, as in `Parameters.flat`.
     """
 
@@ -49,7 +56,11 @@ class ChainArrays(NamedTuple):
 
 
 class TableSet(NamedTuple):
-    """The arrays of several tables behind one another; which (p,) is the table of each node."""
+    """Several tables, their arrays concatenated.
+
+    which (p,) : the table of each node.  point, panel (tables + 1,) : where the points and the
+    entries of `panels` of each table begin.  The other fields are those of `Table`.
+    """
 
     which: IntArray
     point: IntArray
@@ -67,7 +78,7 @@ class TableSet(NamedTuple):
 
 
 def stack_tables(tables: Sequence[Table], which: IntArray) -> TableSet:
-    """Return the tables in one set of arrays."""
+    """Return the tables as one TableSet; which (p,) is the table of each node."""
     whole = {
         name: np.concatenate([getattr(table, name) for table in tables])
         for name in (
@@ -87,7 +98,7 @@ def stack_tables(tables: Sequence[Table], which: IntArray) -> TableSet:
 
 @kernel
 def table_of(tables: TableSet, node: int) -> Table:
-    """Return the table of a node as views."""
+    """Return the table of a node; its arrays are views."""
     number = tables.which[node]
     a, b = tables.point[number], tables.point[number + 1]
     c, d = tables.panel[number], tables.panel[number + 1]
@@ -100,7 +111,11 @@ def table_of(tables: TableSet, node: int) -> Table:
 
 @kernel
 def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> None:
-    """Fill eta (k + e,) with the natural parameters of a node given the others."""
+    """Write eta (k + e,), the natural parameters of a node given the others in one chain.
+
+    eta_j = intercept_j + [j = 1] shift + sum over the sets S of root j with the node of
+    theta_S prod_{t in S without the node} t_j(x_t).
+    """
     eta[:] = chains.intercepts[node]
     eta[0] += chains.shift[chain, node]
     for at in range(chains.pointer[node], chains.pointer[node + 1]):
@@ -115,7 +130,7 @@ def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> 
 
 @kernel
 def panel_mass(table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool) -> float:
-    """Return the sum of a panel with log terms `heights`, each less `top`."""
+    """Return the sum of e^(f - top) over the counts of a panel with f = heights at its points."""
     first = table.singles + panel * NODES
     total = 0.0
     if is_bent:
@@ -131,10 +146,10 @@ def panel_mass(table: Table, panel: int, heights: FloatArray, top: float, is_ben
 def draw_in_panel(
     table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool, u: float
 ) -> float:
-    """Return the count at the share u of the mass of a panel with log terms `heights`.
+    """Return the count at which the share u of the mass of a panel is reached.
 
-    A panel that is not bent is cut into `PARTS` parts of equal length, in which counts are equally
-    likely.
+    f = heights at the panel's points.  A panel that is not bent is cut into PARTS parts of equal
+    length, and counts within a part are treated as equally likely.
     """
     first = table.singles + panel * NODES
     start, end = table.panels[panel], table.panels[panel + 1]
@@ -160,7 +175,11 @@ def draw_in_panel(
 def draw_count(
     eta: FloatArray, table: Table, moments: Moments, heights: FloatArray, u: float
 ) -> float:
-    """Return the count at which the distribution function passes u; -1 beyond the table."""
+    """Return the count at which the distribution function reaches u; -1 if the sum does not end.
+
+    The sum does not end if terms after the table are not negligible.  heights (NODES,) and moments
+    are scratch memory.
+    """
     if not sum_counts(eta, table, heights, moments):
         return -1.0
     left, top = u * moments.mass[0], moments.height[0]
@@ -191,7 +210,7 @@ def draw_count(
 
 @kernel
 def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) -> int:
-    """Draw every node of every chain given the others, once; return the node that failed or -1."""
+    """Draw every node of every chain, given the others, for a family of counts."""
     count, p, k = chains.statistics.shape
     eta, moments, heights = np.empty(k), empty_moments(k), np.empty(NODES)
     for s in range(p):
@@ -215,9 +234,11 @@ def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) ->
 
 @kernel
 def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) -> float:
-    """Fill the density over v = log T at CELLS + 1 points, scaled; return log of its integral.
+    """Write the density over v = log T at CELLS + 1 equidistant points; return its log-integral.
 
-    -inf where the density has no integral.
+    table[i] = exp(h(v_i) - largest h), with h as in `kernels.halfline` (c = 1 for T = x, 1/2 for
+    T = x^2), over the interval that `window` writes to place (4,).  Returns -inf if there is no
+    finite integral.
     """
     lead = 0
     while lead < eta.shape[0] and eta[lead] == 0.0:
@@ -234,7 +255,7 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
     for at in range(CELLS + 1):
         v = place[0] + at * step
         level = c * v + lift
-        for j in range(eta.shape[0]):  # T^(1/j) from the point before, anew at every 32nd
+        for j in range(eta.shape[0]):  # T^(1/j) by multiplication; from scratch at every 32nd point
             powers[j] = math.exp(v / (j + 1)) if at % 32 == 0 else powers[j] * ratios[j]
             level += eta[j] * powers[j]
         table[at] = math.exp(level)
@@ -244,7 +265,10 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
 
 @kernel
 def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
-    """Return T at which the distribution function of a table passes u, linear in each cell."""
+    """Return T at which the distribution function reaches u, for a table of `table_mass`.
+
+    The density is treated as linear in each cell of v = log T.
+    """
     total = 0.0
     for at in range(CELLS):
         total += 0.5 * (table[at] + table[at + 1])
@@ -264,7 +288,7 @@ def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
 
 @kernel
 def sweep_positive(chains: ChainArrays, uniforms: FloatArray) -> int:
-    """Draw every node of every chain, positive with T = x; return the node that failed or -1."""
+    """Draw every node of every chain, given the others, for positive x with T = x."""
     count, p, k = chains.statistics.shape
     eta, place, table = np.empty(k), np.empty(4), np.empty(CELLS + 1)
     for chain in range(count):
@@ -281,7 +305,7 @@ def sweep_positive(chains: ChainArrays, uniforms: FloatArray) -> int:
 
 @kernel
 def set_real(chains: ChainArrays, chain: int, node: int, x: float) -> None:
-    """Store a real number: t_j = |x|^(2/j), with the sign of x for even j."""
+    """Store x and its statistics: t_j = |x|^(2/j), with the sign of x for even j."""
     chains.state[chain, node] = x
     for j in range(chains.statistics.shape[2]):
         value = math.pow(abs(x), 2.0 / (j + 1))
@@ -290,7 +314,10 @@ def set_real(chains: ChainArrays, chain: int, node: int, x: float) -> None:
 
 @kernel
 def sweep_real(chains: ChainArrays, uniforms: FloatArray) -> int:
-    """Draw every node of every chain, real with T = x^2; return the node that failed or -1."""
+    """Draw every node of every chain, given the others, for real x with T = x^2.
+
+    The uniform number first chooses the sign of x by the masses of the two sides, then |x|.
+    """
     count, p, k = chains.statistics.shape
     eta, reflected = np.empty(k), np.empty(k)
     place, other_place = np.empty(4), np.empty(4)
@@ -316,7 +343,10 @@ def sweep_real(chains: ChainArrays, uniforms: FloatArray) -> int:
 
 @kernel
 def sweep_normal(chains: ChainArrays, normals: FloatArray) -> int:
-    """Draw every node of every chain of a Gaussian base with k <= 2, in closed form."""
+    """Draw every node of every chain of a Gaussian base with k <= 2, in closed form.
+
+    x ~ N(-eta_2 / (2 eta_1), -1 / (2 eta_1)), from standard normal numbers (c, p).
+    """
     count, p, k = chains.statistics.shape
     eta = np.empty(k)
     for chain in range(count):

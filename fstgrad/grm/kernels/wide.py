@@ -1,7 +1,8 @@
-"""Poisson sums whose mode lies beyond the table of `counts`: the trapezoid rule about the mode.
+"""Poisson sums with a mode beyond the table of `counts`, by the trapezoid rule around the mode.
 
-There the terms are log-concave and wide; the error of a stride h falls as e^(-2 pi^2 w^2 / h^2) for
-a distribution of width w.
+The log term is f(x) = sum_j eta_j x^(1/j) - log x!, with eta (k,).  Far out it is concave and wide;
+the error of the rule with stride h decreases as e^(-2 pi^2 w^2 / h^2) for a distribution of
+standard deviation w.
 """
 
 import math
@@ -19,9 +20,9 @@ from fstgrad.grm.kernels.moments import (
     recenter,
 )  # fmt: skip
 
-WINDOW = 45.0  # nats below the mode that still count
-POINTS = 64
-HUGE = 1e12  # modes where the rounding of the slope outgrows the error of a normal law
+WINDOW = 45.0  # terms this many nats below the mode are left out
+POINTS = 64  # of the trapezoid rule, about
+HUGE = 1e12  # from this mode on, rounding of the slope exceeds the error of a normal approximation
 
 
 @kernel
@@ -36,7 +37,7 @@ def root(x: float, j: int) -> float:
 
 @kernel
 def slope(x: float, eta: FloatArray) -> float:
-    """Return the derivative of the log term at a large x (the digamma function's expansion)."""
+    """Return f'(x) for a large x, with digamma(x + 1) ~ log x + 1 / (2 x) - 1 / (12 x^2)."""
     total = eta[0] - (math.log(x) + 0.5 / x - 1.0 / (12.0 * x * x))
     for j in range(1, eta.shape[0]):
         total += eta[j] * root(x, j + 1) / ((j + 1) * x)
@@ -45,7 +46,7 @@ def slope(x: float, eta: FloatArray) -> float:
 
 @kernel
 def difference(delta: float, mode: float, eta: FloatArray) -> float:
-    """Return f(mode + delta) - f(mode) without the cancellation of two large numbers."""
+    """Return f(mode + delta) - f(mode) in nats, without cancellation of two large numbers."""
     u = delta / mode
     log_ratio = math.log1p(u)
     if abs(u) < 1e-3:  # (1 + u) log(1 + u) - u
@@ -61,7 +62,10 @@ def difference(delta: float, mode: float, eta: FloatArray) -> float:
 
 @kernel
 def edge(sign: float, farthest: float, mode: float, eta: FloatArray) -> float:
-    """Return the distance from the mode at which f has fallen by `WINDOW`, at most `farthest`."""
+    """Return the distance from the mode at which f is WINDOW lower, at most `farthest`.
+
+    sign : 1 for the right, -1 for the left side.
+    """
     near, far = 0.0, min(1.0, farthest)
     while far < farthest and difference(sign * far, mode, eta) > -WINDOW:
         near, far = far, min(2.0 * far, farthest)
@@ -76,7 +80,7 @@ def edge(sign: float, farthest: float, mode: float, eta: FloatArray) -> float:
 
 @kernel
 def mode_beyond(first: float, eta: FloatArray) -> float:
-    """Return the mode of the counts from `first` on; NaN where they are not log-concave."""
+    """Return the mode of the counts from `first` on; NaN if f may not be concave or has no mode."""
     bend = 0.0
     for j in range(1, eta.shape[0]):
         bend += max(-eta[j], 0.0) * j / (j + 1.0) ** 2 * root(first, j + 1) / first
@@ -98,7 +102,7 @@ def mode_beyond(first: float, eta: FloatArray) -> float:
 
 @kernel
 def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
-    """Add the counts from `first` on; return False where they are not log-concave."""
+    """Add the counts from `first` on to the moments; return False if `mode_beyond` returns NaN."""
     k = eta.shape[0]
     mode = mode_beyond(first, eta)
     if math.isnan(mode):
@@ -107,7 +111,7 @@ def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
     start = np.floor(mode - left)
     stride = max(1.0, np.floor((left + right) / POINTS))
     if difference(start - mode, mode, eta) > 1.0 - WINDOW:
-        stride = 1.0  # cut off where the terms are not negligible: no trapezoid rule
+        stride = 1.0  # the sum is cut off at `first`, at a term that is not negligible: no rule
     height, size = -math.lgamma(mode + 1.0), math.lgamma(mode + 1.0)
     center, at = np.empty(k), np.empty(k)
     for j in range(k):
@@ -121,7 +125,7 @@ def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
         delta = start - mode + step * stride
         weight = stride * math.exp(difference(delta, mode, eta) + (height - moments.height[0]))
         log_ratio = math.log1p(delta / mode)
-        for i in range(k):  # relative to the center, so that no digit is lost
+        for i in range(k):  # t - center without cancellation
             at[i] = center[i] * math.expm1(log_ratio / (i + 1))
         moments.mass[0] += weight
         for i in range(k):
@@ -136,7 +140,12 @@ def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
 def laplace(
     mode: float, eta: FloatArray, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
-    """Fill one row by the normal law about a mode so large that its error, 1 / mode, is nothing."""
+    """Write one row of results from the normal approximation around a huge mode.
+
+    A = f(mode) + log(2 pi / -f''(mode)) / 2, E[t_j] = t_j(mode) and
+    Cov[t_i, t_j] = t_i'(mode) t_j'(mode) / -f''(mode); the error of A is about 1 / mode.
+    bounds (2,), mean (k,), covariance (k, k).
+    """
     k = eta.shape[0]
     height, size, precision = -math.lgamma(mode + 1.0), math.lgamma(mode + 1.0), 1.0 / mode
     for j in range(k):
@@ -157,9 +166,10 @@ def laplace(
 def wide_derivatives(
     eta: FloatArray, table: Table, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
-    """Fill what `rows.derivatives` fills, for rows whose sum goes beyond the table.
+    """Write what `rows.derivatives` writes, for rows with terms beyond the table.
 
-    NaN where the sum cannot be done.  Where eta_1 alone is not 0 and k is 1, A = e^eta_1 exactly.
+    All results of a row are NaN if its terms are not log-concave beyond the table.  For k = 1,
+    A = E[t] = Cov[t] = e^eta_1.
     """
     m, k = eta.shape
     moments, heights = empty_moments(k), np.empty(NODES)

@@ -1,7 +1,7 @@
 """Compiled loops of the lattices.
 
-A module is loaded when it is first named, as in `kernels.sums`: importing the package does not
-load the compiler.
+A module is loaded on first access, for example `kernels.sums`: importing the package does not load
+the compiler.
 """
 
 import lazy_loader

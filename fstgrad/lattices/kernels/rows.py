@@ -1,4 +1,4 @@
-"""Rows of a loss along a lattice, in the tropical semiring."""
+"""Kernels for rows of a target machine along a lattice, in the tropical semiring."""
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from fstgrad.compiler import kernel
 def advance(
     rows: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray, clear: bool
 ) -> IntArray:
-    """Return the tropical rows (N, K) after these arcs; without `clear`, with the rows themselves.
+    """Return the tropical rows (N, K) after these arcs.
 
-    Without `clear` the arcs must be in topological order: epsilon arcs.
+    result[n, j'] = min over the arcs j -> j' of rows[n, j] + weight.  Without `clear`, the arcs are
+    epsilon arcs in topological order, and the rows themselves are included in the minimum.
     """
     result = np.full_like(rows, INF) if clear else rows.copy()
     origin = rows if clear else result
@@ -37,11 +38,11 @@ def pair_step(
     scratch: IntArray,
     result: IntArray,
 ) -> None:
-    """Fill result[j, k] with the bound on c_k - c_j before a symbol, from `gap` after it.
+    """Fill `result` (K, K) with bounds on c_k - c_j before a symbol, from `gap` (K, K) after it.
 
-    result[j, k] = max over arcs j -> j' of min over arcs k -> k' of w_k - w_j + gap[j', k'];
-    cells j' that cannot finish (`lower`) do not count.  What is infinite stays above half of INF
-    in magnitude, as no sum of weights comes near it.
+    result[j, k] = max over arcs j -> j' of min over arcs k -> k' of w_k - w_j + gap[j', k'].
+    Cells j' that cannot finish (`lower` (K,) is infinite) are skipped.  Infinite entries stay above
+    INF / 2 in magnitude, because finite sums are much smaller.
     """
     size = len(gap)
     ahead = gap.T.copy()
@@ -61,7 +62,11 @@ def pair_step(
 
 @kernel
 def pair_closure(gap: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray) -> None:
-    """Let both cells of a pair follow epsilon arcs first, in place; arcs in topological order."""
+    """Include epsilon arcs, before the next symbol, in the bounds `gap` (K, K), in place.
+
+    The arcs are in topological order: gap[j, k] takes the minimum over epsilon arcs of k of
+    gap[j, k'] + w_k, then the maximum over epsilon arcs of j of gap[j', k] - w_j.
+    """
     size = len(gap)
     turned = gap.T.copy()
     for arc in range(len(source) - 1, -1, -1):
@@ -81,8 +86,9 @@ def prune(
 ) -> None:
     """Bring tropical rows (N, K) to their canonical form in place.
 
-    A cell j goes if it cannot finish, or if v_k + gap[j, k] <= v_j for a cell k that stays.  What
-    is left is reduced by its minimum, `offset`.
+    A cell j is removed (set to INF) if it cannot finish (`lower` (K,) is infinite), or if
+    v_k + gap[j, k] <= v_j for a cell k that stays.  The minimum of the remaining cells is
+    subtracted and written to `offset` (N,).  alive[n] says whether a cell of row n remains.
     """
     size = rows.shape[1]
     kept = np.empty(size, dtype=np.int64)
@@ -127,10 +133,10 @@ def prune(
 def prune_by_cells(
     rows: IntArray, lower: IntArray, upper: IntArray, offset: IntArray, alive: BoolArray
 ) -> None:
-    """Do what `prune` does with gap[j, k] = upper[k] - lower[j], in O(K) for each row.
+    """Do the same as `prune` with gap[j, k] = upper[k] - lower[j], in O(K) per row.
 
-    A cell j goes if v_j + lower[j] >= v_k + upper[k] for a cell k that stays: for the least such
-    sum, since one of the cells that have it stays.
+    A cell j is removed if v_j + lower[j] >= v_k + upper[k] for a cell k that stays.  The kernel
+    compares only with the least v_k + upper[k], because one of the cells with this sum stays.
     """
     size = rows.shape[1]
     for n in range(len(rows)):

@@ -1,4 +1,4 @@
-"""Sums over the paths of a lattice."""
+"""Sums over the paths of a lattice; the arcs (A,) are sorted by source."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from fstgrad.compiler import kernel
 def log_sums_ahead(
     beta: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray
 ) -> None:
-    """Fill beta[s] = log sum_e exp(weight[e] + beta[nextstate[e]]); the last beta is given.
+    """Fill beta[s] = log sum_e exp(weight[e] + beta[nextstate[e]]) over the arcs e from s.
 
-    The arcs e that leave state s are first[s] .. first[s + 1] - 1.
+    These are the arcs first[s] .. first[s + 1] - 1.  The last beta is given; beta is (S,).
     """
     for state in range(len(beta) - 2, -1, -1):
         largest = -np.inf
@@ -30,7 +30,10 @@ def log_sums_ahead(
 def shares(
     share: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray, beta: FloatArray
 ) -> None:
-    """Write the probability of each arc given its source; of a source, they add up to 1."""
+    """Write share[e] = exp(weight[e] + beta[nextstate] - beta[source]): p(e | source).
+
+    The shares of the arcs of a source are normalised to the sum 1, or are all 0.
+    """
     for state in range(len(beta)):
         behind = beta[state] if beta[state] > -np.inf else 0.0
         total = 0.0
@@ -44,9 +47,9 @@ def shares(
 
 @kernel
 def visits(visit: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray) -> None:
-    """Fill visit[s] = the sum over the arcs into s of visit[source] share; visit[0] is given.
+    """Fill visit[s] = sum over the arcs e into s of visit[source] share[e]: P(passing s).
 
-    Arcs are sorted by source.
+    visit[0] is given; the other entries are 0 at first.
     """
     for arc in range(len(source)):
         visit[nextstate[arc]] += visit[source[arc]] * share[arc]
@@ -56,7 +59,10 @@ def visits(visit: FloatArray, source: IntArray, nextstate: IntArray, share: Floa
 def means_before(
     mean: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray, value: FloatArray
 ) -> None:
-    """Add up mean[nextstate] = sum_e share[e] (mean[source] + value[e]), arcs sorted by source."""
+    """Fill mean[s] = sum over the arcs e into s of share[e] (mean[source] + value[e]).
+
+    share[e] is P(e | nextstate); mean (S,) is 0 at first.
+    """
     for arc in range(len(source)):
         if share[arc] > 0.0:
             mean[nextstate[arc]] += share[arc] * (mean[source[arc]] + value[arc])
@@ -66,7 +72,10 @@ def means_before(
 def means_after(
     mean: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray, value: FloatArray
 ) -> None:
-    """Add up mean[source] = sum_e share[e] (value[e] + mean[nextstate]), arcs sorted by source."""
+    """Fill mean[s] = sum over the arcs e from s of share[e] (value[e] + mean[nextstate]).
+
+    share[e] is P(e | source); mean (S,) is 0 at first.
+    """
     for arc in range(len(source) - 1, -1, -1):
         if share[arc] > 0.0:
             mean[source[arc]] += share[arc] * (value[arc] + mean[nextstate[arc]])
@@ -76,11 +85,12 @@ def means_after(
 def walks(
     steps: IntArray, uniform: FloatArray, first: IntArray, nextstate: IntArray, share: FloatArray
 ) -> None:
-    """Fill each row of `steps` with the arcs of a path drawn by `uniform`, then -1.
+    """Fill each row of `steps` (k, longest), -1 at first, with the arcs of a random path.
 
-    Arcs are sorted by source; the shares of the arcs that leave a state sum to one.
+    Each arc is drawn by inversion from share[e] = p(e | source) with an entry of `uniform`
+    (k, longest) in [0, 1).
     """
-    # a path has at most as many arcs as the longest, the width of `steps` and of `uniform`
+    # depth < longest, the width of `steps` and `uniform`: no path has more arcs
     end = len(first) - 2
     for k in range(len(steps)):
         state = 0

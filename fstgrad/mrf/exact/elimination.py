@@ -1,12 +1,13 @@
-"""Exact inference on any graph that is narrow enough: variable elimination in a bucket tree.
+"""Exact inference by variable elimination in a bucket tree, on graphs of small tree width.
 
-On the way up, the table of a bucket is the product of its score tables and its children's messages.
-Its node is summed out, and P(v | separator) is stored.  On the way down, the belief of a bucket is
-P(separator) * P(v | separator).  These are products of probabilities, without divisions or
-differences of logarithms, so hard zeros need no special care.
+On the way up, the table of a bucket is the product of its score tables and its children's messages;
+summing out its node v gives the message to its parent.  On the way down, the table is computed
+again and normalized to P(v | separator), and the belief of the bucket is
+P(separator) * P(v | separator).  Beliefs are products of probabilities, so hard zeros need no
+special care.
 
-Messages that would not fit in memory together are computed twice: once on the way up, and again on
-the way down, one segment of buckets at a time.
+If the messages do not fit in memory together, they are computed twice: once on the way up, and
+again on the way down, one segment of buckets at a time.
 
 Source: Koller and Friedman, Probabilistic Graphical Models (2009), chapters 9 and 10.
 """
@@ -24,12 +25,16 @@ from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
-# A plan for all labels serves every evidence while its tables have at most this many cells.
+# If its tables have at most this many cells, the plan for all labels is also used with evidence.
 KEPT_CELLS = 1 << 21
 
 
 class Solved(NamedTuple):
-    """Log Z and the messages of a sweep up."""
+    """The result of a sweep up: log Z without the model's offset (nats), and the messages.
+
+    in_logs : whether `weights` are scores and `messages` logarithms.  The arrays are those of
+    `kernels.buckets.sweep_up`.
+    """
 
     value: float
     folded: Folded
@@ -40,7 +45,7 @@ class Solved(NamedTuple):
     messages: FloatArray
 
     def backwards(self) -> Iterator[tuple[int, int]]:
-        """Yield the segments from the last one, each with its messages in place."""
+        """Yield the segments (low, high) from the last to the first, with messages recomputed."""
         program, segments = self.folded
         for low, high in reversed(segments):
             if len(segments) > 1 and self.in_logs:
@@ -56,16 +61,24 @@ class Solved(NamedTuple):
 
 
 class Elimination:
-    """The exact engine of a model on any graph.
+    """The exact engine of a model on any graph; results exclude the model's offset.
 
     Parameters
     ----------
     model : ScoredGraph
     max_memory : int
-        Limit on the tables in bytes; a model that needs more raises MemoryLimitError before any
-        table is built.
+        Limit on the tables and messages, in bytes.
     budget : Budget
-        Limit on the search for an order; SpentError if it is spent before an order is found.
+        Limit on the search for an order.
+
+    Raises
+    ------
+    MemoryLimitError
+        The model needs more memory; raised before any table is built.
+    InfeasibleError
+        A node has no allowed label.
+    SpentError
+        The budget is spent before an order is found.
     """
 
     def __init__(
@@ -84,7 +97,10 @@ class Elimination:
         return self.wiring.plan
 
     def _wiring(self, alive: BoolArray) -> Wiring:
-        """Return the wired bucket tree, for all labels or only for those that are allowed."""
+        """Return the wired bucket tree, for all labels or the range of allowed ones, cached.
+
+        alive : (I, C) bool, the allowed labels.
+        """
         cache = self.model.graph.cache
         size = self.model.num_labels
         low = alive.argmax(axis=1)
@@ -104,7 +120,7 @@ class Elimination:
         return found
 
     def _solved(self, folded: Folded) -> Solved:
-        """Return log Z and the messages of a program, segment after segment."""
+        """Return log Z and the messages of a program after a sweep up through all segments."""
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
         weights, smallest, offset, fits = self.wiring.weights(self.model)
@@ -128,7 +144,7 @@ class Elimination:
         return self._solved(short).value
 
     def marginals(self) -> Table:
-        """Return marginals of nodes, edges and factors."""
+        """Return marginals of nodes (I, C), edges (E, C, C) and larger factors (cells,)."""
         found = self._solved(self.wiring.folded(self.max_memory))
         out = np.zeros(self.wiring.layout.marginal_cells)
         for low, high in found.backwards():
@@ -138,7 +154,10 @@ class Elimination:
         return self.wiring.layout.table(out)
 
     def tangents(self, direction: Table) -> Table:
-        """Return the derivative of the marginals along `direction`, a table of finite numbers."""
+        """Return the derivative of the marginals along `direction`.
+
+        direction : a Table of finite numbers, shaped like the scores or like the marginals.
+        """
         program = self.wiring.program
         found = self._solved(Folded(program, [(0, len(self.plan.order))]))
         out = np.zeros(self.wiring.layout.marginal_cells)
@@ -147,7 +166,7 @@ class Elimination:
         return self.wiring.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
-        """Yield bucket k and P(node | separator), (separator states, labels), last one first."""
+        """Yield each bucket, last first, with P(node | separator), (separator states, labels)."""
         found = self._solved(self.wiring.folded(self.max_memory))
         program = found.folded.program
         size = kernels.tables.most_blocks(program)
@@ -161,7 +180,7 @@ class Elimination:
                 yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
-        """Return k labelings, each drawn from the last eliminated node to the first."""
+        """Return k independent labelings (k, I) int64, drawn from the last node eliminated on."""
         chosen = np.zeros((k, self.model.num_nodes), np.int64)
         for bucket, table in self._conditionals():
             cumulative = table[self._rows(bucket, chosen)].cumsum(axis=1)
@@ -170,7 +189,7 @@ class Elimination:
         return chosen + self.wiring.low
 
     def mode(self) -> IntArray:
-        """Return a labeling of the highest score."""
+        """Return a labeling (I,) int64 of the highest score."""
         folded = self.wiring.folded(self.max_memory)
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
@@ -192,7 +211,7 @@ class Elimination:
         return np.asarray(labels + self.wiring.low, np.int64)
 
     def _rows(self, k: int, chosen: IntArray) -> IntArray:
-        """Return the flat index of each sample's separator."""
+        """Return the flat index (samples,) of the separator state of bucket k in each sample."""
         rows = np.zeros(len(chosen), np.int64)
         for v, size in zip(self.plan.cliques[k][:-1], self.plan.shape(k)[:-1], strict=True):
             rows = rows * size + chosen[:, v]

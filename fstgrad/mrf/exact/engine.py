@@ -1,4 +1,4 @@
-"""Exact inference: the choice of the engine for a model."""
+"""Exact inference: chooses the engine for a model and keeps its results."""
 
 from functools import cached_property
 from typing import Protocol
@@ -16,16 +16,16 @@ class ExactEngine(Protocol):
     """The interface of an exact engine for one model (without the model's constant)."""
 
     def log_partition(self) -> float:
-        """Return log Z in nats or raise InfeasibleError."""
+        """Return log Z in nats; raise InfeasibleError if every labeling is forbidden."""
 
     def marginals(self) -> Table:
         """Return node (I, C) and edge (E, C, C) marginals."""
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
-        """Return k labelings (k, I)."""
+        """Return k independent labelings (k, I) int64."""
 
     def mode(self) -> IntArray:
-        """Return a labeling (I,) of the highest score."""
+        """Return a labeling (I,) int64 of the highest score."""
 
 
 class Exact:
@@ -37,12 +37,12 @@ class Exact:
 
     @cached_property
     def log_partition(self) -> float:
-        """Log Z in nats, the model's constant included."""
+        """Log Z in nats, with the model's offset."""
         return self.engine.log_partition() + self.offset
 
     @cached_property
     def marginals(self) -> Table:
-        """Node and edge marginals, read-only."""
+        """Marginals of nodes, edges and larger factors, read-only."""
         table = self.engine.marginals()
         for array in (*table, table.factors):
             array.flags.writeable = False
@@ -50,7 +50,7 @@ class Exact:
 
 
 def exact(model: ScoredGraph) -> Exact:
-    """Return the exact results for a model; the same object each time."""
+    """Return the exact results for a model, cached in `model.cache`."""
     if "exact" not in model.cache:
         model.cache["exact"] = Exact(model)
     found: Exact = model.cache["exact"]

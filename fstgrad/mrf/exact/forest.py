@@ -9,14 +9,17 @@ from fstgrad.mrf.table import Table
 
 
 class Forest:
-    """The exact engine of a model whose graph has no cycle."""
+    """The exact engine of a model without cycles; results exclude the model's offset.
+
+    Raises InfeasibleError if every labeling is forbidden.
+    """
 
     def __init__(self, model: ScoredGraph) -> None:
         self.model = model
         self.order, self.parent_arc = model.graph.traversal
 
     def _up(self, maximum: int) -> tuple[FloatArray, FloatArray, float]:
-        """Return totals (I, C), messages (2E, C) and the best or summed score."""
+        """Return totals (I, C), messages (2E, C), and log Z or (maximum = 1) the best score."""
         p, graph = self.model.potentials, self.model.graph
         total = self.model.scores.node.copy()
         messages = np.zeros((2 * graph.num_edges, self.model.num_labels))
@@ -37,7 +40,7 @@ class Forest:
         return self._up(0)[2]
 
     def marginals(self) -> Table:
-        """Return node and edge marginals."""
+        """Return node (I, C) and edge (E, C, C) marginals."""
         total, messages, _ = self._up(0)
         p, graph = self.model.potentials, self.model.graph
         kernels.forests.sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
@@ -51,12 +54,12 @@ class Forest:
         return Table(node, edge)
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
-        """Return k labelings, each drawn from the roots down."""
+        """Return k independent labelings (k, I) int64, each drawn from the roots down."""
         total = self._up(0)[0]
         return self._draw(total, rng.random((k, self.model.num_nodes)))
 
     def mode(self) -> IntArray:
-        """Return a labeling of the highest score."""
+        """Return a labeling (I,) int64 of the highest score."""
         total = self._up(1)[0]
         best: IntArray = self._draw(total, np.full((1, self.model.num_nodes), -1.0))[0]
         return best

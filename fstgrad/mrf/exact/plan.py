@@ -1,4 +1,4 @@
-"""Elimination plans: an order of the nodes, its cliques, and what they cost in memory."""
+"""Elimination plans: an order of the nodes, its cliques, and their cost in memory."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
-# A search takes about as long as this many cells for each node: below, it does not pay.
+# A search costs about as much as this many cells per node: for a cheaper plan, it does not pay.
 CELLS_A_SEARCH = 2000
-LARGEST_SEARCH = 2048  # nodes for which any order is searched for
-LARGEST_BITS = 8192  # nodes whose sets of neighbours are held as bits
-STEPS = 16  # of a search between two looks at the time
+LARGEST_SEARCH = 2048  # `any_order` searches on graphs of at most this many nodes
+LARGEST_BITS = 8192  # most nodes for which sets of neighbours are stored as bits
+STEPS = 16  # of a search between two checks of the time
 Bits = npt.NDArray[np.uint64]
 Rule = Literal["given", "weight", "fill"]
 
@@ -32,10 +32,12 @@ class Plan:
 
     Attributes
     ----------
-    order : nodes in the order of elimination
-    cliques : for each position, its separator in reverse order of elimination, then the node
-    parent : position of the clique that receives the message, -1 if the separator is empty
-    sizes : number of allowed labels of each node
+    order : (I,) the nodes in the order of elimination
+    cliques : for each position in the order, the nodes of its separator in reverse order of
+        elimination, then the node itself
+    parent : for each position, the position of the clique that receives its message; -1 if the
+        separator is empty
+    sizes : the number of labels of each node in the tables
     """
 
     order: tuple[int, ...]
@@ -54,12 +56,12 @@ class Plan:
 
     @cached_property
     def width(self) -> int:
-        """Number of nodes of the largest clique, less one."""
+        """Number of nodes of the largest clique minus 1."""
         return max(len(clique) for clique in self.cliques) - 1
 
     @cached_property
     def messages(self) -> tuple[int, ...]:
-        """Number of cells of each clique's message, a table over its separator."""
+        """Number of cells of each clique's message, which is a table over its separator."""
         return tuple(
             cells // self.sizes[v] for cells, v in zip(self.cells, self.order, strict=True)
         )
@@ -94,16 +96,17 @@ def make_plan(
 
     The orders are: the nodes as given, the lightest clique first, and the fewest fill-ins first
     with ties broken in several random ways (Koller and Friedman 2009, section 9.4.3.2).  The cost
-    is the number of cells of all cliques.  If the budget is spent, it is the cheapest so far.
+    is the number of cells of all cliques.  If the budget is spent, returns the cheapest so far.
+    sizes : (I,), the number of labels of each node.
 
     Raises
     ------
     MemoryLimitError
-        The largest clique of every order exceeds `max_memory`; no table is built to find this out.
+        The largest clique of every order exceeds `max_memory` bytes; no table is built.
     SpentError
-        The budget is spent before there is an order.
+        The budget is spent before an order is found.
     """
-    # the tree width of a grid is its shorter side: no need to search for what cannot be there
+    # a grid's tree width is its shorter side: if its cliques are too large, no order can succeed
     hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_memory // 8
     tries: list[tuple[Rule, int]] = [] if hopeless else [("weight", 0)]
     if tries and graph.num_nodes <= LARGEST_BITS:
@@ -132,9 +135,10 @@ def make_plan(
 
 
 def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = ENDLESS) -> list[int]:
-    """Return an order of elimination, however wide: fewest fill-ins, or as given on large graphs.
+    """Return an order of elimination, without a limit on its width.
 
-    The same list each time, but as given where the budget is spent before an order is found.
+    Fewest fill-ins first, cached in `graph.cache`; the nodes as given if the graph has more than
+    LARGEST_SEARCH nodes or the budget is spent.
     """
     key = "any order", tuple(sizes)
     if key not in graph.cache:
@@ -153,9 +157,9 @@ def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = ENDLESS) -> l
 def _depth_first(plan: Plan) -> Plan:
     """Return the same bucket tree in an order in which few messages are stored at a time.
 
-    Each subtree is finished before the next one begins; the first is the one that needs the most
-    memory besides its own message (Sethi and Ullman 1970).  Separators stay in order, because they
-    are on one path.
+    Each subtree is finished before the next one begins.  Among siblings, the subtree that needs the
+    most memory besides its own message comes first (Sethi and Ullman 1970).  The order within
+    separators stays valid, because the nodes of a separator are on one path to the root.
     """
     peak = [0] * len(plan.order)
     children: list[list[int]] = []
@@ -188,9 +192,9 @@ def _by_bits(
     graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
     budget: Budget,
 ) -> Plan | None:  # fmt: skip
-    """Eliminate greedily by `rule`, ties broken by `seed`; None where a limit is passed.
+    """Return the plan of a greedy search by `rule`, ties broken by `seed`; None beyond the limits.
 
-    limits : cells of a clique, cells of all cliques
+    limits : (cells of a clique, cells of all cliques)
     """
     greedy = _greedy(graph, sizes, rule, seed, limits, budget)
     if greedy is None:
@@ -205,7 +209,10 @@ def _greedy(
     graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
     budget: Budget,
 ) -> tuple[IntArray, Bits] | None:  # fmt: skip
-    """Return an order and its separators as bits, SpentError where the budget is spent."""
+    """Return an order (I,) and its separators as bits (I, words); None beyond the limits.
+
+    Raises SpentError if the budget is spent.
+    """
     nodes, near = graph.num_nodes, _neighbours(graph)
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
     order, separators = np.empty(nodes, np.int64), np.empty_like(near)
@@ -216,7 +223,7 @@ def _greedy(
     }[rule]
     counts, search = np.array(sizes, np.float64), kernels.orders.Search.of(nodes)
     largest, total = (float(limit) for limit in limits)
-    for low in range(0, nodes, STEPS):  # a signal is seen between two calls
+    for low in range(0, nodes, STEPS):  # signals are handled between two calls of the kernel
         budget.check()
         total -= kernels.orders.greedy_order(
             low, min(low + STEPS, nodes), near, counts, number, noise, (largest, total), search,
@@ -240,7 +247,7 @@ def _by_sets(
     graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
     budget: Budget,
 ) -> Plan | None:  # fmt: skip
-    """Do the same for the weight rule, in memory that grows with the edges alone."""
+    """Do what `_by_bits` does for the weight rule (whatever `rule`), in O(E + fill-ins) memory."""
     near: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     for a, b in graph.edges.tolist():
         near[a].add(b)
@@ -260,7 +267,7 @@ def _by_sets(
         budget.check()
         known, v = heapq.heappop(queue)
         if gone[v] or known != cost(v):
-            continue  # an entry from before a neighbour changed
+            continue  # an outdated entry: a neighbour has been eliminated since
         separator = near[v]
         cells = sizes[v] * prod(sizes[u] for u in separator)
         spent += cells

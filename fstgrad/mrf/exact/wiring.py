@@ -1,4 +1,4 @@
-"""A bucket tree wired to the arrays of a model: which table each bucket reads, and how."""
+"""A bucket tree wired to the arrays of a model: where each bucket reads its tables and messages."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +17,18 @@ from fstgrad.mrf.table import Table
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """All score tables of a model in one array: nodes, then edges, then larger factors.
+    """All score tables of a model in one flat array: nodes, then edges, then larger factors.
 
     Shared edge scores are stored once; their marginals are stored for each edge.
+
+    Attributes
+    ----------
+    nodes, labels : int
+        I and C.
+    edges : (E, 2) int64
+    shared : bool
+        Whether all edges share one score table.
+    factors : Factors
     """
 
     nodes: int
@@ -43,7 +52,7 @@ class Layout:
         )
 
     def table(self, flat: FloatArray) -> Table:
-        """Return the marginals as a table."""
+        """Return flat marginals (marginal_cells,) as a Table of views."""
         cut = self.nodes * self.labels
         end = cut + len(self.edges) * self.labels**2
         return Table(
@@ -53,13 +62,16 @@ class Layout:
         )
 
     def flat(self, table: Table) -> FloatArray:
-        """Return a table as one array, laid out like marginals."""
+        """Return a table as one array (marginal_cells,), laid out like flat marginals."""
         edge = np.broadcast_to(table.edge, (len(self.edges), self.labels, self.labels))
         return np.concatenate((table.node.ravel(), edge.ravel(), table.factors))
 
     @cached_property
     def scopes(self) -> tuple[IntArray, IntArray, IntArray]:
-        """The nodes of all tables: first (T + 1,), nodes and their strides."""
+        """The nodes of all T tables: first (T + 1,), nodes (slots,) and their strides (slots,).
+
+        Table t has the nodes nodes[first[t]:first[t + 1]].
+        """
         nodes, edges = self.nodes, len(self.edges)
         arity = np.concatenate((np.ones(nodes), np.full(edges, 2), np.diff(self.factors.first)))
         scope = np.concatenate((np.arange(nodes), self.edges.ravel(), self.factors.scope))
@@ -70,7 +82,7 @@ class Layout:
         return first.astype(np.int64), scope.astype(np.int64), stride.astype(np.int64)
 
     def beginnings(self, *, marginals: bool) -> IntArray:
-        """Return where each table begins among the scores, or among the marginals."""
+        """Return where each table begins (T,) among the flat scores, or among flat marginals."""
         square, cut = self.labels**2, self.nodes * self.labels
         edge = np.arange(len(self.edges)) * (0 if self.shared and not marginals else square)
         stored = len(self.edges) if marginals or not self.shared else 1
@@ -84,15 +96,16 @@ class Layout:
 
 
 class Folded(NamedTuple):
-    """A program whose buckets are swept segment by segment.
+    """A program whose buckets are swept segment by segment, to save memory.
 
-    Messages within a segment share their memory with those of other segments, and are computed
-    again when a sweep down needs them.  Messages from one segment to another have separate memory.
+    Messages within a segment share memory with those of other segments, and are computed again when
+    a sweep down needs them.  Messages from one segment to another have their own memory.
 
     Attributes
     ----------
     program : Program
-    segments : ranges of buckets
+    segments : list of (int, int)
+        Ranges (low, high) of buckets.
     """
 
     program: Program
@@ -107,7 +120,7 @@ class Wiring:
     plan : Plan
     layout : Layout
     low : (I,) int64
-        The first label of each node that the tables cover.
+        The first label of each node that the tables include; plan.sizes labels follow from there.
     """
 
     def __init__(self, plan: Plan, layout: Layout, low: IntArray) -> None:
@@ -145,7 +158,7 @@ class Wiring:
         )  # fmt: skip
 
     def _ends(self, child: IntArray, message: IntArray) -> tuple[IntArray, IntArray]:
-        """Return where each input is read, and where its marginals go."""
+        """Return `source` and `target` of a Program: where inputs are read, where marginals go."""
         table = child < 0
         source, target = message[child], message[child]
         source[table] = self.begin[self.number[table]]
@@ -153,9 +166,9 @@ class Wiring:
         return source, target
 
     def folded(self, max_memory: int) -> Folded:
-        """Return the program in the fewest segments, by powers of two, that `max_memory` hold.
+        """Return the program in the fewest segments (1, 2, 4, ...) that need <= max_memory bytes.
 
-        If none is small enough, the smallest is returned.
+        If no number of segments is enough, returns the one that needs least memory.
         """
         if max_memory not in self._folded:
             found: list[Folded] = []
@@ -173,7 +186,7 @@ class Wiring:
         return 8 * (int(program.message[-1]) + max(self.plan.cells))
 
     def _fold(self, number: int) -> Folded:
-        """Return the program in `number` segments of about as many message cells each."""
+        """Return the program in `number` segments with about equally many message cells."""
         cells = np.array(self.plan.messages, np.int64)
         if number == 1:
             return Folded(self.program, [(0, len(cells))])
@@ -198,7 +211,7 @@ class Wiring:
 
     @cached_property
     def short_program(self) -> Program:
-        """The program of a sweep up alone: a message reuses the memory of one that was read."""
+        """The program of a sweep up without a sweep down: messages reuse memory already read."""
         plan = self.plan
         free: dict[int, list[int]] = {}
         message, end = np.empty(len(plan.order) + 1, np.int64), 0
@@ -215,15 +228,17 @@ class Wiring:
         return self.program._replace(message=message, source=source, target=target)
 
     def scores(self, model: ScoredGraph) -> FloatArray:
-        """Return all log-tables in one array, without the constant."""
+        """Return all log-tables in one array (nats), laid out as `Layout`, without the constant."""
         return np.concatenate(
             (model.scores.node.ravel(), model.edge_stack.ravel(), model.factors.table)
         )
 
     def weights(self, model: ScoredGraph) -> tuple[FloatArray, FloatArray, float, bool]:
-        """Return exp(score - maximum of its table), the smallest of each input, and the maxima.
+        """Return weights for the linear domain: (weights, smallest, offset, fits).
 
-        The last value tells whether every finite score has a weight.
+        weights are exp(score - maximum of its table or node), laid out as `scores`.  smallest
+        (inputs,) is the smallest positive weight of the table of each input.  offset is the sum of
+        the maxima in nats.  fits is False if a finite score has a weight below TINY.
         """
         node, stack = model.scores.node, model.edge_stack
         top = node.max(axis=1)
@@ -254,5 +269,5 @@ class Wiring:
 
 
 def _least(rows: FloatArray) -> FloatArray:
-    """Return the smallest positive entry of each row, 1 where there is none."""
+    """Return the smallest positive entry of each row, 1 for a row without one."""
     return np.asarray(np.where(rows > 0, rows, 1.0).min(axis=1))

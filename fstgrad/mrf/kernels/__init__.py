@@ -1,4 +1,9 @@
-"""Compiled loops of the Markov random fields, loaded when first named, as in `kernels.buckets`."""
+"""Compiled loops of the Markov random fields; `kernels.NAME` loads a module at its first use.
+
+Unless a docstring says otherwise, float arrays are float64, integer arrays int64, all C-ordered;
+`maximum` and `flip` are 0 or 1; scores and log-normalizers are in nats; `low` and `high` bound the
+range low .. high - 1 that one call (one thread) works on.
+"""
 
 import lazy_loader
 

@@ -1,16 +1,22 @@
-"""Kernels of variable elimination: the tables of a bucket tree, two sweeps over them.
+"""Kernels of variable elimination: two sweeps over the tables of a bucket tree.
 
-Bucket k belongs to one node v; its table has an axis for each node of the separator and, last, one
-for v.  The inputs of a bucket are the score tables of which v is the first node to go, and the
-messages of its children.  Where floats allow, tables are products of weights exp(score - maximum)
-(linear); else they are sums of logarithms (log).  Nothing is ever subtracted from a probability, so
-the linear sweep is exact to rounding as long as no product leaves the float range: `fill` returns
-False where one does, and the caller starts again in logs.
+Bucket k eliminates one node v.  Its table T has an axis for each node of the separator s and, last,
+one for v.  Its inputs are the score tables whose first node to be eliminated is v, and the messages
+of its children:
 
-A sweep is over the buckets low .. high - 1.  Made `again`, a sweep up leaves the messages to later
-buckets alone: a sweep down may have put something else there.
+    up      T(s, v) = sum of the inputs,  m(s) = log sum_v exp T(s, v)
+    down    P(v | s) = exp(T(s, v) - m(s)),  belief B(s, v) = P(s) P(v | s),
 
-Letters: T table of a bucket, P = P(v | separator), m message, B belief = P(separator) P.
+with P(s) the belief of the parent summed onto the separator.  A sweep first uses products of
+weights exp(score - maximum) in place of sums of scores (linear domain).  No probability is ever
+obtained by subtraction, so this is exact to rounding as long as no product underflows.  If one
+does, `fill` returns False, and the caller starts again with logarithms (in_logs).
+
+A sweep visits the buckets low .. high - 1.  With `again`, a sweep up skips buckets whose parent is
+`high` or later, since a sweep down may have overwritten their messages.
+
+Arrays: weights or scores (score cells,), messages (message cells,), marginals (marginal cells,),
+each at the places that `Program` gives.
 """
 
 import numpy as np
@@ -32,10 +38,14 @@ def sweep_up(
     least: FloatArray,
     messages: FloatArray,
 ) -> tuple[float, bool]:
-    """Write the messages, each with maximum 1; return log Z and whether floats could hold them.
+    """Write the messages, each divided by its maximum; return log Z, and False at an underflow.
 
-    `smallest` are the smallest numbers of the inputs, and `least` those of the messages, which
-    this writes.
+    exp m(s) = sum_v exp T(s, v) / maximum.  log Z (nats) is the sum of the logs of these maxima; it
+    lacks the maxima that the caller subtracted from the scores.  Returns (-inf, True) if no
+    labeling is allowed.  If the second result is False, the first has no meaning.
+
+    smallest (inputs,) is the smallest positive number of each input; this kernel writes the entries
+    of children's messages, and least (n,), the smallest positive number of each message.
     """
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -82,7 +92,10 @@ def sweep_up_logs(
     maximum: int,
     messages: FloatArray,
 ) -> float:
-    """Write the messages in logs; return log Z, or with maximum = 1 the best score."""
+    """Write the messages in logs, m(s) = log sum_v exp T(s, v); return log Z in nats.
+
+    With maximum = 1, m(s) = max_v T(s, v), and the result is the highest score of a labeling.
+    """
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
@@ -117,9 +130,10 @@ def best_labels(
     messages: FloatArray,
     labels: IntArray,
 ) -> None:
-    """Write the best label of each bucket's node, given those of later buckets.
+    """Write labels[v] = argmax_v T(s, v) for each bucket, given the labels of later buckets.
 
-    cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, its own one last.
+    `messages` are those of `sweep_up_logs` with maximum = 1.  The nodes of bucket k are
+    cliques[first_axis[k]:first_axis[k + 1]], v last.  labels (I,).
     """
     for k in range(high - 1, low - 1, -1):
         first, last = p.first_axis[k], p.first_axis[k + 1] - 1
@@ -145,7 +159,7 @@ def conditional(
     inner: IntArray,
     outer: IntArray,
 ) -> None:
-    """Write P(v | separator), 0 where the separator's state is impossible."""
+    """Write P(v | s) of bucket k to `table`, 0 for impossible states of the separator s."""
     belief(p, k, in_logs, False, weights, messages, table, inner, outer)
 
 
@@ -161,11 +175,14 @@ def belief(
     inner: IntArray,
     outer: IntArray,
 ) -> None:
-    """Write P(v | separator), times P(separator) if `joint`: the bucket's message is that then."""
+    """Write P(v | s) of bucket k to `table`; if `joint`, write P(s) P(v | s).
+
+    With `joint`, messages[message[k]:] of the bucket must hold P(s), as `share` leaves it.
+    """
     labels = p.shape[p.first_axis[k + 1] - 1]
     if in_logs:
         fill_logs(p, k, weights, messages, p.source, table, inner, outer)
-    else:  # the sweep up has shown that the products are floats
+    else:  # the sweep up has shown that no product underflows: no test is needed
         fill(p, k, weights, messages, np.ones(len(p.child)), table, inner, outer)
     at = 0
     for row in range(p.cells[k] // labels):
@@ -179,7 +196,7 @@ def belief(
         for c in range(labels):
             total += table[at + c]
         if total > 0:
-            # probabilities at most 1: dividing first keeps what is small from overflowing
+            # divide first: the quotient is at most 1, while scale / total could overflow
             scale = messages[p.message[k] + row] if joint and p.parent[k] >= 0 else 1.0
             for c in range(labels):
                 table[at + c] = table[at + c] / total * scale
@@ -196,7 +213,7 @@ def sweep_down(
     messages: FloatArray,
     marginals: FloatArray,
 ) -> None:
-    """Add the marginals of all score tables to `marginals`; messages become those of separators."""
+    """Add the marginals of all score tables to `marginals`; messages become marginals P(s)."""
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
@@ -214,10 +231,11 @@ def tangents(
     direction: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Add to `out` the derivative of the marginals along `direction`, laid out like marginals.
+    """Add the derivative of the marginals along `direction` to `out`; both have their layout.
 
-    A message m(s) = log sum_v exp T(v, s) has dm = sum_v P(v | s) dT, and P(v | s) changes by
-    P(v | s) (dT - dm).
+    From m(s) = log sum_v exp T(s, v) follow dm(s) = sum_v P(v | s) dT(s, v) on the way up, and
+    dB(s, v) = P(v | s) (P(s) (dT(s, v) - dm(s)) + dP(s)) on the way down.  `messages` come in as
+    `sweep_up` leaves them and become the marginals P(s).
     """
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -235,7 +253,7 @@ def tangents(
     own, unused = changes.copy(), np.zeros(len(out))
     for k in range(len(p.cells) - 1, -1, -1):
         conditional(p, k, in_logs, weights, messages, given, inner, outer)
-        # `own` keeps dm of the sweep up; `changes` is overwritten by the change of separators
+        # `own` keeps dm of the sweep up; `changes` is overwritten by dP(s) of the separators
         fill_logs(p, k, direction, own, p.target, moved, inner, outer)
         labels = p.shape[p.first_axis[k + 1] - 1]
         for row in range(p.cells[k] // labels):

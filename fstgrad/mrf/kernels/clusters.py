@@ -1,9 +1,12 @@
 """Kernel of cluster sampling: bonds between neighbours, clusters of bonds, a label for each.
 
-Let d be the strength of an edge.  Given a labeling, an edge that its labels satisfy (they agree
-where d > 0, differ where d < 0) is bonded with probability 1 - e^-|d|.  Given the bonds, a bonded
-pair has to stay satisfied, and an edge without a bond scores |d| less where it is satisfied.  The
-clusters are then drawn one after the other, each given the labels of the others.
+Let d be the strength of an edge, in nats.  A labeling satisfies the edge if the two labels agree
+(d > 0) or differ (d <= 0).  A satisfied edge gets a bond with probability 1 - e^-|d|.  Given the
+bonds, the ends of a bond must keep their relation, and an edge without a bond scores |d| less if it
+is satisfied.  The clusters are the components of the bonds; each is drawn in turn from its
+conditional distribution given the labels of the others.
+
+`strength` is (E,) or (1,); `labels` (I,) int64 is changed in place.
 """
 
 import numpy as np
@@ -20,7 +23,10 @@ from fstgrad.mrf.kernels.sites import uniform
 def bonded(
     key: int, counter: int, m: Pieces, strength: FloatArray, labels: IntArray, root: IntArray
 ) -> None:
-    """Draw the bonds; write the representative of each node's cluster to `root`."""
+    """Draw the bonds; write a representative node of each node's cluster to root (I,).
+
+    Edge e uses the random number at counter + e.
+    """
     source = m.shape.source
     for i in range(len(root)):
         root[i] = i
@@ -41,8 +47,9 @@ def cluster_sweep(
 ) -> None:
     """Draw bonds and then a new label for every cluster, given the labels of all others.
 
-    The edges use the counters from `counter`, the clusters those after them.  With two labels the
-    members of a cluster keep their differences, else they have one label.
+    Edge e uses the random number at counter + e, the cluster of root r that at counter + E + r.
+    With two labels, a cluster keeps its labels or flips all of them; with more, all its nodes get
+    the same label.
     """
     nodes, size = m.node.shape
     source, edges = m.shape.source, len(m.shape.source) // 2

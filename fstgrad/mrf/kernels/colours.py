@@ -1,8 +1,8 @@
-"""Kernels that draw the labels of the nodes of an edge list, colour class by colour class.
+"""Kernels of Gibbs sampling on any graph, colour class by colour class.
 
-The arcs lie in the order in which they are read.  For more than two labels, site t has the arcs
-start[t] .. start[t + 1] - 1, and head[a] is the neighbour that arc a runs to; for two labels see
-`Blocks`.  Sweep k reads the random numbers from `counter` + k * `room`.
+Nodes of one colour are not adjacent, so they can be drawn in any order.  Their arcs are stored in
+the order in which the loops read them: as `Sites` for more than two labels, as `Blocks` for two.
+Sweep k draws node i with the random number at counter + k * room + i.
 """
 
 from typing import NamedTuple
@@ -17,15 +17,18 @@ from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.sites import site_scores, uniform
 
 TINY = 1e-200
-STEPS = 16  # entries of a table of the logistic function for each nat
-REACH = 40
-BLOCK = 256  # nodes
-LAST = 2.0 * REACH * STEPS  # entry of the table
+STEPS = 16  # entries of the table of the logistic function per nat
+REACH = 40  # the table covers -REACH .. REACH nats
+BLOCK = 256  # most nodes in a block
+LAST = 2.0 * REACH * STEPS  # index of the last entry of the table
 ONE = np.uint64(1)
 
 
 class Range(NamedTuple):
-    """The sites or blocks low .. high - 1, drawn in some sweeps with the numbers of a key."""
+    """What one call draws: sites or blocks low .. high - 1, `sweeps` times, with random key `key`.
+
+    Sweep k reads the random numbers from counter + k * room on; `room` is at least I.
+    """
 
     low: int
     high: int
@@ -36,21 +39,22 @@ class Range(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The nodes of a graph in blocks of one colour, in order of their degree, the highest first.
+    """The nodes of a graph in blocks of one colour; within a block, by decreasing degree.
 
-    Slot s of a block is the s-th arc of each of its nodes that has as many, a lane for each: these
-    are the first nodes of the block.
+    Slot s of a block holds the s-th arc of each node that has one: of the first nodes of the block,
+    since degrees decrease.  The place of an arc in a slot is its lane.
 
     Attributes
     ----------
-    node : (I,)
-    cut, first_slot : (blocks + 1,)
-        Block b has the nodes cut[b] .. cut[b + 1] - 1 of this order and the slots first_slot[b] ..
+    node : (I,) uint64
+        The nodes, block by block.
+    cut, first_slot : (blocks + 1,) uint64
+        Block b has the nodes node[cut[b]:cut[b + 1]] and the slots first_slot[b] ..
         first_slot[b + 1] - 1.
-    slot : (slots + 1,)
-        The first lane of each slot.
-    head : (2E,)
-        The neighbour that each lane hears.
+    slot : (slots + 1,) uint64
+        Slot s has the lanes slot[s] .. slot[s + 1] - 1.
+    head : (2E,) uint32
+        The neighbour at the other end of each lane's arc.
     """
 
     node: Indices
@@ -61,7 +65,7 @@ class Blocks(NamedTuple):
 
 
 def logistic_table() -> FloatArray:
-    """Return 1 / (1 + e^x) at x = -REACH, -REACH + 1 / STEPS, ..., REACH."""
+    """Return 1 / (1 + e^x) at x = -REACH, -REACH + 1 / STEPS, ..., REACH, (LAST + 1,) float64."""
     return 1 / (1 + np.exp(np.arange(-REACH * STEPS, REACH * STEPS + 1) / STEPS))
 
 
@@ -71,14 +75,16 @@ def draw_binary(
 ) -> None:
     """Draw labels 0 and 1 for the nodes of the blocks of a range.
 
-    own[t] and gain[l, y] are scores of label 1 less those of label 0: the t-th node's, and what
-    lane l adds where the neighbour has label y.  P(0) = 1 / (1 + e^x) falls, so two entries of its
-    table enclose it; the exponential is taken only where the random number lies between them.
-    No branch depends on a label, for nobody can foretell it, and loops run along nodes; unsigned
-    indices need no test of their sign.
+    own (I,) and gain (2E, 2) are scores of label 1 minus label 0: own[t] of the t-th node of the
+    blocks, gain[l, y] of lane l if the neighbour has label y.  With x their sum, P(label 0) =
+    1 / (1 + e^x).  `table` is that of `logistic_table`; this function decreases, so two entries
+    enclose its value, and the exponential is needed only if the random number lies between them.
+
+    For speed, no branch depends on a label (branch prediction would fail), loops run along nodes,
+    and indices are unsigned, which spares a test of their sign.
     """
     x, u, drawn = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
-    # no block has more than BLOCK nodes
+    # bounds: no block has more than BLOCK nodes
     for sweep in range(r.sweeps):
         counter = r.counter + sweep * r.room
         for block in range(r.low, r.high):
@@ -100,7 +106,7 @@ def draw_binary(
                 drawn[w] = np.int64(u[w] >= most) + 2 * np.int64(1 - sure)
             for w in range(width):
                 label = drawn[w]
-                if label > 1:  # not sure
+                if label > 1:  # undecided by the table
                     label = 0 if u[w] * (1.0 + np.exp(x[w])) < 1.0 else 1
                 labels[s.node[low + w]] = label
 
@@ -109,10 +115,12 @@ def draw_binary(
 def draw_many(
     r: Range, s: Sites, weight: FloatArray, table: FloatArray, m: Pieces, labels: IntArray
 ) -> None:
-    """Draw labels for the sites of a range.
+    """Draw labels for the sites of a range, for any number of labels.
 
-    weight (I, C) = exp(node score - maximum), table[which[a], y] what arc a multiplies where the
-    neighbour has label y.  Products that leave the float range are drawn from the scores `m`.
+    P(c) is proportional to weight[i, c] times table[which[a], y, c] over the arcs a of node i, y
+    being the label of head[a].  weight (I, C) = exp(node score - maximum); table (2K, C, C) holds
+    exp(edge score - maximum).  If the sum over c is below TINY, the label is drawn from the scores
+    `m` in logs.
     """
     size = weight.shape[1]
     p, score = np.empty(size), np.empty(size)

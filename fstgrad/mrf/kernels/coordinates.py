@@ -1,4 +1,13 @@
-"""Kernels that set one node at a time to its best value: mean field and ICM."""
+"""Kernels that set one node at a time to its best value: mean field and ICM.
+
+Mean field sets q_i to exp(score) / sum_c exp(score[c]), where, with E over the labels of all other
+nodes drawn independently from q,
+
+    score[c] = node[i, c] + sum over neighbours j of E edge_ij[c, y_j] + sum over factors f of
+               E table_f[c, other labels],      0 * -inf = 0.
+
+q (I, C) is a row of probabilities per node.
+"""
 
 import numpy as np
 
@@ -12,9 +21,9 @@ from fstgrad.mrf.kernels.sites import site_scores
 def _expected_scores(
     i: int, shape: Shape, node: FloatArray, edge: FloatArray, q: FloatArray, score: FloatArray
 ) -> None:
-    """Write the scores of the labels of node i, the labels of all others drawn from q.
+    """Write the expected scores (C,) of the labels of node i, without larger factors.
 
-    Larger factors are left out; 0 * inf = 0.
+    score[c] = node[i, c] + sum over neighbours j and labels d of q[j, d] edge_ij[c, d].
     """
     start, leaving, source = shape
     size, own = node.shape[1], len(edge) > 1
@@ -36,9 +45,10 @@ def _expected_scores(
 
 @part_kernel
 def _expected_rows(slot: int, factors: Factors, q: FloatArray, room: FloatArray) -> None:
-    """Write to `room` the expected scores of a factor for each label of the node of a slot.
+    """Write the expected scores of a factor for each label of the node of `slot` to room[:labels].
 
-    The nodes after it are summed out from the last, then those before it; 0 * inf = 0.
+    The nodes after the slot are summed out from the last one on, then those before it from the
+    first one on.  room (most cells of a factor,) is overwritten.
     """
     f = factors.owner[slot]
     first, last, bounds = factors.first[f], factors.first[f + 1], factors.cell
@@ -67,7 +77,7 @@ def _expected_rows(slot: int, factors: Factors, q: FloatArray, room: FloatArray)
 def _add_expected_factors(
     i: int, factors: Factors, q: FloatArray, room: FloatArray, score: FloatArray
 ) -> None:
-    """Add the expected scores of the larger factors of node i."""
+    """Add the expected scores of the larger factors of node i to score (C,)."""
     for at in range(factors.near_start[i], factors.near_start[i + 1]):
         slot = factors.near[at]
         _expected_rows(slot, factors, q, room)
@@ -77,7 +87,7 @@ def _add_expected_factors(
 
 @part_kernel
 def _room(factors: Factors) -> FloatArray:
-    """Return room for the cells of the largest factor."""
+    """Return scratch memory for the cells of the largest factor."""
     cells = 0
     for f in range(len(factors.first) - 1):
         cells = max(cells, factors.cell[f + 1] - factors.cell[f])
@@ -86,7 +96,10 @@ def _room(factors: Factors) -> FloatArray:
 
 @kernel
 def add_expected_factors(factors: Factors, q: FloatArray, out: FloatArray) -> float:
-    """Add the expected scores of larger factors to each label's row; return those of all nodes."""
+    """Add the expected scores of larger factors, per node and label, to out (I, C).
+
+    Returns sum_f E_q table_f in nats, with the nodes of a factor drawn independently from q.
+    """
     room, total = _room(factors), 0.0
     for i in range(len(out)):
         _add_expected_factors(i, factors, q, room, out[i])
@@ -101,7 +114,7 @@ def add_expected_factors(factors: Factors, q: FloatArray, out: FloatArray) -> fl
 
 @kernel
 def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
-    """Write the expected scores of the labels of every node."""
+    """Write the expected scores of every label of every node to out (I, C)."""
     shape, node, edge, factors = m
     for i in range(len(node)):
         _expected_scores(i, shape, node, edge, q, out[i])
@@ -110,7 +123,7 @@ def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def factor_products(factors: Factors, q: FloatArray, out: FloatArray) -> None:
-    """Write the probability of every cell of every factor, its nodes drawn from q."""
+    """Write out[cell] = product over the factor's nodes of q[node, label in the cell], (cells,)."""
     for f in range(len(factors.first) - 1):
         for cell in range(factors.cell[f], factors.cell[f + 1]):
             out[cell] = 1.0
@@ -127,9 +140,10 @@ def label_at(factors: Factors, cell: int, slot: int) -> int:
 
 @kernel
 def climb(m: Pieces, q: FloatArray, tol: float, changes: FloatArray) -> int:
-    """Do `_ascend` until the change is at most `tol`, len(changes) times at most; keep the changes.
+    """Repeat `_ascend` until the change is at most `tol`, at most len(changes) times.
 
-    Return how often it was done; the last change is -1 where a node has no label.
+    Writes the change of each sweep to `changes` and returns the number of sweeps.  The last change
+    is -1 if every label of a node has expected score -inf.
     """
     for k in range(len(changes)):
         changes[k] = _ascend(m, q)
@@ -143,9 +157,10 @@ def _ascend(
     m: Pieces,
     q: FloatArray,
 ) -> float:
-    """Set each q[i] to its best value given the others; return the largest change, -1 if none is.
+    """Set q[i] to its best value given the others, for each node in turn.
 
-    q[i, c] is proportional to exp(node[i, c] + sum over neighbours of E[edge score]), 0 * inf = 0.
+    q[i, c] = exp(score[c]) / norm, with the score of the module.  Returns the largest |change| of a
+    probability, or -1 as soon as every score of a node is -inf.
     """
     shape, node, edge, factors = m
     size, larger = node.shape[1], len(factors.scope) > 0
@@ -173,7 +188,10 @@ def improve(
     m: Pieces,
     labels: IntArray,
 ) -> int:
-    """Set each label to the best one given the others; return how many changed."""
+    """Set each label to the best one given all others, in turn; return how many changed (ICM).
+
+    labels (I,) int64 is changed in place; a label changes only if its score increases.
+    """
     nodes, size = m.node.shape
     score = np.empty(size)
     changed = 0

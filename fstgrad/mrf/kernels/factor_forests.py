@@ -1,10 +1,15 @@
 """Kernels of exact message passing on forests of nodes and larger factors.
 
-A forest is over the I nodes and the F factors, numbered I + f; its arcs are those of the E edges
-and then those of the links from each node of a factor, slot by slot, to it.  Every factor is in
-every forest; a link that is not in the forest leaves the factor a copy of the node.  `total` (I, C)
-and `base` (cells) are the scores of nodes and factors, and a link has the score -total of its node:
-what tree-reweighted messages leave there (see `messages.tree_weights`).
+A forest spans the I nodes and the F factors; factor f has the number I + f.  Its arcs are those of
+the E edges (0 .. 2E - 1), then those of the links between a node and a factor: 2E + 2 * slot and
+the next.  Every factor is in every forest.  If a link is not in the forest, the factor has its own
+copy of the node, independent of it.  The scores of a forest are a `Split`: of nodes, of edges, and
+of the cells of factors.  A link that is in the forest has the score -split.node of its node: this
+is what tree-reweighted messages leave there (see `messages.tree_weights`).
+
+order (I + F,) lists parents before children; parent_arc[v] is the arc from the parent of v to v,
+-1 for a root; source (2E,) is that of the edges alone.  heard (slots, C) is what goes along each
+link, 0 if it is not in the forest.
 """
 
 from typing import NamedTuple
@@ -19,7 +24,7 @@ from fstgrad.mrf.kernels.messages import send, without
 
 
 class Scratch(NamedTuple):
-    """Room for the cells of the largest factor, and rows (arity, C) of its nodes."""
+    """Scratch memory for any factor: cells (most cells,), sums and mass (largest arity, C)."""
 
     cells: FloatArray
     sums: FloatArray
@@ -28,7 +33,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def scratch_of(factors: Factors, size: int) -> Scratch:
-    """Return the room that the factors need."""
+    """Return scratch memory that is large enough for every factor; size = C."""
     arity, cells = 0, 0
     for f in range(len(factors.first) - 1):
         arity = max(arity, factors.first[f + 1] - factors.first[f])
@@ -40,9 +45,11 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
 def hear(
     factors: Factors, f: int, split: Split, heard: FloatArray, by_label: bool, scratch: Scratch
 ) -> tuple[FloatArray, float]:
-    """Return the scores of a factor's cells with what it hears, and the largest of them.
+    """Return the scores of the cells of factor f, what it hears added, and the largest of them.
 
-    `by_label` writes the sums over the cells with each label of a node to `scratch.sums`.
+    scores[cell] = split.cells[cell] + sum over its slots of heard[slot, label in the cell].  With
+    `by_label`, scratch.sums[k, c] becomes the log-sum-exp of the scores of the cells in which node
+    k has label c.
     """
     first, last = factors.first[f], factors.first[f + 1]
     cells = scratch.cells[: factors.cell[f + 1] - factors.cell[f]]
@@ -56,14 +63,14 @@ def hear(
 
 @kernel
 def log_sum(row: FloatArray) -> float:
-    """Return the log of the sum of exponentials."""
+    """Return log sum_c exp(row[c]), -inf if all entries are -inf."""
     top = row.max()
     return float(top + np.log(np.exp(row - top).sum())) if top > -np.inf else -np.inf
 
 
 @kernel
 def less(score: float, other: float) -> float:
-    """Return score - other, -inf where a label is dead."""
+    """Return score - other, or -inf if the label is dead (score = -inf)."""
     return score - other if score > -np.inf else -np.inf
 
 
@@ -78,10 +85,10 @@ def sweep_up(
     messages: FloatArray,
     heard: FloatArray,
 ) -> float:
-    """Send from the leaves to the roots; return log Z, -inf if no labeling is allowed.
+    """Send the messages from the leaves to the roots; return log Z in nats, -inf if infeasible.
 
-    `total` comes in as the node scores and leaves with the messages of the children added; `heard`
-    (slots, C) comes in as zeros and leaves with what goes along each link.
+    `total` (I, C) comes in as the node scores, and the messages of the children are added.
+    `messages` (2E, C) and `heard` are written; `heard` comes in as zeros.
     """
     nodes, size = total.shape
     pre, weight, scratch = np.empty(size), np.empty(size), scratch_of(factors, size)
@@ -126,7 +133,11 @@ def add_tree(
     beliefs: FloatArray,
     upper: FloatArray,
 ) -> float:
-    """Return log Z of one forest; add its marginals, and log Z + log P(label) to `upper`."""
+    """Return log Z of one forest in nats, and add its marginals to `nodes`, `edges` and `beliefs`.
+
+    nodes (I, C), edges (E, C, C), beliefs (cells,).  Also adds log Z + log P(label c of node i) to
+    upper[i, c].  If no labeling is allowed, returns -inf and adds nothing.
+    """
     total = split.node.copy()
     size = total.shape[1]
     messages, heard = np.zeros((len(source), size)), np.zeros((len(factors.scope), size))
@@ -177,7 +188,10 @@ def add_beliefs(
     edges: FloatArray,
     upper: FloatArray,
 ) -> None:
-    """Add the marginals of nodes and edges of a forest, and value + log P(label) to `upper`."""
+    """Add the marginals of nodes and edges of a forest, and value + log P(label) to `upper`.
+
+    total (I, C) and messages (2E, C) are those after both sweeps; `value` is log Z.
+    """
     size = total.shape[1]
     first, second = np.empty(size), np.empty(size)
     for v in order:

@@ -1,8 +1,15 @@
 """Kernels of belief propagation between nodes and larger factors, in the log domain.
 
-`said[slot]` is the message of a factor to one of its nodes, maximum 0; `pre` is what the node says
-to the factor: its total less that message.  Each message counts with the weight `rho` of its slot,
-1 in belief propagation, the share of the trees that hold the link in tree-reweighted messages.
+said[slot] (C,) is the message of a factor to the node of the slot, in nats, maximum 0, and pre[k]
+(C,) what the k-th node of the factor sends to it: the node's total minus that message.  A message
+enters `total` (I, C) times rho[slot], which is 1 in belief propagation and, in tree-reweighted
+message passing, the share of the trees that contain the link.  With k running over the nodes of a
+factor,
+
+    scores[cell] = table[cell] + sum_k rho_k * pre_k[label of node k in the cell]
+    said_k[x] = log sum over cells with label x of node k of exp(scores[cell]) - pre_k[x]
+
+and then the maximum of said_k is subtracted.
 """
 
 import numpy as np
@@ -15,7 +22,7 @@ from fstgrad.mrf.kernels.messages import TINY, damped, without
 
 @kernel
 def add_said(factors: Factors, rho: FloatArray, said: FloatArray, total: FloatArray) -> None:
-    """Add the messages of all factors to the totals of their nodes."""
+    """Add rho[slot] * said[slot] (slots, C) to the total (I, C) of each slot's node, in place."""
     for slot in range(len(factors.scope)):
         for c in range(factors.size[slot]):
             total[factors.scope[slot], c] += rho[slot] * said[slot, c]
@@ -23,7 +30,10 @@ def add_said(factors: Factors, rho: FloatArray, said: FloatArray, total: FloatAr
 
 @kernel
 def step(factors: Factors, f: int, digits: IntArray) -> None:
-    """Move the labels of a factor's nodes to the next cell."""
+    """Advance `digits` (arity,), the labels of the nodes of factor f, to the next cell.
+
+    The last node runs fastest; after the last cell all labels are 0 again.
+    """
     first = factors.first[f]
     for k in range(len(digits) - 1, -1, -1):
         digits[k] += 1
@@ -37,7 +47,11 @@ def cell_scores(
     factors: Factors, f: int, rho: FloatArray, total: FloatArray, said: FloatArray,
     pre: FloatArray, digits: IntArray, scores: FloatArray,
 ) -> float:  # fmt: skip
-    """Write table + sum of rho pre for every cell of a factor; return the largest."""
+    """Write the score of every cell of factor f, and the rows `pre` of its nodes.
+
+    scores (cells,) = table + sum_k rho_k pre_k; pre (>= arity, C).  Returns the largest score.
+    `digits` (arity,) is scratch memory.
+    """
     first, last = factors.first[f], factors.first[f + 1]
     for slot in range(first, last):
         without(total, factors.scope[slot], said, slot, pre[slot - first])
@@ -54,7 +68,7 @@ def cell_scores(
 def all_cell_scores(
     factors: Factors, rho: FloatArray, total: FloatArray, said: FloatArray, cells: FloatArray
 ) -> None:
-    """Write the scores of all cells of all factors with what their nodes say."""
+    """Write table + sum_k rho_k pre_k of all cells of all factors to `cells` (cells,)."""
     for f in range(len(factors.first) - 1):
         number = factors.first[f + 1] - factors.first[f]
         pre, digits = np.empty((number, total.shape[1])), np.zeros(number, np.int64)
@@ -66,7 +80,10 @@ def all_cell_scores(
 def add_rows(
     factors: Factors, f: int, rows: FloatArray, digits: IntArray, scores: FloatArray
 ) -> float:
-    """Add to every cell of a factor the sum of its nodes' rows; return the largest."""
+    """Add sum_k rows[k, label of node k] to the score of every cell of factor f, in place.
+
+    Returns the largest score.  rows (>= arity, C); scores (cells,); `digits` (arity,) is scratch.
+    """
     digits[:] = 0
     top = -np.inf
     for at in range(factors.cell[f + 1] - factors.cell[f]):
@@ -82,9 +99,11 @@ def label_sums(
     factors: Factors, f: int, scores: FloatArray, top: float, maximum: int, digits: IntArray,
     out: FloatArray, mass: FloatArray,
 ) -> None:  # fmt: skip
-    """Write out[k, c], the log-sum-exp or maximum of the scores of the cells with node k at c.
+    """Write out[k, c] = log sum of exp(scores[cell]) over the cells in which node k has label c.
 
-    `top` is the largest score, above -inf; `mass` is scratch.
+    maximum = 1 writes the largest score instead; -inf if no cell is allowed.  `top` is the largest
+    score of the factor, above -inf.  out (>= arity, C); `mass` (same shape) and `digits` (arity,)
+    are scratch memory.
     """
     out[:] = -np.inf
     mass[:] = 0.0
@@ -116,9 +135,11 @@ def flood_factors(
     maximum: int,
     fresh: FloatArray,
 ) -> float:
-    """Update the messages of factors low .. high - 1; return the largest change, -1 if dead.
+    """Write the new messages of factors low .. high - 1 to `fresh`, damped as in `damped`.
 
-    said[x] = log sum over the cells with label x of exp(table + sum of rho pre - pre[x]).
+    The equation is that of the module; maximum = 1 takes the largest term instead of the sum.
+    total (I, C); said, fresh (slots, C).  Returns the largest change in nats before damping, or -1
+    if a factor has no allowed cell.
     """
     arity = np.diff(factors.first)
     most = 0 if len(arity) == 0 else arity.max()
@@ -152,7 +173,10 @@ def flood_factors(
 def _slice_sum(
     factors: Factors, f: int, k: int, label: int, scores: FloatArray, top: float
 ) -> float:
-    """Return the log-sum-exp of the scores of the cells in which node k has a label."""
+    """Return the log-sum-exp of the scores of the cells in which node k has `label`.
+
+    `top`, above -inf, is the largest of these scores.
+    """
     slot = factors.first[f] + k
     total = 0.0
     for at in range(factors.cell[f + 1] - factors.cell[f]):
@@ -165,7 +189,10 @@ def _slice_sum(
 def factor_beliefs(
     factors: Factors, rho: FloatArray, total: FloatArray, said: FloatArray, out: FloatArray
 ) -> float:
-    """Write the beliefs of all cells; return the sum of the log-normalizers of the factors."""
+    """Write the beliefs of all cells; return the sum of the log-normalizers of the factors (nats).
+
+    out[cell] = exp(scores[cell]) / sum over the cells of its factor, with `scores` of the module.
+    """
     value = 0.0
     for f in range(len(factors.first) - 1):
         number = factors.first[f + 1] - factors.first[f]

@@ -1,4 +1,8 @@
-"""Kernels of exact message passing on forests: two sweeps, sampling and the best labeling."""
+"""Kernels of exact message passing on forests: two sweeps, sampling and the best labeling.
+
+Arrays as in `kernels.messages`; further, order (I,) lists the nodes with parents before children,
+and parent_arc[v] is the arc from the parent of v to v, -1 for a root.
+"""
 
 import numpy as np
 
@@ -21,10 +25,11 @@ def sweep_up(
     messages: FloatArray,
     scale: FloatArray,
 ) -> None:
-    """Send from the leaves to the roots.
+    """Send the messages from the leaves to the roots.
 
-    `total` comes in as the node scores and leaves with the messages of the children added;
-    `scale[v]` is what was subtracted from the message of v to make its maximum 0.
+    `total` comes in as the node scores, and the messages of the children are added.  scale[v] is
+    the maximum that was subtracted from the message of v to its parent (0 for a root), so that
+    log Z = sum of scale + sum over roots of log sum_c exp(total[root, c]).  scale (I,).
     """
     size = total.shape[1]
     pre, weight = np.empty(size), np.empty(size)
@@ -50,13 +55,15 @@ def weigh_up(
     weight: FloatArray,
     sums: FloatArray,
 ) -> float:
-    """Return log Z of a forest from products of weights; NaN where one leaves the float range.
+    """Return log Z of a forest from products of weights; NaN if a product leaves the float range.
 
-    `weight` (I, C) comes in as exp(node score - its maximum) and is overwritten; the maxima are not
-    part of the result.  `sums` is scratch of C numbers.  All factors are at most 1, so that what
-    underflows is less than 1e-160 of a message whose maximum is at least TINY.
+    The message of v to its parent is sum_a weight[v, a] exp_edge[a, b], divided by its maximum over
+    b, and multiplies the parent's weight.  weight (I, C) comes in as exp(node score - maximum of
+    the node) and is overwritten; these maxima are not part of the result.  sums (C,) is scratch
+    memory.  All factors are at most 1, so what underflows is less than 1e-160 of a message whose
+    maximum is at least TINY.
     """
-    # v and source[arc] are nodes, below I, the rows of weight; b < C, the length of sums
+    # bounds: v and source[arc] are nodes, below the I rows of weight; b < C, the length of sums
     size = weight.shape[1]
     value, scale = 0.0, 1.0
     for position in range(len(order) - 1, -1, -1):
@@ -97,7 +104,10 @@ def sweep_down(
     total: FloatArray,
     messages: FloatArray,
 ) -> None:
-    """Send from the roots to the leaves; `total` then holds all messages into each node."""
+    """Send the messages from the roots to the leaves, after `sweep_up` with maximum = 0.
+
+    `total` then holds node scores plus all messages into each node: its softmax is the marginal.
+    """
     size = total.shape[1]
     pre, weight = np.empty(size), np.empty(size)
     for v in order:
@@ -119,11 +129,12 @@ def draw(
     uniform: FloatArray,
     labels: IntArray,
 ) -> None:
-    """Write a labeling from the roots down, given the totals of `sweep_up`.
+    """Write a labeling (I,) from the roots down, given the totals of `sweep_up`.
 
-    Each label is drawn from its distribution given the parent's label by inverting the uniform
-    number of its node; a negative uniform takes the best label instead (with max-sweep totals,
-    a labeling of the highest score).
+    Node v with parent u gets label c with probability proportional to
+    exp(total[v, c] + edge_uv[c, y_u]), by inversion of uniform[v] in [0, 1).  If uniform[v] < 0, it
+    gets the best label; after `sweep_up` with maximum = 1, these form a labeling of the highest
+    score.
     """
     score = np.empty(total.shape[1])
     for v in order:
@@ -139,7 +150,7 @@ def draw(
 
 @kernel
 def choose(score: FloatArray, uniform: float) -> int:
-    """Return a label from softmax(score) by inversion, or the best one if uniform < 0."""
+    """Return a label from softmax(score) by inversion of `uniform`; the best one if uniform < 0."""
     best = int(np.argmax(score))
     if uniform < 0:
         return best

@@ -14,12 +14,13 @@ def breadth_first(
     order: IntArray,
     parent_arc: IntArray,
 ) -> int:
-    """Fill `order` with the nodes where member is 1, roots first, and the arcs from parents.
+    """Write a breadth-first order of the nodes i with member[i] = 1; return their number.
 
-    Returns the number of nodes.  `member` is left as it was.
+    order (>= their number,) lists each tree from its root, the smallest node, on; parent_arc[i] is
+    the arc from the parent of i to i, -1 for a root.  All arrays int64; `member` (I,) is restored.
     """
     start, leaving, source = shape.start, shape.leaving, shape.source
-    # a node enters `order` once: member becomes 2 with it
+    # bounds: a node enters `order` once, since its member becomes 2
     count = 0
     for root in range(len(member)):
         if member[root] != 1:
@@ -47,17 +48,17 @@ def breadth_first(
 
 @kernel
 def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) -> None:
-    """Move the edges of a spanning forest to the end of `queue`, the others before them.
+    """Move the edges of a spanning forest to the end of `queue`; both parts keep their order.
 
-    An edge of the queue is in the forest if the edges before it do not join its ends (Kruskal).
-    O(E) up to a logarithm.
+    An edge is in the forest if the edges before it in the queue do not connect its ends (Kruskal).
+    O(E log I).
 
     edges : (E, 2) int64
     size : the number of edges of a spanning forest
     queue : (E,) int64, the edges in the order in which they are tried, reordered in place
     group : (I,) int64, scratch memory
     """
-    # `kept` has room for `size` edges, and no forest has more
+    # bounds: `kept` has room for `size` edges, and no forest has more
     for i in range(len(group)):
         group[i] = i
     kept = np.empty(size, np.int64)
@@ -77,8 +78,8 @@ def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) ->
 
 @part_kernel
 def find(group: IntArray, node: int) -> int:
-    """Return the root of the tree of `node` in `group` (I,), and halve the path to it."""
-    # what `group` holds are nodes, so that `node` stays within it
+    """Return the root of `node` in the union-find forest `group` (I,); halve the path to it."""
+    # bounds: `group` holds nodes only, so `node` stays a valid index
     while group[node] != node:
         group[node] = group[group[node]]
         node = group[node]
@@ -87,7 +88,10 @@ def find(group: IntArray, node: int) -> int:
 
 @kernel
 def first_fit_colouring(shape: Shape, order: IntArray, colour: IntArray) -> None:
-    """Give each node of `order` the first colour that no coloured neighbour has."""
+    """Write for each node, in `order`, the smallest colour that none of its neighbours has yet.
+
+    colour (I,) comes in as -1 for nodes without a colour.  All arrays int64.
+    """
     start, leaving, source = shape.start, shape.leaving, shape.source
     for node in order:
         candidate = 0

@@ -1,15 +1,23 @@
 """Kernels of flooding belief propagation on 4-connected grids, in the linear domain.
 
-Arrays are (height, labels, width), so that every inner loop runs along a row of pixels.  Messages
-are (4, height, labels, width): what a pixel hears from its LEFT, RIGHT, UP and DOWN neighbour, each
-with maximum 1; at the border they are 1 for ever.  `across` and `down` hold exp(score - maximum) of
-the horizontal and vertical edges: (1, C, C, 1) where shared, else (height, C, C, width - 1) and
-(height - 1, C, C, width).
+All arrays have the pixels of a row last, so that every inner loop runs along a row:
 
-Only for models whose edge tables have no zero and span less than `grid.LARGEST_SPAN` nats: then no
-message entry is below e^-LARGEST_SPAN.  A product of messages can leave the float range only if its
-maximum does so first: where a new message has a maximum below TINY, the sweep stops, and the caller
-starts again in the log domain.  Until then what underflows is less than 1e-60 of what is kept.
+    node (height, C, width)         exp(node score - maximum)
+    messages (4, height, C, width)  messages into each pixel from its LEFT, RIGHT, UP and DOWN
+                                    neighbour, maximum 1; messages from beyond the border stay 1
+    across, down                    exp(edge score - maximum) of the horizontal and the vertical
+                                    edges, (1, C, C, 1) if shared, else (height, C, C, width - 1)
+                                    and (height - 1, C, C, width); [label left or above, other]
+
+The message of pixel i to pixel j is
+
+    message[b] = sum_a node_i[a] * product of messages into i except from j [a] * edge[a, b],
+
+divided by its maximum.  This domain is only for models whose edge tables have no zero and span less
+than `grid.LARGEST_SPAN` nats: then no message entry is below e^-LARGEST_SPAN, and a product of
+messages can leave the float range only if its maximum does.  If the maximum of a new message is
+below TINY, the sweep stops, and the caller starts again in the log domain.  Until then, what
+underflows is less than 1e-60 of what is kept.
 """
 
 import numpy as np
@@ -25,7 +33,7 @@ TINY = 1e-140
 
 @kernel
 def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray) -> None:
-    """Write out = a * b * c * d for arrays (C, W)."""
+    """Write out = a * b * c * d, elementwise, for arrays (C, W)."""
     for label in range(a.shape[0]):
         for w in range(a.shape[1]):
             out[label, w] = a[label, w] * b[label, w] * c[label, w] * d[label, w]
@@ -38,7 +46,8 @@ def mix(
 ) -> None:  # fmt: skip
     """Write out[b, to + w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
 
-    flip = 1 reads scores[b, a, w]; a table of width 1 serves all pixels.
+    `scores` (C, C, W) holds weights exp(score - maximum), not logs; flip = 1 reads scores[b, a, w];
+    a table (C, C, 1) is used for all w.  w runs over 0 .. width - 1.
     """
     size, shared = pre.shape[0], scores.shape[2] == 1
     for b in range(size):
@@ -71,9 +80,9 @@ def _add_block(
     pre: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: Index, width: Index,
     to: Index, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the terms of two labels a, a + 1 to the sums of b, b + 1: half the reads and writes."""
+    """Add the terms of labels a, a + 1 to the sums of labels b, b + 1: half the memory traffic."""
     i, j = (b, a) if flip == 1 else (a, b)
-    di, dj = (0, 1) if flip == 1 else (1, 0)  # one step of a
+    di, dj = (0, 1) if flip == 1 else (1, 0)  # a step from a to a + 1
     if scores.shape[2] == 1:
         s, t = scores[i, j, 0], scores[i + di, j + dj, 0]
         u, v = scores[i + dj, j + di, 0], scores[i + 1, j + 1, 0]
@@ -95,8 +104,9 @@ def settle(
 ) -> bool:  # fmt: skip
     """Scale the messages row[:, w] to maximum 1, damp them and write them to fresh[:, first + w].
 
-    ratio[0] and ratio[1] keep the largest and the smallest new / old so far, before damping;
-    damping is a geometric mean.  Returns False if a maximum is below TINY.
+    Damping takes the geometric mean new^(1 - damping) * old^damping.  ratio (2,) is updated to the
+    largest and the smallest new / old so far, before damping.  top (>= width,) is scratch memory.
+    Returns False, without writing, if the maximum of a message is below TINY.
     """
     for w in range(width):
         top[w] = row[0, w]
@@ -116,7 +126,7 @@ def settle(
             value, before = row[c, w] * top[w], old[c, first + w]
             fresh[c, first + w] = value
             beyond += (value > rise * before) | (value < fall * before)
-        if beyond > 0:  # seldom, and a quotient is dear
+        if beyond > 0:  # divide only here: it is rare, and divisions are slow
             for w in range(width):
                 quotient = fresh[c, first + w] / old[c, first + w]
                 rise, fall = max(rise, quotient), min(fall, quotient)
@@ -128,7 +138,10 @@ def settle(
 
 @part_kernel
 def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -> None:
-    """Replace new messages by new^(1 - damping) * old^damping, maximum 1; `top` is scratch."""
+    """Replace the new messages (C, width) by new^(1 - damping) * old^damping, scaled to maximum 1.
+
+    `top` (>= width,) is scratch memory.
+    """
     size, width = fresh.shape
     # both are as wide as a row of messages; messages lie in [e^-200, 1], so quotients are in range
     power, work = np.empty(width), np.empty(width)
@@ -161,7 +174,10 @@ def sweep(
     messages: FloatArray,
     fresh: FloatArray,
 ) -> float:
-    """Send all messages of the pixels in rows low .. high - 1; return the largest change or -1."""
+    """Write the messages that rows low .. high - 1 send to `fresh`; return the largest change.
+
+    The change is |log new - log old| before damping, in nats; -1 if a maximum is below TINY.
+    """
     height, size, width = node.shape
     pre, out = np.empty((size, width)), np.empty((size, width))
     top, ratio = np.empty(width), np.ones(2)
@@ -203,7 +219,8 @@ def beliefs(
 ) -> bool:  # fmt: skip
     """Write the normalized node beliefs of rows low .. high - 1 and their log-normalizers.
 
-    Returns False if a normalizer is below TINY.
+    out[r, c, w] = node * product of the four messages / norm; log_norm (height, width) is log norm
+    in nats.  Returns False if a norm is below TINY.
     """
     _, size, width = node.shape
     for r in range(low, high):
@@ -235,10 +252,11 @@ def pair_norms(
     horizontal: FloatArray,
     vertical: FloatArray,
 ) -> None:
-    """Write the normalizers of the edge beliefs of the edges that start in these rows.
+    """Write the normalizers (not logs) of the beliefs of the edges from rows low .. high - 1.
 
-    They are sum over (a, b) of pre_i[a] * exp(score[a, b]) * pre_j[b], where pre leaves out the
-    message across the edge; `horizontal` is (height, width - 1), `vertical` (height - 1, width).
+    norm = sum over (a, b) of pre_i[a] * exp(score[a, b] - maximum) * pre_j[b], where pre is the
+    product of the node weight and all messages except the one across the edge.  `horizontal` is
+    (height, width - 1), `vertical` (height - 1, width).
     """
     height, size, width = node.shape
     pre, out, other = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))

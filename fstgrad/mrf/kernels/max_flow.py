@@ -1,9 +1,10 @@
 """Kernel of the maximum flow by two search trees (Boykov and Kolmogorov 2004, section 3).
 
-The arcs of node i are start[i] .. start[i + 1] - 1; arc a runs to head[a], mate[a] is its reverse,
-and `residual[a]` is what it can still take.  `terminal[i]`
-is what is left of the arc source -> i where positive, of the arc i -> sink where negative.  A
-node is FREE or in the tree of the source or of the sink; `parent` is the arc towards the root.
+Arcs are numbered as in `Network`.  residual[a] (2E,) is the residual capacity of arc a.
+terminal[i] (I,) is, if positive, the residual capacity of the arc source -> i, and if negative,
+minus that of the arc i -> sink.  A node is FREE, in the tree of the SOURCE or in that of the SINK.
+parent[i] is the arc from i towards its root, ROOT for a root, ORPHAN for a node that has lost its
+parent and NONE for a free node.
 """
 
 from typing import NamedTuple
@@ -23,9 +24,10 @@ Int32Array = npt.NDArray[np.int32]
 
 
 class Forest(NamedTuple):
-    """The two search trees: of each node its tree, its parent, its distance to the root.
+    """The two search trees, arrays (I,): tree, parent arc and distance to the root of each node.
 
-    `stamp` is when the distance was last known to hold.
+    The distance counts arcs, 1 for a root.  stamp[i] is the augmentation after which the distance
+    was last known to be right.
     """
 
     tree: Int8Array
@@ -35,7 +37,11 @@ class Forest(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The queue of nodes that wait to grow; ends (2,) are where it begins and how many it holds."""
+    """The ring buffer of the active nodes, from which trees grow.
+
+    queue (I,) int64; queued (I,) bool: the node is in the queue; ends (2,) int64: the position of
+    the first entry and the number of entries.
+    """
 
     queue: IntArray
     queued: BoolArray
@@ -44,9 +50,9 @@ class Waiting(NamedTuple):
 
 @kernel
 def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int8Array) -> float:
-    """Return the maximum flow, inf where it has no bound; `tree` is SOURCE on the source's side.
+    """Return the maximum flow, inf if it is unbounded; write tree[i] = SOURCE on the source's side.
 
-    Residuals and terminals are overwritten.
+    `residual` and `terminal` come in as capacities and are overwritten.  tree (I,) int8.
     """
     nodes = len(terminal)
     parent = np.full(nodes, NONE, np.int32)
@@ -57,7 +63,7 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         np.zeros(2, np.int64),
     )
     waiting = Waiting(queue, queued, ends)
-    # an augmentation cuts off a node at most once: at most `nodes` orphans, and as many children
+    # bounds: an augmentation orphans a node at most once: at most `nodes` orphans and children
     orphans, children = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     tree[:] = FREE
     flow, time = push_across(net, residual, terminal), 0
@@ -87,11 +93,17 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
 
 @kernel
 def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: FloatArray) -> bool:
-    """Write the capacity of each arc and add what the edges leave to ends[:, 1].
+    """Write the capacity of each arc; add the unary part of the edge energies to ends[:, 1].
 
-    `edge` (K, 2, 2) are scores; `residual` is in the order of `Network`.  With energies (a b; c d)
-    the arc i -> j has the capacity b + c - a - d, half of it as j -> i where both may be cut:
-    less is left to flow from end to end.  Returns False where an edge is not submodular.
+    edge (K, 2, 2) holds scores; residual (2E,) is in the order of `Network`; ends (I, 2) holds the
+    energy of each label.  An edge i - j with energies (a b; c d) = -edge has
+
+        E(x_i, x_j) = a + (c - a) x_i + (d - c) x_j + (b + c - a - d) (1 - x_i) x_j,
+
+    so its arc i -> j gets the capacity b + c - a - d.  If b and c are finite, half of it goes to
+    the arc j -> i instead, and the unary parts change by half of it: then less flow is needed.  The
+    constant a is left to the caller.  Returns False if an edge has an infinite a or d or is not
+    submodular (b + c < a + d); `residual` and `ends` are then incomplete.
     """
     for i in range(len(ends)):
         extra = 0.0
@@ -101,7 +113,7 @@ def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: Float
             a, b, c, d = -edge[e, 0, 0], -edge[e, 0, 1], -edge[e, 1, 0], -edge[e, 1, 1]
             if not (np.isfinite(a) and np.isfinite(d)) or b + c < a + d - 1e-12:
                 return False
-            # where c is infinite an arc j -> i forbids it, and any c with b + c >= a + d will do
+            # if c is infinite, the arc j -> i forbids (1, 0), and any c with b + c >= a + d works
             middle = c if c < np.inf else max(a, a + d - b)
             capacity = max(b + middle - a - d, 0.0)
             half = capacity / 2 if b < np.inf and c < np.inf else 0.0
@@ -117,7 +129,7 @@ def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: Float
 
 @inner_kernel
 def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> float:
-    """Send what can flow along single arcs; the trees, which start at all nodes, then find less."""
+    """Push flow along paths source -> i -> j -> sink; return it.  The trees then find less."""
     flow = 0.0
     for i in range(np.uint64(len(terminal))):
         for arc in range(np.uint64(net.start[i]), np.uint64(net.start[i + ONE])):
@@ -137,8 +149,8 @@ def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> flo
 
 @inner_kernel
 def push(i: np.uint64, waiting: Waiting) -> None:
-    """Put a node behind the others that wait to grow."""
-    queue, queued, ends = waiting  # a ring with room for every node; a node waits at most once
+    """Append node i to the queue of active nodes unless it is in it."""
+    queue, queued, ends = waiting  # bounds: room for every node, and a node is queued at most once
     if not queued[i]:
         queued[i] = True
         at = ends[0] + ends[1]
@@ -148,7 +160,10 @@ def push(i: np.uint64, waiting: Waiting) -> None:
 
 @inner_kernel
 def grow(i: np.uint64, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
-    """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
+    """Add the free neighbours of node i to its tree; return an arc that joins the trees, or -1.
+
+    The arc returned runs from the source's tree to the sink's and is not saturated.
+    """
     tree, parent, distance, stamp = forest
     own = tree[i]
     for arc in range(np.uint64(net.start[i]), np.uint64(net.start[i + ONE])):
@@ -177,7 +192,11 @@ def augment(
     parent: Int32Array,
     orphans: IntArray,
 ) -> tuple[float, int]:
-    """Send all that a path can take; return it and the number of nodes cut off their parents."""
+    """Push the largest flow along the path through arc `bridge`; return it and the orphan count.
+
+    A node whose parent arc is saturated becomes an ORPHAN and is written to orphans (I,).  Returns
+    (inf, 0), with nothing changed, if the path has no finite capacity.
+    """
     mid, back = np.uint64(bridge), np.uint64(net.mate[bridge])
     left, right = np.uint64(net.head[back]), np.uint64(net.head[mid])
     least = residual[mid]
@@ -195,7 +214,7 @@ def augment(
     least = min(least, -terminal[j])
     if least == np.inf:
         return least, 0
-    # the two paths share no node, so that count <= number of nodes
+    # bounds: the two paths share no node, so count <= number of nodes
     count = 0
     residual[mid] -= least
     residual[back] += least
@@ -222,7 +241,10 @@ def augment(
 
 @inner_kernel
 def root_distance(j: np.uint64, time: int, net: Network, forest: Forest) -> int:
-    """Return how far a node is from its root, -1 where its path ends in an orphan."""
+    """Return the distance of node j from its root, or -1 if its path ends in an orphan.
+
+    The distances of the nodes on the path are written and stamped with `time`.
+    """
     _, parent, distance, stamp = forest
     steps, v = 0, j
     while True:
@@ -256,10 +278,11 @@ def adopt(
     orphans: IntArray,
     children: IntArray,
 ) -> None:
-    """Give every orphan the nearest parent of its tree, or set it free and orphan its children.
+    """Give every orphan the parent of its tree nearest to the root; if there is none, free it.
 
-    Those nearest to their root go first, and the children of each, generation by generation, before
-    the next.  `children` is a ring; a node is in it at most once.
+    Freeing a node makes its children orphans.  The `count` orphans are taken from the end of
+    `orphans`, those nearest to their root first; the descendants of one, generation by generation,
+    are handled before the next.  `children` (I,) is a ring buffer; it holds a node at most once.
     """
     tree, parent, distance, stamp = forest
     size = len(children)

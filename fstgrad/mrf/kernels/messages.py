@@ -1,15 +1,23 @@
 """Kernels of message passing on any graph, in the log domain.
 
-Letters: `arc` d runs from node i to node j; `total[i]` is the score row of i plus all messages into
-i; `pre` = total[i] minus the message j -> i, what i says without having heard j.  A label whose
-total is -inf is dead: no labeling uses it, so it is left out of every message.
+Edge e has two arcs: 2e from its first node to its second, 2e + 1 back.  So arc ^ 1 is the reverse
+of an arc and arc >> 1 its edge.  Arrays, with I nodes, E edges, C labels and K = E, or K = 1 if all
+edges share a table:
+
+    node, total (I, C)     scores of the nodes; the same plus all messages into each node
+    edge (K, C, C)         scores of the edges, [label of first node, label of second]
+    messages (2E, C)       the message along each arc, in nats, maximum 0
+    rho (E,)               weight of the messages of an edge: 1, or its edge appearance probability
+    pre (C,)               total[i] - message(j -> i): what i knows without the message from j
+
+A label whose total is -inf is dead: no labeling uses it, and no message includes it.
 
 The update of an arc i -> j (Yedidia, Freeman and Weiss 2005, Eq. 10, in logs) is
 
     message[b] = log sum_a exp(pre[a] + edge[a, b]),   then its maximum is subtracted.
 
-Sums run over exp_edge; where a sum leaves the float range it is computed again, exactly, from
-`edge`.
+Sums use exp(edge - maximum).  If a sum is too small for a float, the message is computed again from
+`edge` as a log-sum-exp.
 """
 
 import numpy as np
@@ -31,10 +39,11 @@ def send(
     weight: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the message of an arc to out[arc], its maximum 0, and return what was subtracted.
+    """Write the message of an arc to out[arc], maximum 0; return the maximum that was subtracted.
 
-    maximum = 1 takes the largest term instead of the sum; `weight` is scratch of C numbers.
-    Returns -inf where everything is dead.
+    out[arc, b] = log sum_a exp(pre[a] + edge[a, b]) - maximum over b; with maximum = 1 the largest
+    term over a replaces the log-sum-exp.  pre (C,); `weight` (C,) is scratch memory.  Returns -inf
+    if all labels of the source or of the target are dead.
     """
     edge, exp_edge, shift = p
     size, flip = len(pre), arc & 1
@@ -72,7 +81,10 @@ def send(
 
 @part_kernel
 def add_terms(pre: FloatArray, edge: FloatArray, k: int, flip: int, maximum: int, b: int) -> float:
-    """Return the maximum or the log-sum-exp of pre[a] + edge[k, a, b] over a."""
+    """Return the log-sum-exp, or with maximum = 1 the maximum, of pre[a] + edge[k, a, b] over a.
+
+    flip = 1 reads edge[k, b, a].
+    """
     best = -np.inf
     for a in range(len(pre)):
         best = max(best, pre[a] + (edge[k, b, a] if flip else edge[k, a, b]))
@@ -116,9 +128,10 @@ def sum_messages(
 
 @part_kernel
 def damped(fresh: FloatArray, old: FloatArray, arc: int, damping: float) -> float:
-    """Mix a new message with the old one in logs, the maximum 0; return how far they were apart.
+    """Damp the message fresh[arc] in place; return the largest |new - old| before damping, in nats.
 
-    The distance is the largest |new - old| in nats, before damping.  A dead label stays dead.
+    new := (1 - damping) * new + damping * old, then its maximum is subtracted.  A label that is
+    dead in `new` stays dead; one that is dead in `old` alone keeps its new value.
     """
     distance = 0.0
     top = -np.inf
@@ -148,10 +161,11 @@ def update_arc(
     scratch: tuple[FloatArray, FloatArray],
     fresh: FloatArray,
 ) -> float:
-    """Write the new message of an arc from node `source`; return its change or -1 if dead.
+    """Write the new message of an arc from node `source` to fresh[arc]; return its change in nats.
 
-    The change is that of the logarithms, before damping: a message that still moves from e^-15 to
-    e^-30 has not settled, small as both are.
+    The change is the largest |new - old| of the logarithms, before damping: a message that moves
+    from e^-15 to e^-30 has not converged, although both are small.  Returns -1 if all labels are
+    dead.  `scratch` is two arrays (C,).
     """
     pre, weight = scratch
     without(total, source, messages, arc ^ 1, pre)
@@ -162,7 +176,10 @@ def update_arc(
 
 @kernel
 def node_beliefs(total: FloatArray, out: FloatArray, log_norm: FloatArray) -> None:
-    """Write out[i] = softmax(total[i]) and its log-normalizer."""
+    """Write out[i] = softmax(total[i]) and log_norm[i] = log sum_c exp(total[i, c]).
+
+    total, out (I, C); log_norm (I,).
+    """
     for i in range(len(total)):
         top = total[i].max()
         norm = 0.0
@@ -186,9 +203,11 @@ def edge_beliefs(
     out: FloatArray,
     log_norm: FloatArray,
 ) -> None:
-    """Write out[e - low] = softmax(pre_i + edge_e + pre_j) and its log-normalizer.
+    """Write the beliefs and the log-normalizers of the edges i - j numbered low .. high - 1.
 
-    keep = 0 writes every table over out[0], where only the normalizers are wanted.
+    out[e - low][a, b] = exp(pre_i[a] + edge_e[a, b] + pre_j[b] - log_norm[e - low]).  keep = 0 is
+    for callers that need the normalizers only: all tables are written to out[0].  `source` is that
+    of `Shape`; out is (high - low, C, C) or (1, C, C), log_norm (high - low,).
     """
     size = total.shape[1]
     first, second = np.empty(size), np.empty(size)

@@ -1,4 +1,7 @@
-"""Kernel of greedy elimination orders, on sets of neighbours held as bits."""
+"""Kernel of greedy elimination orders, on sets of neighbours stored as bits.
+
+near (n, words) uint64: bit u % 64 of near[v, u // 64] is 1 if u is a neighbour of v.
+"""
 
 from typing import NamedTuple
 
@@ -14,7 +17,7 @@ GIVEN, WEIGHT, FILL = 0, 1, 2
 
 @kernel
 def ones(word: int) -> int:
-    """Return the number of bits that are set."""
+    """Return the number of bits that are set in a uint64."""
     x = np.uint64(word)
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -24,8 +27,8 @@ def ones(word: int) -> int:
 
 @kernel
 def members(near: Bits, out: IntArray) -> int:
-    """Write the numbers of the bits that are set; return how many there are."""
-    # `out` has a place for every bit: 64 for each word
+    """Write the numbers of the bits that are set in near (words,) to `out`; return their count."""
+    # bounds: `out` has n entries, and no bit beyond n is set
     count = 0
     for word in range(len(near)):
         bits = near[word]
@@ -39,7 +42,11 @@ def members(near: Bits, out: IntArray) -> int:
 
 @kernel
 def cost_of(v: int, rule: int, near: Bits, logs: FloatArray, mine: IntArray) -> float:
-    """Return the log of the cells of a clique, or the edges that eliminating v adds."""
+    """Return the cost of eliminating v: log of its clique's cells (WEIGHT) or edges added (FILL).
+
+    GIVEN returns v: nodes go in the order of their numbers.  logs (n,) is the log of the number of
+    labels; mine (n,) is scratch memory.
+    """
     if rule == GIVEN:
         return float(v)
     count = members(near[v], mine)
@@ -56,10 +63,10 @@ def cost_of(v: int, rule: int, near: Bits, logs: FloatArray, mine: IntArray) -> 
 
 
 class Search(NamedTuple):
-    """What a search for an order keeps between its steps, each of length n.
+    """What a search for an order keeps between its steps; all arrays have length n.
 
-    `cost` of each node that is not `gone`; `stale` those to be computed again; `mine` and `theirs`
-    are scratch for neighbours.
+    `cost` is the cost of each node that is not `gone` (eliminated); `stale` marks the costs to be
+    computed again; `mine` and `theirs` are scratch memory for neighbours.
     """
 
     cost: FloatArray
@@ -70,7 +77,7 @@ class Search(NamedTuple):
 
     @classmethod
     def of(cls, nodes: int) -> "Search":
-        """Return the state before the first step, when all costs are unknown."""
+        """Return the state before the first step: all costs are stale."""
         numbers = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
         return cls(np.empty(nodes), np.ones(nodes, np.bool_), np.zeros(nodes, np.bool_), *numbers)
 
@@ -88,11 +95,12 @@ def greedy_order(
     order: IntArray,
     separators: Bits,
 ) -> float:
-    """Eliminate the cheapest node, `noise` breaking ties, at steps low .. high - 1.
+    """Eliminate the cheapest node at each step low .. high - 1; return the cells of the cliques.
 
-    Returns the cells of these.  `near` (n, words) is overwritten; separators[k] are the neighbours
-    of order[k] when it goes.  Returns inf as soon as a clique has more cells than limits[0] or all
-    of them have limits[1] or more.
+    Among equal costs, the smallest `noise` (n,) wins.  sizes (n,) float64 holds the numbers of
+    labels.  order[k] is the node eliminated at step k, and separators[k] (words,) its neighbours
+    then; `near` is overwritten.  Returns inf as soon as a clique has more than limits[0] cells, or
+    the cliques of these steps together have limits[1] or more.
     """
     nodes = len(near)
     logs = np.log(sizes)

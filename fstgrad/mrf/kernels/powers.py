@@ -1,14 +1,16 @@
-"""Kernel of flooding tree-reweighted messages on any graph, as logarithms in lanes.
+"""Kernel of flooding tree-reweighted message passing on any graph, with log messages in lanes.
 
-Lanes are those of `kernels.weights`: the inner loops run along arcs, and a message costs a vector
-exponential and logarithm a label.  With rho the share of the trees that hold an edge,
+Lanes are those of `kernels.weights`: the inner loops run along arcs, and a message costs one
+vectorized exponential and logarithm per label.  Let rho be the share of the trees that contain the
+edge i - j.  The message from i to j is (Wainwright, Jaakkola and Willsky 2005, in logs)
 
-    message[b] = log sum_a exp(total[a] - back[a]) exp(edge[a, b] / rho)
+    message[b] = log sum_a exp(total_i[a] - back[a]) exp(edge[a, b] / rho),
 
-where total = node + sum of rho * message, and `back` is the message the other way.  What is sent
-is message[b] - message[0] for the labels b >= 1; changes are those of messages with maximum 0.  For
-models whose tables edge / rho span less than `powers.LARGEST_SPAN` nats: the largest term is at
-least e^-span, so that no sum leaves the float range.
+where total_i = node_i + sum over neighbours k of rho_ik * message(k -> i), and back = message
+(j -> i).  Messages are stored as message[b] - message[0] for the labels b >= 1, but changes are
+measured between messages with maximum 0.  The tables edge / rho must span less than
+`powers.LARGEST_SPAN` nats: then each sum is at least e^-span of its largest possible value, and no
+sum leaves the float range.
 """
 
 from typing import NamedTuple
@@ -27,17 +29,20 @@ ONE = np.uint64(1)
 
 
 class Shares(NamedTuple):
-    """What belongs to the lanes beside their graph.
+    """What the lanes need besides the graph.
+
+    If edges and shares give few distinct tables edge / rho, the messages of a block are stored in
+    the order of their tables, so that a run of messages uses one table.
 
     Attributes
     ----------
-    rho : (2E,)
-        The share of each lane's edge.
-    take : (2E,) or (0,)
-        Where the edges have few tables, the messages of a block lie in the order of their tables:
-        the r-th is that of the take[first + r]-th lane of the block.
-    number : (runs,)
-        The table of each run of such messages.
+    rho : (2E,) float64
+        The share of each lane's edge, in (0, 1].
+    take : (2E,) uint64, or (0,)
+        Message r of a block belongs to lane take[first + r] of the block, with `first` the block's
+        first lane.  Empty if there are many tables: messages are then in the order of the lanes.
+    number : (runs,) int64
+        The table of each run; runs are those of `Lanes`.
     """
 
     rho: FloatArray
@@ -58,20 +63,21 @@ def sweep(
     sent: FloatArray,
     fresh: FloatArray,
 ) -> float:
-    """Send all messages of the blocks low .. high - 1; return the largest change before damping.
+    """Write the messages that blocks low .. high - 1 send to `fresh`; return the largest change.
 
-    `node` is flat, block by block as (C, nodes), for two labels as (1, nodes) the score of label 1
-    less that of label 0; `sent` and `fresh` are flat, block by block as (C - 1, lanes); `table`
-    holds exp(edge / rho - maximum), one after another by `number`, or that of each lane as in
-    `kernels.weights.sweep`.
+    The change is |new - old| of the log messages with maximum 0, before damping, in nats.  All
+    arrays are flat: node block by block as (C, nodes), or for two labels (1, nodes), score of label
+    1 minus score of label 0; sent (old messages) and fresh block by block as (C - 1, lanes); table
+    holds exp(edge / rho - maximum), (C, C) each, indexed by `number` or, if `take` is empty, by
+    lane as in `kernels.weights.sweep`.  labels = C.
     """
     cells, own = labels * labels, len(shares.take) == 0
     said, rows = labels - 1, labels if labels > 2 else 1
     widest = 1
     for block in range(low, high):
         widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
-    room = widest + 13 - widest % 8  # no power of two: rows would meet in one set of the cache
-    # all as wide as the widest block, which has at least as many lanes as nodes
+    room = widest + 13 - widest % 8  # not a power of two: else rows share one set of the cache
+    # bounds: all are as wide as the widest block, which has at least as many lanes as nodes
     heard, pre = np.empty((said, room)), np.empty((rows, room))
     mass, out = np.empty((labels, room)), np.empty((labels, room))
     top, work, worst = np.empty(room), np.empty(room), 0.0
@@ -105,7 +111,10 @@ def _weigh(
     lanes: Lanes, block: np.uint64, rho: FloatArray, node: FloatArray, heard: FloatArray,
     total: FloatArray, pre: FloatArray,
 ) -> None:  # fmt: skip
-    """Write what each lane of a block says: its node's total less what it hears itself."""
+    """Write pre = total_i - back for each lane of a block, (C, >= lanes); for two labels (1, ...).
+
+    total_i = node_i + sum over its lanes of rho * heard.  `total` (>= nodes,) is scratch memory.
+    """
     slot, first, last = lanes.slot, lanes.first_slot[block], lanes.first_slot[block + ONE]
     begin, nodes = slot[first], slot[first + ONE] - slot[first]
     rows, silent = np.uint64(pre.shape[0]), np.uint64(pre.shape[0] - heard.shape[0])
@@ -113,7 +122,7 @@ def _weigh(
         base = lanes.cut[block] * rows + c * nodes
         for w in range(nodes):
             total[w] = node[base + w]
-        if c < silent:  # nothing is heard of label 0
+        if c < silent:  # messages of label 0 are 0
             for s in range(first, last):
                 at = slot[s] - begin
                 for w in range(slot[s + ONE] - slot[s]):
@@ -134,7 +143,7 @@ def _weigh(
 def _turn(
     take: Indices, first: np.uint64, width: np.uint64, pre: FloatArray, out: FloatArray
 ) -> None:
-    """Bring the lanes of a block into the order of their tables, if they have one."""
+    """Write out[c, r] = pre[c, take[first + r]]; copy `pre` if `take` is empty."""
     for c in range(pre.shape[0]):
         if len(take) == 0:
             for w in range(width):
@@ -146,7 +155,7 @@ def _turn(
 
 @inner_kernel
 def _raise(mass: FloatArray, width: np.uint64, top: FloatArray, work: FloatArray) -> None:
-    """Replace the scores of each lane by their exponentials, the largest 1."""
+    """Replace the scores of each lane by mass[c, w] = exp(mass[c, w] - max_c mass[c, w])."""
     for w in range(width):
         top[w] = mass[0, w]
     for c in range(1, mass.shape[0]):
@@ -160,7 +169,7 @@ def _raise(mass: FloatArray, width: np.uint64, top: FloatArray, work: FloatArray
 
 @inner_kernel
 def _raise_two(width: np.uint64, mass: FloatArray, work: FloatArray) -> None:
-    """Do the same for two labels, whose difference mass[0] holds."""
+    """Do what `_raise` does for two labels; mass[0] comes in as score of label 1 minus label 0."""
     for w in range(width):
         mass[1, w] = -abs(mass[0, w])
     exponentiate(mass[1, :width], work)
@@ -175,9 +184,11 @@ def _settle(
     out: FloatArray, old: FloatArray, width: np.uint64, damping: float, worst: float,
     top: FloatArray, before: FloatArray, fresh: FloatArray,
 ) -> float:  # fmt: skip
-    """Write the logarithms of out[b] / out[0], damped; return the largest change so far.
+    """Write the new messages log(out[b] / out[0]), damped, to fresh[b - 1]; return the new `worst`.
 
-    `top` and `before` keep the maximum of each message and of the one before.
+    fresh = (1 - damping) * new + damping * old.  `worst` is the largest change so far of messages
+    with maximum 0, before damping.  `out` is overwritten; `top` and `before` (>= width,) are
+    scratch memory, for the maximum of each new and each old message.
     """
     for w in range(width):
         out[0, w] = np.divide(1.0, out[0, w])
@@ -193,7 +204,7 @@ def _settle(
             before[w] = max(before[w], old[c, w])
     beyond = 0
     for w in range(width):
-        before[w] -= top[w]  # how far label 0 moves
+        before[w] -= top[w]  # the change of label 0
         beyond += abs(before[w]) > worst
     for c in range(old.shape[0]):
         for w in range(width):

@@ -11,16 +11,16 @@ from fstgrad.mrf.kernels.messages import sum_messages, update_arc
 
 
 class Queue(NamedTuple):
-    """The arcs as a heap, the largest priority first.
+    """A binary heap of the arcs; the arc with the largest priority is first.
 
     Attributes
     ----------
-    pending : (2E, C)
-        The message that each arc would send.
-    priority : (2E,)
-        How far it is from the message that the arc has sent, in nats.
-    heap, place : (2E,)
-        The arcs in the order of the heap, and where each of them is.
+    pending : (2E, C) float64
+        The message that each arc would send next.
+    priority : (2E,) float64
+        Its distance from the message that the arc sent last, in nats.
+    heap, place : (2E,) int64
+        The arcs in heap order, and the position of each arc in `heap`.
     """
 
     pending: FloatArray
@@ -31,7 +31,7 @@ class Queue(NamedTuple):
 
 @kernel
 def sift(queue: Queue, arc: int) -> None:
-    """Move an arc to where its priority belongs: larger ones above, smaller arcs first in ties."""
+    """Move an arc to the position in the heap that its changed priority needs."""
     heap, place, priority = queue.heap, queue.place, queue.priority
     size, at = len(heap), place[arc]
     while at > 0:
@@ -53,7 +53,7 @@ def sift(queue: Queue, arc: int) -> None:
 
 @kernel
 def before(priority: FloatArray, a: int, b: int) -> bool:
-    """Return whether arc a is to be updated before arc b."""
+    """Return whether arc a is sent before arc b: by larger priority, then by smaller number."""
     return priority[a] > priority[b] or (priority[a] == priority[b] and a < b)
 
 
@@ -70,10 +70,11 @@ def send_largest(
     total: FloatArray,
     messages: FloatArray,
 ) -> float:
-    """Send the pending message of the largest change, 2E times; return the next change.
+    """Send the pending message with the largest change, 2E times; return the next change in nats.
 
-    Stops early when the change is not above `tolerance`; returns -1 if all labels of a node are
-    dead.
+    After each message, the messages that depend on it are computed again.  Stops early if no change
+    exceeds `tolerance`.  Returns -1 if all labels of a node are dead.  Arrays as in
+    `kernels.messages`; `total`, `messages` and `queue` are updated in place.
     """
     scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority
@@ -85,7 +86,7 @@ def send_largest(
         head = source[arc ^ 1]
         sum_messages(head, head + 1, shape, node, rho, messages, total)
         priority[arc] = 0.0
-        if damping > 0:  # one step does not reach the message's target
+        if damping > 0:  # a damped message has not reached its target: it has another change
             priority[arc] = update_arc(
                 arc, source[arc], total, p, messages, damping, maximum, scratch, pending
             )
@@ -112,7 +113,10 @@ def update_all(
     pending: FloatArray,
     priority: FloatArray,
 ) -> bool:
-    """Write the pending message and the priority of every arc; return False if one is dead."""
+    """Write the pending message and the priority of every arc.
+
+    Returns False as soon as all labels of a message are dead.
+    """
     scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     for arc in range(len(source)):
         priority[arc] = update_arc(

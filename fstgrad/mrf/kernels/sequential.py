@@ -1,13 +1,17 @@
 """Kernels of sequential reweighted message passing for the best labeling, on native factors.
 
-Letters: d the messages.  d[a] (C,) goes from the edge of arc a to the node that a leaves,
-said[slot] from a larger factor to the node of its slot.  For all finite messages
+Edges count as factors.  Messages go from factors to nodes, in nats: d[a] (C,) from the edge of arc
+a to the node that a leaves, said[slot] (C,) from a larger factor to the node of its slot.  For all
+finite messages, with i running over nodes and f over factors,
 
-    max_y s(y) <= sum_i max (node_i + what i hears) + sum_f max (table_f - what f says),
+    max_y s(y) <= sum_i max_x (node_i + messages into i)[x]
+                  + sum_f max_cell (table_f - messages of f)[cell].
 
-edges counting as factors.  M is the max-marginal of a factor for a node without the message to it;
-S the sum of all M of a node and its scores.  A message M - w S leaves the factor the share w of S.
-A label is dead where its node score is -inf; its messages are 0.
+Let M_f[x] be the max-marginal of factor f for node i: the maximum over the cells with label x of i
+of table_f minus the messages of f to its other nodes.  Let S = node_i + sum_f M_f.  The new message
+is M_f - w S, which leaves the share w of S to f.  A label with node score -inf is dead; its
+messages are 0.  `fixed` (I,) int64 holds labels chosen so far, -1 for none: a fixed node has only
+its label and receives no message.
 """
 
 import numpy as np
@@ -20,7 +24,7 @@ from fstgrad.mrf.kernels.factors import step
 
 @kernel
 def edge_marginal(arc: int, m: Pieces, d: FloatArray, fixed: IntArray, out: FloatArray) -> None:
-    """Write M of an edge for the node that `arc` leaves; fixed[j] >= 0 is the label of node j."""
+    """Write M (C,) of an edge for the node that `arc` leaves."""
     j = m.shape.source[arc ^ 1]
     k = arc >> 1 if len(m.edge) > 1 else 0
     size = len(out)
@@ -38,7 +42,7 @@ def edge_marginal(arc: int, m: Pieces, d: FloatArray, fixed: IntArray, out: Floa
 def factor_marginal(
     slot: int, m: Pieces, said: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
-    """Write M of a larger factor for the node of `slot`."""
+    """Write M (C,) of a larger factor for the node of `slot`."""
     factors = m.factors
     f = factors.owner[slot]
     first, last = factors.first[f], factors.first[f + 1]
@@ -62,14 +66,17 @@ def factor_marginal(
 
 @kernel
 def ends(factors: Factors, f: int) -> tuple[int, int]:
-    """Return the first and the last node of a factor."""
+    """Return the smallest and the largest number of the nodes of factor f."""
     nodes = factors.scope[factors.first[f] : factors.first[f + 1]]
     return int(nodes.min()), int(nodes.max())
 
 
 @kernel
 def shares(m: Pieces, out: FloatArray) -> None:
-    """Write w of each node: 1 / the larger number of its factors on either side."""
+    """Write the share w (I,) of each node i.
+
+    w = 1 / max(number of i's factors with a node before i, number of those with a node after i, 1).
+    """
     for i in range(len(out)):
         before, after = 0, 0
         for at in range(m.shape.start[i], m.shape.start[i + 1]):
@@ -86,7 +93,7 @@ def hear(
     i: int, m: Pieces, d: FloatArray, said: FloatArray, fixed: IntArray, heard: FloatArray,
     total: FloatArray,
 ) -> None:  # fmt: skip
-    """Write M of all factors of node i, edges first, and S."""
+    """Write M of the factors of node i, edges first, to heard (factors, C), and S to total (C,)."""
     total[:] = m.node[i]
     n = 0
     for at in range(m.shape.start[i], m.shape.start[i + 1]):
@@ -111,16 +118,18 @@ def most_factors(m: Pieces) -> int:
 
 @kernel
 def say(total: FloatArray, heard: FloatArray, share: float, out: FloatArray) -> None:
-    """Write the message that leaves its factor the share of S."""
+    """Write the message M - w S, 0 for dead labels: heard is M, share w, total S; all (C,)."""
     for c in range(len(total)):
         out[c] = heard[c] - share * total[c] if total[c] > -np.inf else 0.0
 
 
 @kernel
 def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: FloatArray) -> bool:
-    """Update the messages to every node, in order or in reverse; False where no label is left.
+    """Update the messages to every node in order (`forward`) or in reverse.
 
-    Labels that no labeling can have are marked dead in m.node.
+    A factor gets the share share[i] of S if it has a node ahead of i in the direction of the sweep,
+    otherwise 0.  Labels with S = -inf are marked dead in m.node.  Returns False as soon as a node
+    has no label left.
     """
     nodes, size = m.node.shape
     free = np.full(nodes, -1)
@@ -150,7 +159,7 @@ def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: Floa
 
 @kernel
 def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
-    """Return the upper bound on the best score."""
+    """Return the upper bound on the best score of the module's docstring, in nats."""
     nodes, size = m.node.shape
     free, row = np.full(nodes, -1), np.empty(size)
     value = 0.0
@@ -181,7 +190,7 @@ def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
 
 @kernel
 def read_labels(m: Pieces, d: FloatArray, said: FloatArray, labels: IntArray) -> None:
-    """Write the best label of each node in turn, given those before it."""
+    """Write labels[i] = argmax_x S[x] for each node in order, given the labels before it."""
     nodes, size = m.node.shape
     heard, total = np.empty((most_factors(m), size)), np.empty(size)
     labels[:] = -1

@@ -1,7 +1,13 @@
 """Kernels of site-wise sampling and of the pseudolikelihood.
 
-Random numbers are a function of (key, counter), so a sample does not depend on the order in which
-threads visit sites: `uniform` is SplitMix64 (Steele, Lea and Flood 2014) read at `counter`.
+The score of label c of node i, given the labels y of all other nodes, is
+
+    score[c] = node[i, c] + sum over neighbours j of edge_ij[c, y_j] + sum over factors f of
+               table_f[c, other labels],           P(c | others) = softmax(score)[c].
+
+Each random number is a function of (key, counter), so a sample does not depend on the order in
+which threads visit sites: `uniform` mixes key + (counter + 1) * 0x9E3779B97F4A7C15 as SplitMix64
+does (Steele, Lea and Flood 2014).  `labels` is int64, (I,) or, on a grid, (height, width).
 """
 
 import numpy as np
@@ -16,7 +22,7 @@ TINY = 1e-200
 
 @kernel
 def uniform(key: int, counter: int) -> float:
-    """Return a number in [0, 1) for a key and a counter."""
+    """Return the pseudorandom number in [0, 1) of a key and a counter, a multiple of 2^-53."""
     z = np.uint64(key) + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -26,7 +32,7 @@ def uniform(key: int, counter: int) -> float:
 
 @kernel
 def fill_uniform(key: int, counter: int, out: FloatArray) -> None:
-    """Write uniform(key, counter), uniform(key, counter + 1), ..."""
+    """Write out[i] = uniform(key, counter + i)."""
     for i in range(len(out)):
         out[i] = uniform(key, counter + i)
 
@@ -38,7 +44,7 @@ def site_scores(
     labels: IntArray,
     out: FloatArray,
 ) -> None:
-    """Write the scores of the labels of node i given the labels of its neighbours."""
+    """Write the scores out (C,) of the labels of node i, given the labels of all other nodes."""
     node, edge, leaving, source = m.node, m.edge, m.shape.leaving, m.shape.source
     for c in range(len(out)):
         out[c] = node[i, c]
@@ -61,7 +67,7 @@ def site_scores(
 
 @inner_kernel
 def cell_without(factors: Factors, slot: int, labels: IntArray) -> int:
-    """Return the cell of a slot's factor that a labeling uses, the slot's own label set to 0."""
+    """Return the cell of a slot's factor that a labeling uses, with label 0 for the slot's node."""
     f = factors.owner[slot]
     cell = factors.cell[f]
     for other in range(factors.first[f], factors.first[f + 1]):
@@ -80,9 +86,10 @@ def gibbs_sites(
     m: Pieces,
     labels: IntArray,
 ) -> None:
-    """Draw new labels for sites[low:high], one after the other, given all others.
+    """Draw new labels for sites[low:high] from P(c | others), one site after the other, in place.
 
-    Without `sites` (length 0) each site is drawn at random.
+    Site i uses the random number at counter + i.  If `sites` is empty, draw high - low times at a
+    site chosen uniformly with replacement; step t uses counter + 2t and counter + 2t + 1.
     """
     score = np.empty(m.node.shape[1])
     nodes = len(m.node)
@@ -95,7 +102,7 @@ def gibbs_sites(
             u = uniform(key, counter + 2 * t + 1)
         if len(score) == 2:
             gain = binary_gain(i, m, labels)
-            if gain == gain:  # not both labels forbidden by their neighbours
+            if gain == gain:  # NaN if a score of each label is -inf: then use the log domain
                 labels[i] = 0 if u * (1.0 + np.exp(gain)) < 1.0 else 1
                 continue
         site_scores(i, m, labels, score)
@@ -104,7 +111,7 @@ def gibbs_sites(
 
 @kernel
 def binary_gain(i: int, m: Pieces, labels: IntArray) -> float:
-    """Return the score of label 1 of node i less that of label 0, given its neighbours."""
+    """Return score[1] - score[0] of node i, given all other labels; NaN if -inf - (-inf) occurs."""
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
     own = len(m.edge) > 1
     gain: float = m.node[i, 1] - m.node[i, 0]
@@ -133,7 +140,11 @@ def metropolis_steps(
     counts: IntArray,
     labels: IntArray,
 ) -> None:
-    """Propose another label at a random node, `steps` times; accept with min(1, e^(change))."""
+    """Propose another label at a random node, `steps` times; accept with min(1, e^change).
+
+    `change` is score[proposal] - score[label].  counts (I,) is the number of labels of each node; a
+    node with one label is skipped.  Step t uses the counters counter + 3t .. counter + 3t + 2.
+    """
     score = np.empty(m.node.shape[1])
     for t in range(steps):
         i = int(uniform(key, counter + 3 * t) * len(m.node))
@@ -158,7 +169,7 @@ def binary_grid_rows(
     scores: GridScores,
     labels: IntArray,
 ) -> None:
-    """Do what `grid_rows` does for two labels, without inner loops."""
+    """Do what `grid_rows` does, for two labels: without inner loops over labels."""
     node, weight, ahead, behind, score = scores
     height, width = labels.shape
     for r in range(low, high):
@@ -191,9 +202,11 @@ def grid_rows(
     scores: GridScores,
     labels: IntArray,
 ) -> None:
-    """Draw new labels for the pixels of one colour in rows low .. high - 1 of a grid.
+    """Draw new labels for the pixels (r, w) with (r + w) % 2 = parity in rows low .. high - 1.
 
-    The scores in logs serve where products leave the float range.
+    P(c | others) is proportional to weight[r, w, c] times `ahead` or `behind` of each neighbour's
+    label; a pixel uses the random number at counter + r * width + w.  If the sum of these products
+    is below TINY, the label is drawn from the scores in logs.
     """
     node, weight, ahead, behind, score = scores
     height, width, size = weight.shape
@@ -238,7 +251,10 @@ def grid_rows(
 def _draw_in_logs(
     r: int, w: int, node: FloatArray, score: FloatArray, labels: IntArray, u: float
 ) -> int:
-    """Draw the label of one pixel from log-weights."""
+    """Return a label for pixel (r, w), drawn with the uniform number u from its scores in logs.
+
+    node (height, width, C), score (C, C) in nats.
+    """
     height, width = labels.shape
     row = node[r, w].copy()
     for c in range(len(row)):
@@ -261,7 +277,11 @@ def block_totals(
     labels: IntArray,
     total: FloatArray,
 ) -> None:
-    """Write the scores of the nodes of a block given the labels of all nodes outside it."""
+    """Write total[i] for the nodes i in `order`, given the labels of all nodes outside the block.
+
+    total[i, c] = node[i, c] + the scores of i's edges and factors that leave the block.  block (I,)
+    is the block of each node; no two nodes of a larger factor may be in the same block.
+    """
     for i in order:
         total[i] = m.node[i]
         for at in range(m.shape.start[i], m.shape.start[i + 1]):
@@ -272,7 +292,7 @@ def block_totals(
                 for c in range(m.node.shape[1]):
                     total[i, c] += m.edge[k, labels[j], c] if arc & 1 else m.edge[k, c, labels[j]]
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
-            slot = m.factors.near[at]  # no other node of its factor is in the block
+            slot = m.factors.near[at]  # the other nodes of this factor are outside the block
             cell = cell_without(m.factors, slot, labels)
             for c in range(m.factors.size[slot]):
                 total[i, c] += m.factors.table[cell + c * m.factors.stride[slot]]
@@ -282,7 +302,7 @@ def block_totals(
 def count_parts(
     labels: IntArray, edges: IntArray, weight: float, node: FloatArray, edge: FloatArray
 ) -> None:
-    """Add `weight` to the entries of node (I, C) and edge (K, C, C) that a labeling uses."""
+    """Add `weight` to the entries of node (I, C) and edge (K, C, C) that `labels` (I,) uses."""
     for i in range(len(node)):
         node[i, labels[i]] += weight
     for e in range(len(edges)):
@@ -298,9 +318,12 @@ def pseudolikelihood(
     edge_grad: FloatArray,
     factor_grad: FloatArray,
 ) -> float:
-    """Return -sum_i log P(y_i | all others); add its gradient to the last three arguments.
+    """Return -sum_i log P(y_i | all others) in nats; add its gradient to the last three arguments.
 
-    +inf where a node has no label that its neighbours allow.
+    With p_i = P(. | others), node i adds p_i[c] - [c = y_i] to the gradients by the entry c of its
+    node scores, edge scores and factor tables (other labels fixed).  node_grad (I, C), edge_grad
+    (K, C, C), factor_grad (cells,).  Returns inf if the other labels forbid every label of a node;
+    the gradients are then incomplete.
     """
     size = m.node.shape[1]
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source

@@ -1,7 +1,9 @@
-"""Kernels on the table of one bucket: filled from its inputs, summed onto them.
+"""Kernels that fill the table of one bucket from its inputs, and sum the table onto its inputs.
 
-A table is worked on in blocks: the last axes, as many as fit into BLOCK cells, are the inner block,
-and `inner` and `outer` hold where an input is read for each of its cells and for each block.
+The loops run over a table block by block.  A block spans as many of the last axes as fit into BLOCK
+cells, at least one.  An input is read at (its beginning) + outer[o] + inner[i] for cell i of block
+o; `inner` and `outer` are scratch memory, int64, each `most_blocks` long.  Letters: k is a bucket,
+j an input, both of a `Program`.
 """
 
 from fstgrad.checks import FloatArray, IntArray
@@ -13,7 +15,7 @@ BLOCK = 512
 
 @kernel
 def split(p: Program, first: int, last: int) -> tuple[int, int]:
-    """Return the first axis of the inner block of the axes first .. last - 1, and its cells."""
+    """Return the first axis of a block of the axes first .. last - 1, and the block's cells."""
     axis = last - 1
     block = p.shape[axis]
     while axis > first and block * p.shape[axis - 1] <= BLOCK:
@@ -24,7 +26,7 @@ def split(p: Program, first: int, last: int) -> tuple[int, int]:
 
 @kernel
 def most_blocks(p: Program) -> int:
-    """Return the largest number of blocks, or of cells of a block."""
+    """Return the length of `inner` and `outer`: the most blocks of a table or cells of a block."""
     most = 1
     for k in range(len(p.cells)):
         cells = 1
@@ -38,10 +40,13 @@ def most_blocks(p: Program) -> int:
 
 @kernel
 def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> None:
-    """Write where input j is read for every joint state of the axes low .. high - 1."""
+    """Write the offset at which input j is read for every joint state of the axes low .. high - 1.
+
+    out[state] = sum over the axes of (label of the axis) * step; the last axis runs fastest.
+    """
     out[0] = 0
     count = 1
-    for axis in range(high - 1, low - 1, -1):  # last axis fastest: blocks of what is there
+    for axis in range(high - 1, low - 1, -1):  # each axis appends shifted copies of `out` so far
         step = p.step[p.first_step[j] + axis - p.first_axis[k]]
         for c in range(1, p.shape[axis]):
             for i in range(count):
@@ -51,7 +56,10 @@ def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> No
 
 @kernel
 def reads(p: Program, j: int, k: int, axis: int) -> int:
-    """Return how a block reads input j: 0 one number, 1 consecutive numbers, 2 by its places."""
+    """Return how a block of the axes `axis` and up of bucket k reads input j.
+
+    0: one number for all cells; 1: consecutive numbers; 2: at the offsets of `places`.
+    """
     consecutive = 1
     constant = True
     ordered = True
@@ -68,11 +76,11 @@ def reads(p: Program, j: int, k: int, axis: int) -> int:
 def lay_out(
     p: Program, j: int, k: int, first: int, by_places: bool, inner: IntArray, outer: IntArray
 ) -> tuple[int, int, int]:
-    """Write where input j is read by the axes `first` and up of bucket k.
+    """Write the offsets at which the axes `first` and up of bucket k read input j.
 
-    outer[o] is the place of block o.  inner[i] is that of cell i in a block, where a block is read
-    by its places, or where `by_places` asks for it.  Returns how a block reads, its number of
-    cells, and the number of blocks: at most `most_blocks` each, the length of both arrays.
+    outer[o] is the offset of block o.  inner[i], the offset of cell i within a block, is written
+    only if `reads` returns 2 or `by_places` is True.  Returns what `reads` returns, the number of
+    cells of a block and the number of blocks.
     """
     last = p.first_axis[k + 1]
     axis, block = split(p, first, last)
@@ -91,9 +99,10 @@ def multiply(
     p: Program, j: int, k: int, first: int, data: FloatArray, checked: bool, table: FloatArray,
     inner: IntArray, outer: IntArray,
 ) -> bool:  # fmt: skip
-    """Multiply input j onto the axes `first` and up; return False at a product below TINY.
+    """Multiply the axes `first` and up of the table by input j, in place.
 
-    That is looked for only if `checked`.
+    Returns False at the first product below TINY of two positive numbers.  Only if `checked` are
+    products tested; otherwise returns True.
     """
     way, block, blocks = lay_out(p, j, k, first, checked, inner, outer)
     for o in range(blocks):
@@ -124,7 +133,7 @@ def add(
     p: Program, j: int, k: int, first: int, data: FloatArray, begin: int, table: FloatArray,
     inner: IntArray, outer: IntArray,
 ) -> None:  # fmt: skip
-    """Add input j, which begins at `begin`, to the axes `first` and up."""
+    """Add input j, which begins at data[begin], to the axes `first` and up of the table."""
     _, block, blocks = lay_out(p, j, k, first, True, inner, outer)
     for o in range(blocks):
         base = begin + outer[o]
@@ -134,7 +143,7 @@ def add(
 
 @kernel
 def repeat(table: FloatArray, cells: int, times: int) -> int:
-    """Repeat the first cells of a table; return how many there are then."""
+    """Append times - 1 copies of the first `cells` cells of a table; return cells * times."""
     for c in range(1, times):
         table[c * cells : (c + 1) * cells] = table[:cells]
     return cells * times
@@ -151,11 +160,12 @@ def fill(
     inner: IntArray,
     outer: IntArray,
 ) -> bool:
-    """Write the product of a bucket's inputs; return whether it stayed in the float range.
+    """Write table[cell] = product over the inputs j of bucket k of their weights at the cell.
 
-    The table grows axis by axis from its last one, and an input is multiplied on as soon as all
-    its axes are there: few inputs cost a pass over the whole table.  smallest[j] is the smallest
-    positive number of input j.
+    Returns False, with the table unfinished, if a product falls below TINY.  The table grows axis
+    by axis from the last one, and each input is multiplied in as soon as all its axes exist: few
+    inputs cost a pass over the whole table.  smallest[j] is the smallest positive number of input
+    j; products are tested only if the product of these numbers is below TINY.
     """
     bound = 1.0
     for j in range(p.first_input[k], p.first_input[k + 1]):
@@ -183,7 +193,10 @@ def fill_logs(
     inner: IntArray,
     outer: IntArray,
 ) -> None:
-    """Write the sum of a bucket's inputs, which begin at `begins`."""
+    """Write table[cell] = sum over the inputs j of bucket k of their scores at the cell.
+
+    Input j begins at begins[j] of `messages` if a child sends it, else of `scores`.
+    """
     table[0] = 0.0
     cells = 1
     for first in range(p.first_axis[k + 1] - 1, p.first_axis[k] - 1, -1):
@@ -199,7 +212,10 @@ def sum_onto(
     p: Program, j: int, k: int, first: int, table: FloatArray, out: FloatArray, inner: IntArray,
     outer: IntArray,
 ) -> None:  # fmt: skip
-    """Add every cell of the axes `first` and up to the cell of input j, from target[j]."""
+    """Add each cell of the axes `first` and up to the cell of input j that it reads.
+
+    Input j begins at out[target[j]]; axes that it lacks are thereby summed out.
+    """
     way, block, blocks = lay_out(p, j, k, first, False, inner, outer)
     for o in range(blocks):
         base = p.target[j] + outer[o]
@@ -222,9 +238,10 @@ def share(
     p: Program, k: int, table: FloatArray, messages: FloatArray, marginals: FloatArray,
     inner: IntArray, outer: IntArray,
 ) -> None:  # fmt: skip
-    """Sum a bucket's table onto all its inputs: children's messages and score tables.
+    """Sum the table of bucket k onto each of its inputs: children's messages and score tables.
 
-    The messages are overwritten, `marginals` added to, and the table is summed out axis by axis.
+    Messages are overwritten; `marginals` are added to.  `table` is overwritten: its axes are summed
+    out from the first one on.
     """
     cells = p.cells[k]
     for first in range(p.first_axis[k], p.first_axis[k + 1]):

@@ -1,7 +1,8 @@
-"""Kernel of flooding message passing on any graph, in the log domain, with vectors.
+"""Kernel of flooding message passing on any graph, in the log domain, vectorized.
 
-Letters as in `kernels.messages`.  The arcs that run the same way along their edges are taken TILE
-at a time, each in a lane of its own, so that the inner loops run along arcs.
+Equation and arrays as in `kernels.messages`.  Arcs with the same direction along their edges (all
+even or all odd) are handled TILE at a time, each in its own lane, so that inner loops run along
+arcs: lane w of a tile is arc first + 2 w.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,14 @@ ONE, TWO = np.uint64(1), np.uint64(2)
 
 
 class Tile(NamedTuple):
-    """What some arcs are about to say, each in a lane: tables (C, TILE), scratch (TILE,), (C,)."""
+    """Scratch memory for the messages of TILE arcs.
+
+    old, pre, weight, out : (C, TILE)
+        Old messages, pre, exp(pre - top) and new messages.
+    top, work : (TILE,)
+        The maximum of each lane, and memory for `fstgrad.vectors`.
+    row : (C,)
+    """
 
     old: FloatArray
     pre: FloatArray
@@ -42,10 +50,11 @@ def flood(
     maximum: int,
     fresh: FloatArray,
 ) -> float:
-    """Update the arcs low .. high - 1 from the same old messages; return the largest change or -1.
+    """Write the new messages of arcs low .. high - 1 to `fresh`, damped as in `damped`.
 
-    The arcs that run the same way along their edges are taken TILE at a time, each in a lane of its
-    own, so that the inner loops run along arcs.  -1 where everything is dead.
+    All are computed from the old messages; messages, fresh (2E, C), total (I, C).  maximum = 1
+    takes the largest term instead of the sum.  Returns the largest |new - old| before damping, in
+    nats, or -1 if all labels of a node or of a message are dead.
     """
     size = total.shape[1]
     tile = Tile(
@@ -73,7 +82,7 @@ def flood(
 def listen(
     first: int, count: int, source: IntArray, total: FloatArray, messages: FloatArray, tile: Tile
 ) -> bool:
-    """Read old messages and `pre` into the lanes of a tile; return False if a node is dead."""
+    """Write old messages, `pre` and its maxima into a tile; return False if a lane is all -inf."""
     old, pre, top = tile.old, tile.pre, tile.top
     size = np.uint64(total.shape[1])
     for w in range(np.uint64(count)):
@@ -88,7 +97,7 @@ def listen(
 
 @part_kernel
 def lane_tops(rows: FloatArray, count: int, top: FloatArray) -> bool:
-    """Write the largest number of each lane to `top`; return False if one is -inf."""
+    """Write the maximum over rows (C, TILE) of each lane to `top`; return False if one is -inf."""
     for w in range(count):
         top[w] = rows[0, w]
     for c in range(1, rows.shape[0]):
@@ -102,7 +111,7 @@ def lane_tops(rows: FloatArray, count: int, top: FloatArray) -> bool:
 
 @part_kernel
 def add_up(first: int, count: int, p: Potentials, tile: Tile) -> None:
-    """Write the log-sum-exp over the labels of the source for each label and lane."""
+    """Write out[b, w] = log sum_a exp(pre[a, w] + edge[a, b]) for each label b and lane w."""
     size, flip = len(tile.row), first & 1
     for a in range(size):
         for w in range(count):
@@ -132,7 +141,7 @@ def add_up(first: int, count: int, p: Potentials, tile: Tile) -> None:
 
 @part_kernel
 def take_logarithms(first: int, count: int, b: int, p: Potentials, tile: Tile) -> None:
-    """Turn the sums of a label into logarithms; add up anew what has left the float range."""
+    """Replace the sums out[b] by their logs; recompute those at most TINY from the scores."""
     out, logs = tile.out, tile.weight[b, :count]
     few = 0
     for w in range(count):
@@ -148,7 +157,7 @@ def take_logarithms(first: int, count: int, b: int, p: Potentials, tile: Tile) -
 
 @part_kernel
 def take_largest(first: int, count: int, p: Potentials, tile: Tile) -> None:
-    """Write the largest term over the labels of the source for each label and lane."""
+    """Write out[b, w] = max_a (pre[a, w] + edge[a, b]) for each label b and lane w."""
     size, flip = len(tile.row), first & 1
     for b in range(size):
         for w in range(count):
@@ -162,7 +171,7 @@ def take_largest(first: int, count: int, p: Potentials, tile: Tile) -> None:
 
 @part_kernel
 def _lane_sum(first: int, w: int, b: int, p: Potentials, tile: Tile) -> float:
-    """Return the log-sum-exp of one label of one lane, from the scores."""
+    """Return log sum_a exp(pre[a, w] + edge[a, b]) from the scores, without underflow."""
     for a in range(len(tile.row)):
         tile.row[a] = tile.pre[a, w]
     k = (first >> 1) + w if len(p.shift) > 1 else 0
@@ -173,9 +182,10 @@ def _lane_sum(first: int, w: int, b: int, p: Potentials, tile: Tile) -> float:
 def write_back(
     first: int, count: int, damping: float, worst: float, tile: Tile, fresh: FloatArray
 ) -> float:
-    """Write the messages of a tile, their maximum 0, damped as in `damped`.
+    """Write the messages of a tile to `fresh`, maximum 0, damped as in `damped`.
 
-    Returns the larger of `worst` and the largest change before damping, or -1 if one is dead.
+    Returns the larger of `worst` and the largest change before damping, in nats, or -1 if all
+    labels of a message are dead.
     """
     out, old, top = tile.out, tile.old, tile.top
     if not lane_tops(out, count, top):

@@ -1,11 +1,14 @@
 """Kernels of flooding belief propagation on any graph, in the linear domain.
 
-`exp_edge` (K, C, C) holds exp(score - maximum) of each edge; arc a reads table which[a] >> 1,
-transposed where which[a] is odd.  For models as in `kernels.grids`: no zero in an edge table, a
-span that floats hold.
+`exp_edge` (K, C, C) holds exp(score - maximum) of each edge.  Arc a reads table which[a] >> 1, and
+reads it transposed if which[a] is odd.  The models are those of `kernels.grids`: no zero in an edge
+table, and a span of scores that floats can hold.  The message from node i to node j is
 
-What the arcs said last lies in lanes, see `Lanes`, so that the inner loops run along arcs as those
-of a grid run along pixels; with two labels, by arcs (2E, 2).
+    message[b] = sum_a node_i[a] * product of messages into i except from j [a] * exp_edge[a, b],
+
+divided by its maximum.  For more than two labels, messages are stored in lanes (see `Lanes`), so
+that inner loops run along arcs as those of a grid run along pixels; for two labels, as (2E, 2).
+Arcs are numbered as in `Network`.
 """
 
 import numpy as np
@@ -22,7 +25,10 @@ NO = np.uint64(0)
 
 @kernel
 def tables_by_lane(lanes: Lanes, which: IntArray, exp_edge: FloatArray, out: FloatArray) -> None:
-    """Write the table of each arc to the flat `out`, block by block as (C, C, lanes)."""
+    """Write the table of each arc to `out` (2E C C,), block by block as (C, C, lanes).
+
+    Table cells are [label of the sender, label of the receiver].
+    """
     first, arc, size = lanes.first, lanes.arc, exp_edge.shape[1]
     for block in range(len(first) - 1):
         low, high = np.int64(first[block]), np.int64(first[block + 1])
@@ -38,7 +44,7 @@ def tables_by_lane(lanes: Lanes, which: IntArray, exp_edge: FloatArray, out: Flo
 
 @kernel
 def nodes_by_block(lanes: Lanes, node: FloatArray, out: FloatArray) -> None:
-    """Write node weights (I, C) to the flat `out`, block by block as (C, nodes)."""
+    """Write node weights (I, C) to `out` (nodes with arcs * C,), block by block as (C, nodes)."""
     size = node.shape[1]
     for block in range(len(lanes.cut) - 1):
         low, high = np.int64(lanes.cut[block]), np.int64(lanes.cut[block + 1])
@@ -49,7 +55,7 @@ def nodes_by_block(lanes: Lanes, node: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def by_arcs(lanes: Lanes, sent: FloatArray, messages: FloatArray) -> None:
-    """Write what node i hears along its arc a to messages[a]."""
+    """Write the message into node i against each of its arcs a to messages[a], (2E, C)."""
     for lane in range(len(lanes.arc)):
         at = lanes.source[lane]
         for c in range(messages.shape[1]):
@@ -69,18 +75,19 @@ def sweep(
     sent: FloatArray,
     fresh: FloatArray,
 ) -> float:
-    """Send all messages of the blocks low .. high - 1; return the largest change or -1.
+    """Write the messages that blocks low .. high - 1 send to `fresh`; return the largest change.
 
-    `node` is flat, block by block as (C, nodes); `table` is flat: a table (C, C) that all arcs
-    share, else those of `tables_by_lane`; `sent` and `fresh` are flat, block by block as
-    (C, lanes).  The change is that of the logarithms, before damping.
+    The change is |log new - log old| before damping, in nats; -1 if the maximum of a message is
+    below TINY.  All arrays are flat: node block by block as (C, nodes); table either one (C, C)
+    that all edges share or those of `tables_by_lane`; sent (old messages) and fresh block by block
+    as (C, lanes).  Damping as in `grids.settle`.
     """
     size = len(sent) // max(1, len(lanes.source))
     cells, shared = size * size, len(table) == size * size
     widest = 1
     for block in range(low, high):
         widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
-    room = widest + 13 - widest % 8  # no power of two: rows would meet in one set of the cache
+    room = widest + 13 - widest % 8  # not a power of two: else rows share one set of the cache
     heard, pre, out = np.empty((size, room)), np.empty((size, room)), np.empty((size, room))
     top, ratio = np.empty(widest), np.ones(2)
     for block in range(low, high):
@@ -109,7 +116,10 @@ def sweep(
 def hear(
     lanes: Lanes, first: np.uint64, width: np.uint64, sent: FloatArray, heard: FloatArray
 ) -> None:
-    """Write what each lane of a block hears to heard (C, lanes)."""
+    """Write the message that comes back against the arc of each lane to heard (C, >= lanes).
+
+    `first` is the first lane of the block, `width` its number of lanes.
+    """
     for w in range(width):
         at, step = lanes.source[first + w], lanes.step[first + w]
         for c in range(heard.shape[0]):
@@ -126,9 +136,11 @@ def multiply(
     after: FloatArray,
     pre: FloatArray,
 ) -> None:
-    """Write the product of a node's weight and of what it hears along its other arcs.
+    """Write pre (C, >= lanes): the node's weight times the messages along all its other arcs.
 
-    Unsigned indices need no test of their sign, which took three quarters of the time.
+    The product leaves out one message without a division: products of the messages before it, from
+    the first slot on, times products of those after it, from the last slot back.  after (>= nodes,)
+    is scratch memory.  Indices are unsigned: a test of their sign took three quarters of the time.
     """
     slot, first, last = lanes.slot, lanes.first_slot[block], lanes.first_slot[block + ONE]
     begin, nodes = slot[first], slot[first + ONE] - slot[first]
@@ -167,11 +179,13 @@ def sweep_two(
     sent: FloatArray,
     fresh: FloatArray,
 ) -> float:
-    """Send all messages of the nodes low .. high - 1, as `sweep` does, for two labels.
+    """Send all messages of the nodes low .. high - 1 as `sweep` does, for two labels without lanes.
 
-    Arc a reads the table row which[a], its four cells as (own label, other label); `sent` (2E, 2)
-    is what each arc sent last.  Two numbers are too few to be worth lanes.  Unsigned indices need
-    no test of their sign, which took half of the time.
+    table (rows, 4): arc a reads row which[a], cells (own label, other label).  node (I, 2).
+    sent (2E, 2), the last message along each arc, is overwritten; messages and fresh (2E, 2) are
+    the old and the new messages by receiving arc, fresh[mate[a]] = sent[a].  Returns the largest
+    |log new - log old| before damping, or -1.  Indices are unsigned: a test of their sign took half
+    of the time.
     """
     most = ONE
     for i in range(low, high):
@@ -220,7 +234,11 @@ def beliefs(
     low: int, high: int, net: Network, node: FloatArray, messages: FloatArray, out: FloatArray,
     log_norm: FloatArray,
 ) -> bool:  # fmt: skip
-    """Write the normalized beliefs of nodes low .. high - 1; return False if one is below TINY."""
+    """Write the normalized beliefs of nodes low .. high - 1 and their log-normalizers.
+
+    out[i, c] = node[i, c] * product of messages[a, c] over the arcs a of i / norm, and log_norm[i]
+    = log norm.  Returns False if a norm is below TINY.  messages (2E, C) as `by_arcs` writes them.
+    """
     for i in range(low, high):
         norm = 0.0
         for c in range(node.shape[1]):
@@ -242,7 +260,12 @@ def pair_norms(
     net: Network, which: IntArray, exp_edge: FloatArray, messages: FloatArray, beliefs: FloatArray,
     log_norm: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the sum of the log-normalizers of all edge beliefs, from normalized node beliefs."""
+    """Return the sum over edges of the log-normalizers of the edge beliefs, from node beliefs.
+
+    For arc a from i to j with the reverse arc r: log_norm[i] + log_norm[j] + log sum over (p, q) of
+    beliefs[i, p] / messages[a, p] * exp_edge[p, q] * beliefs[j, q] / messages[r, q], in nats.
+    `beliefs` (I, C) and `log_norm` (I,) are those that the kernel `beliefs` writes.
+    """
     size = beliefs.shape[1]
     start, head, mate = net
     total, other = 0.0, np.empty(size)

@@ -6,7 +6,12 @@ from fstgrad.mrf.arrays import Buckets, Inputs, Scopes
 
 @kernel
 def wire(tree: Buckets, tables: Scopes, inputs: Inputs) -> None:
-    """Write the inputs of all buckets: tables first, then messages."""
+    """Fill the arrays of `inputs`: for each bucket its score tables first, then its children.
+
+    step[first_step[j] + a] is how far input j moves in memory for one step along axis a of its
+    bucket, 0 if the input does not depend on that axis.  slowest[j] is the first axis that input j
+    depends on; the last axis if there is none.
+    """
     first_axis, cliques, sizes, parent, first_input = tree
     first_node, scope, stride, bucket_of = tables
     child, slowest, first_step, step, number = inputs

@@ -11,7 +11,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_ARCS = 2000
-BEYOND = 1e3  # times the largest span of a table: no message grows so far and settles
+BEYOND = 1e3  # a message larger than this times the largest span of a table does not converge
 
 
 class GraphMessages:
@@ -19,12 +19,19 @@ class GraphMessages:
 
     Parameters
     ----------
-    rho : (links,) float64
-        For tree-reweighted message passing, the share of the trees that contain each edge, and then
-        each link of a larger factor to one of its nodes; ones for belief propagation.
+    model : ScoredGraph
+    maximum : 0 or 1
+        1 for max-product.
+    threads : int
+    rho : (E + slots,) float64, optional
+        For tree-reweighted message passing: the share of the trees that contain each edge, then
+        each link between a larger factor and one of its nodes.  By default all are 1: belief
+        propagation.
 
-    Tree-reweighted messages of larger factors may grow without end where many factors share nodes:
-    then they begin anew, with half as much of the new message in each (see `sweep`).
+    Notes
+    -----
+    Tree-reweighted messages may diverge if many larger factors share nodes.  They are then reset
+    to 0, and the damping is raised (see `sweep`).
     """
 
     def __init__(
@@ -40,7 +47,7 @@ class GraphMessages:
         else:
             self.rho, self.link_rho = np.split(rho, [graph.num_edges])
             edge = np.broadcast_to(model.edge_stack, (len(self.rho), *model.edge_stack.shape[1:]))
-            with np.errstate(over="ignore"):  # finite masks as low as floats go
+            with np.errstate(over="ignore"):  # masks near the least float become -inf
                 self.potentials = Potentials.of(edge / self.rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = np.empty_like(self.messages)
@@ -52,7 +59,7 @@ class GraphMessages:
         self.factors = Bands(model.factors.number, threads)
 
     def sum_up(self) -> None:
-        """Bring the totals up to date with the messages."""
+        """Recompute the totals from the messages; raise InfeasibleError if a node has no label."""
         shape, node = self.model.graph.shape, self.model.scores.node
 
         def band(low: int, high: int) -> None:
@@ -67,10 +74,11 @@ class GraphMessages:
             raise infeasible()
 
     def sweep(self, damping: float) -> float:
-        """Update all messages once, all from the old ones; return the largest change.
+        """Compute all messages from the old ones; return the largest change in nats.
 
-        Where tree-reweighted messages grow beyond their limit, all are 0 again, and from then on
-        the damping is at least (1 + damping) / 2.
+        The change is |new - old| before damping.  If a tree-reweighted message exceeds the limit,
+        all messages are reset to 0, and from then on the damping is at least (1 + damping) / 2.
+        Raises InfeasibleError if no labeling is allowed.
         """
         self.sum_up()
         damping = max(damping, self.least_damping)
@@ -101,14 +109,17 @@ class GraphMessages:
         return float(max(changes))
 
     def _have_grown(self) -> bool:
-        """Return whether a message is beyond the limit; a new hard zero is not."""
+        """Return whether a finite message entry exceeds the limit; hard zeros do not count."""
         return any(
             (np.abs(told[np.isfinite(told)]) > self.limit).any()
             for told in (self.messages, self.said)
         )
 
     def node_beliefs(self) -> tuple[FloatArray, float]:
-        """Return node beliefs (I, C) and the sum of (1 - sum of rho) log Z_i."""
+        """Return node beliefs (I, C) and sum_i (1 - sum of rho over edges and links of i) log Z_i.
+
+        log Z_i is the log-normalizer of the belief of node i, in nats.
+        """
         self.sum_up()
         graph, factors = self.model.graph, self.model.factors
         node, log_norm = np.empty_like(self.total), np.empty(graph.num_nodes)
@@ -118,7 +129,7 @@ class GraphMessages:
         return node, float(((1 - degree) * log_norm).sum())
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
-        """Return the beliefs of the larger factors and the sum of their log-normalizers."""
+        """Return beliefs (cells,) of the larger factors and the sum of their log-normalizers."""
         out = np.empty(len(self.model.factors.table))
         if len(out) == 0:
             return out, 0.0
@@ -137,7 +148,7 @@ class GraphMessages:
         return cover.log_bound(self.model, self._split())
 
     def first_bound(self, cover: TreeCover) -> float:
-        """Return what `log_bound` was before the first message."""
+        """Return the value of `log_bound` for messages of 0, those before the first sweep."""
         if self.model.factors.number:
             start = GraphMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
             return start.log_bound(cover)
@@ -145,7 +156,7 @@ class GraphMessages:
         return cover.log_bound(self.model, split)
 
     def _split(self) -> Split:
-        """Return the scores of the nodes, edges and larger factors of every tree."""
+        """Return the scores of the nodes, edges and larger factors, the same in every tree."""
         self.sum_up()
         known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
@@ -198,9 +209,9 @@ def _largest_span(model: ScoredGraph) -> float:
 
 
 class LargestFirst(GraphMessages):
-    """The residual schedule of Elidan, McGraw and Koller (2006): the largest change comes first.
+    """Messages with the residual schedule of Elidan, McGraw and Koller (2006).
 
-    For models without larger factors.
+    The message that would change most is sent first.  Only for models without larger factors.
     """
 
     def __init__(
@@ -227,7 +238,10 @@ class LargestFirst(GraphMessages):
         self.queue = kernels.residual.Queue(pending, priority, heap, place)
 
     def sweep(self, damping: float) -> float:
-        """Send 2E messages, each time the one with the largest change; return the next largest."""
+        """Send 2E messages, each time the one that would change most; return the next change.
+
+        In nats.  `damping` must be that of the constructor.
+        """
         if len(self.messages) == 0:
             return 0.0
         change = kernels.residual.send_largest(

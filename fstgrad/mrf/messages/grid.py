@@ -1,4 +1,4 @@
-"""Flooding belief propagation on a 4-connected grid, with the fast kernels."""
+"""Flooding belief propagation on a 4-connected grid, in the linear domain (`kernels.grids`)."""
 
 from functools import cached_property, partial
 
@@ -10,12 +10,16 @@ from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
-PARALLEL_CELLS = 20_000
-LARGEST_SPAN = 200.0
+PARALLEL_CELLS = 20_000  # with fewer cells (pixels times labels), one thread is used
+LARGEST_SPAN = 200.0  # nats, of an edge table
 
 
 def can_hold(model: ScoredGraph) -> bool:
-    """Return whether floats can hold the messages of a model as plain numbers."""
+    """Return whether plain floats (not logs) can hold the messages of a model.
+
+    They can if there is no larger factor, and every edge table is finite and spans less than
+    LARGEST_SPAN nats.
+    """
     edge = model.edge_stack
     if model.factors.number or model.graph.num_edges == 0:
         return model.factors.number == 0
@@ -75,7 +79,7 @@ class GridMessages:
         )
 
     def sweep(self, damping: float) -> float | None:
-        """Update all messages once."""
+        """Compute all messages from the old ones; return the largest change in nats, or None."""
 
         def band(low: int, high: int) -> float:
             return float(
@@ -97,7 +101,7 @@ class GridMessages:
         return None if min(changes) < 0 else max(changes)
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
-        """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
+        """Return node beliefs (I, C) and sum_i (1 - degree_i) log Z_i; None if out of range."""
         out, log_norm = np.empty_like(self.node), np.empty(self.shape)
         fine = self.bands(
             partial(
@@ -115,7 +119,10 @@ class GridMessages:
         return np.ascontiguousarray(rows), float((weight * log_norm).sum())
 
     def log_pairs(self) -> float:
-        """Return the sum of the log-normalizers of all edge beliefs."""
+        """Return the sum of the log-normalizers of all edge beliefs, in nats.
+
+        It includes the maxima that were subtracted from the scores, but not the model's offset.
+        """
         height, width = self.shape
         horizontal, vertical = np.ones((height, width - 1)), np.ones((height - 1, width))
         self.bands(
@@ -137,7 +144,7 @@ class GridMessages:
 
     @cached_property
     def _arcs(self) -> GraphMessages:
-        """The messages arc by arc, in logs."""
+        """The same messages as `GraphMessages`: by arc, in logs."""
         size = self.model.num_labels
         left, right, up, down = (np.moveaxis(m, 1, 2) for m in self.messages)
         horizontal = np.stack((left[:, 1:], right[:, :-1]), axis=2).reshape(-1, size)

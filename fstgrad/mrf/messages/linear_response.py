@@ -9,8 +9,8 @@ the messages respond to a change of the scores by the linear system
 
     dm_ij(y_j) = sum_(y_i) b(y_i | y_j) [dedge_ij / rho_ij + dt_i - dm_ji],
 
-where b(y_i | y_j) is the belief of the edge given y_j.  It is solved by the same iteration, which
-converges if message passing does.  The pseudo-marginals are the gradient of the Bethe
+where b(y_i | y_j) is the belief of the edge given y_j.  The system is solved by the same iteration,
+which converges if message passing does.  The pseudo-marginals are the gradient of the Bethe
 (tree-reweighted) free energy, so their derivative is its Hessian, which is symmetric.
 
 Source: M. Welling and Y. W. Teh (2004), "Linear response algorithms for approximate inference in
@@ -34,9 +34,10 @@ RUNS = {"bp": belief_propagation, "trw": tree_reweighted}
 
 
 def linear_response(model: ScoredGraph, method: str, direction: Table, **options: Any) -> Table:
-    """Return the change of the pseudo-marginals along `direction`, as a table of each edge.
+    """Return the derivative of the pseudo-marginals along `direction`, (I, C) and (E, C, C).
 
     An iteration costs O(E C^2).  On forests the result is exact and equals the covariance product.
+    If message passing or its derivative does not converge, a RuntimeWarning says so.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
         Shaped like the scores; its edge part is (C, C), shared, or (E, C, C).
     options
         Those of `belief_propagation` or `tree_reweighted`; `max_iter`, `tol` and `damping` apply to
-        both runs.  There is a warning if one of them does not converge.
+        message passing and to its derivative.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
 
 
 class _Changes:
-    """Changes of the messages; arc 2e leads along edge e, arc 2e + 1 back."""
+    """Derivatives of the messages, (2E, C); arc 2e runs along edge e, arc 2e + 1 back."""
 
     def __init__(
         self, graph: Graph, rho: FloatArray, node: FloatArray, edge: FloatArray, direction: Table
@@ -97,16 +98,16 @@ class _Changes:
         self.messages = np.zeros((arcs, node.shape[1]))
 
     def cavity(self) -> FloatArray:
-        """Return dt - dm of the way back, at the source of each arc, (2E, C)."""
+        """Return dt_i - dm_ji for each arc i -> j, (2E, C)."""
         total = self.own + self.incoming @ self.messages
         back = self.messages.reshape(-1, 2, total.shape[1])[:, ::-1]
         return np.asarray(total[self.source] - back.reshape(self.messages.shape))
 
     def settle(self, max_iter: int, tol: float, damping: float) -> bool:
-        """Iterate; return whether no change would vary by more than `tol` of the largest."""
+        """Iterate; return whether the last step was at most tol * max(1, largest derivative)."""
         for _ in range(max_iter):
             fresh = self.forced + np.einsum("ahs,as->ah", self.given, self.cavity())
-            # a constant changes no belief, and would grow along loops
+            # adding a constant to a message changes no belief, but constants grow along loops
             fresh -= (self.at_head * fresh).sum(axis=1, keepdims=True)
             step = np.abs(fresh - self.messages).max(initial=0.0)
             self.messages = damping * self.messages + (1 - damping) * fresh
@@ -115,7 +116,7 @@ class _Changes:
         return False
 
     def marginals(self) -> Table:
-        """Return the changes of the beliefs of nodes and edges."""
+        """Return the derivatives of the beliefs of nodes and edges."""
         total = self.own + self.incoming @ self.messages
         node = self.node * (total - (self.node * total).sum(axis=1, keepdims=True))
         sides = self.cavity()
@@ -125,6 +126,6 @@ class _Changes:
 
 
 def _from_head(table: FloatArray) -> FloatArray:
-    """Return tables (2E, C, C) of the arcs, read by the label of the head, of tables (E, C, C)."""
+    """Return edge tables (E, C, C) as tables (2E, C, C) of arcs, [label of head, of tail]."""
     both = np.stack((table.transpose(0, 2, 1), table), axis=1)
     return both.reshape(-1, *table.shape[1:])

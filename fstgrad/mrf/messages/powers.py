@@ -1,4 +1,4 @@
-"""Flooding tree-reweighted message passing on any graph, in lanes."""
+"""Flooding tree-reweighted message passing, vectorized over arcs (`kernels.powers`)."""
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from fstgrad.mrf.messages.weights import PARALLEL_BLOCKS, block_size
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
-LARGEST_SPAN = 500.0  # nats; e^-500 is far from the end of the floats
+LARGEST_SPAN = 500.0  # nats, of a table edge / rho; e^-500 is well inside the float range
 LEAST_ARCS = 256  # with fewer, wiring the lanes takes longer than it saves
-MOST_TABLES = 64
+MOST_TABLES = 64  # with more distinct tables edge / rho, each arc has its own
 
 
 def tree_messages(model: ScoredGraph, threads: int, rho: FloatArray) -> GraphMessages:
-    """Return the messages of tree-reweighted message passing, in lanes where floats hold them."""
+    """Return the messages of tree-reweighted message passing: LaneMessages if the model allows it.
+
+    rho : (E + slots,) float64, as in `GraphMessages`.
+    """
     edge = model.edge_stack
     large = 2 * model.graph.num_edges >= LEAST_ARCS and model.num_labels > 1
     if large and model.factors.number == 0:
@@ -29,7 +32,7 @@ def tree_messages(model: ScoredGraph, threads: int, rho: FloatArray) -> GraphMes
 
 
 class LaneMessages(GraphMessages):
-    """The same messages as `GraphMessages`, whose sweeps go along lanes of arcs."""
+    """The messages of `GraphMessages`, with sweeps that are vectorized over arcs."""
 
     def __init__(self, model: ScoredGraph, threads: int, rho: FloatArray) -> None:
         super().__init__(model, 0, threads, rho)
@@ -58,7 +61,10 @@ class LaneMessages(GraphMessages):
         self.stale = False
 
     def _wired(self, number: IntArray, few: bool) -> tuple[Lanes, Shares]:
-        """Return the lanes of the graph; where the tables are few, in their order."""
+        """Return the lanes of the graph; with few tables, messages are in the order of tables.
+
+        number : (E,) int64, which of the distinct values of rho each edge has.
+        """
         graph, labels = self.model.graph, self.model.num_labels
         nothing = np.zeros(len(graph.leaving), np.bool_)
         lanes = Lanes.of(graph.network, graph.rank, nothing, labels - 1, block_size(labels))
@@ -72,7 +78,7 @@ class LaneMessages(GraphMessages):
         return lanes, Shares(rho, np.empty(0, np.uint64), np.empty(0, np.int64))
 
     def sweep(self, damping: float) -> float:
-        """Update all messages once, all from the old ones; return the largest change."""
+        """Compute all messages from the old ones; return the largest change in nats."""
 
         def band(low: int, high: int) -> float:
             return kernels.powers.sweep(
@@ -86,7 +92,7 @@ class LaneMessages(GraphMessages):
         return float(max(changes))
 
     def sum_up(self) -> None:
-        """Bring messages and totals up to date with what was sent."""
+        """Recompute messages and totals from `sent`."""
         if self.stale:
             heard = np.empty((len(self.messages), self.model.num_labels - 1))
             kernels.weights.by_arcs(self.lanes, self.sent, heard)

@@ -4,9 +4,11 @@ The estimate of the log-partition is the Bethe free energy, computed from the me
 
     log Z = sum_i (1 - sum_j rho_ij) log Z_i + sum_ij rho_ij log Z_ij
 
-with the normalizers of the node and edge beliefs (rho = 1: Bethe; Yedidia, Freeman and Weiss 2005;
-rho from spanning trees: the upper bound of Wainwright, Jaakkola and Willsky 2005).  It does not
-depend on how messages are scaled, and equals the free energy of the beliefs at a fixed point.
+with the normalizers Z_i and Z_ij of the node and edge beliefs (rho = 1: Bethe; Yedidia, Freeman and
+Weiss 2005; rho from spanning trees: the upper bound of Wainwright, Jaakkola and Willsky 2005).  It
+does not depend on how messages are scaled, and equals the free energy of the beliefs at a fixed
+point.  For tree-reweighted messages, `messages.tree_weights` gives a bound that also holds before
+they converge.
 """
 
 import time
@@ -65,25 +67,31 @@ def belief_propagation(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Inference:
-    """Return the marginals and the Bethe estimate of sum-product belief propagation.
+    """Return the marginals and the Bethe estimate of log Z of sum-product belief propagation.
 
-    It is exact on forests.  An iteration costs O(E C^2).  Hard zeros stay exactly zero.
+    Exact on forests.  An iteration costs O(E C^2 + sum over larger factors of arity * cells).  Hard
+    zeros stay exactly zero.
 
     Parameters
     ----------
     max_iter : int
         Iterations of 2E messages each.
     tol : float
-        Stop when no logarithm of a message (normalized to maximum 0) would change by more than
-        this, in nats; 0 runs all iterations.
+        Stop when no log message (with maximum 0) changes by more than this, in nats, before
+        damping.  0 stops early only at an exact fixed point.
     damping : float
-        In [0, 1): the weight of the old message in the new one, both in logs.
+        In [0, 1): new log message = (1 - damping) * computed + damping * old.
     schedule : "flooding" or "residual"
         Update all messages at once, or always the one that would change most.
     threads : int
         For flooding; the result does not depend on the number of threads.
     progress : callable
-        Called with (iteration, residual).
+        Called with (iteration, residual), the residual being the largest change in nats.
+
+    Raises
+    ------
+    InfeasibleError
+        The messages show that no labeling is allowed.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
     return _run(model, "bp", 0, False, settings)
@@ -99,9 +107,10 @@ def max_product(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Inference:
-    """Return max-marginals by max-product; `log_partition` is the score of their labeling.
+    """Return max-marginals by max-product, each node's scaled to sum to 1.
 
-    Parameters as in `belief_propagation`.
+    `log_partition` is the score, in nats, of the labeling of each node's best label; -inf if that
+    labeling is forbidden.  Parameters and errors as in `belief_propagation`.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
     return _run(model, "max_product", 1, False, settings)
@@ -119,15 +128,15 @@ def tree_reweighted(
 ) -> Inference:
     """Return tree-reweighted marginals and an upper bound on log Z.
 
-    Parameters as in `belief_propagation`.  The bound is the mean of log Z over spanning trees that
-    use all edges about equally often; it holds for any messages, converged or not.
+    Parameters and errors as in `belief_propagation`.  The bound is the mean of log Z over spanning
+    trees that use all edges about equally often; it holds for any messages, converged or not.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
     return _run(without_masks(model), "trw", 0, True, settings)
 
 
 def _plain(model: ScoredGraph) -> ScoredGraph:
-    """Return the model in pairwise form, the same object each time."""
+    """Return the model in pairwise form, cached in `model.cache`."""
     if model.factors.number == 0:
         return model
     if "pairwise" not in model.cache:
@@ -156,7 +165,7 @@ def _run(
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
     elif cover is not None and isinstance(messages, GraphMessages):
         value, kind = messages.log_bound(cover), "upper bound"
-        if residuals[-1] > settings.tol:  # what has not settled may do worse than no message
+        if residuals[-1] > settings.tol:  # unconverged messages may give a worse bound than none
             value = min(value, messages.first_bound(cover))
         value += model.offset
     else:
@@ -189,7 +198,7 @@ def _of_variables(
 def _candidates(
     model: ScoredGraph, maximum: int, rho: FloatArray | None, settings: Settings
 ) -> Iterator[Messages]:
-    """Yield message tables, the fastest first; a later one is used if the first overflows."""
+    """Yield messages to try, fastest first; use the next if they leave the float range."""
     if settings.schedule == "residual":
         yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
         return
@@ -203,7 +212,7 @@ def _candidates(
 
 
 def _iterate(messages: Messages, settings: Settings) -> list[float] | None:
-    """Return the residuals, or None if floats could not hold the messages."""
+    """Return the residual of each iteration, or None if messages leave the float range."""
     history: list[float] = []
     for iteration in range(settings.max_iter):
         change = messages.sweep(settings.damping)

@@ -5,12 +5,12 @@ log Z is convex in the scores, so
 
     log Z <= (1 / T) sum_t log Z_t                      (Wainwright, Jaakkola and Willsky 2005)
 
-for every split, including that of messages which have not converged.  With the totals n_i and
-messages m of tree-reweighted message passing, tree t has the node scores n_i and, on its edges, the
-scores edge / rho - m(j -> i) - m(i -> j); their mean is the score of the model.
+for every split, also for messages that have not converged.  With the totals n_i and messages m of
+tree-reweighted message passing, each tree has the node scores n_i and, on its edges, the scores
+edge / rho - m(j -> i) - m(i -> j).  The mean over the trees is the score of the model.
 
 A larger factor is treated as a node whose label is a cell of its table.  It is in every tree, and
-links without a score join it to its nodes; no table of a link is ever built.
+is joined to its nodes by links with score 0; no table of a link is ever built.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ LEAST_TREES = 16
 
 
 class TreeBound(NamedTuple):
-    """The bound of the trees for a model, without its constant.
+    """The upper bound on log Z from spanning trees, without the model's constant.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class TreeBound(NamedTuple):
     node : (I, C) float64
         At least the log of the sum over the labelings in which node i has label c.
     marginals : Table
-        The gradient of `value` by the scores, for a fixed split.
+        The gradient of `value` by the scores, for a fixed split; edge part (E, C, C).
     """
 
     value: float
@@ -49,14 +49,15 @@ class TreeBound(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeCover:
-    """Spanning forests of a graph: `ScoredGraph.links` for a model with larger factors.
+    """T spanning forests of a graph; for a model with larger factors, of `ScoredGraph.links`.
 
     Attributes
     ----------
     rho : (E,) float64
-        The share of the forests that contain an edge.
+        The share of the forests that contain each edge, in (0, 1].
     orders, parent_arcs : (T, I) int64
-        Each forest from its roots down, and the arc into each node.
+        The nodes of each forest, parents before children, and the arc from the parent into each
+        node, -1 for a root.
     """
 
     rho: FloatArray
@@ -64,7 +65,7 @@ class TreeCover:
     parent_arcs: IntArray
 
     def log_bound(self, model: ScoredGraph, split: Split) -> float:
-        """Return the value of `bound` alone, at a fraction of the cost."""
+        """Return the value of `bound` (nats) without marginals, at a fraction of the cost."""
         top = split.node.max(axis=1, keepdims=True)
         weight = np.exp(split.node - top)
         trees = zip(self.orders, self.parent_arcs, strict=True)
@@ -72,9 +73,10 @@ class TreeCover:
         return sum(values) / len(values)
 
     def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound:
-        """Return the bound of the scores of each tree, those of edges divided by rho.
+        """Return the mean over the trees of log Z, with its marginals.
 
-        SpentError if the budget is spent before the last tree.
+        split : the scores of every tree; those of edges are already divided by rho.
+        Raises SpentError if the budget is spent before the last tree.
         """
         node, edge = np.zeros_like(split.node), np.zeros_like(split.potentials.edge)
         cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)
@@ -94,7 +96,10 @@ def _log_norm(
     model: ScoredGraph, split: Split, weight: FloatArray, top: float, order: IntArray,
     parent_arc: IntArray,
 ) -> float:  # fmt: skip
-    """Return log Z of one forest; `weight` (I, C) is exp(node score - maximum), their sum `top`."""
+    """Return log Z of one forest, in nats.
+
+    weight : (I, C), exp(node score - maximum of the node).  top : the sum of these maxima.
+    """
     source, size = model.graph.source, model.num_labels
     if model.factors.number == 0:
         value = kernels.forests.weigh_up(
@@ -110,10 +115,10 @@ def _log_norm(
 
 
 def tree_cover(graph: Graph) -> TreeCover:
-    """Return forests in which all edges are used about equally often; the same object each time.
+    """Return forests that use all edges about equally often; cached in `graph.cache`.
 
-    Each is a spanning forest of the edges that were used the longest time ago.  There are at least
-    16, and as many as are needed to cover every edge.  O(T E) for T forests, which is about E / I.
+    Each forest prefers the edges that were used longest ago.  There are T >= 16 forests, as many as
+    are needed to cover every edge (about E / I).  O(T E).  A graph that is a forest needs one.
     """
     if "trees" not in graph.cache:
         graph.cache["trees"] = _cover(graph)
@@ -122,7 +127,7 @@ def tree_cover(graph: Graph) -> TreeCover:
 
 
 def spanning_tree_weights(graph: Graph) -> FloatArray:
-    """Return edge appearance probabilities (E,) of a distribution over spanning forests."""
+    """Return edge appearance probabilities (E,): the share of forests that contain each edge."""
     return tree_cover(graph).rho
 
 
@@ -148,7 +153,7 @@ def _cover(graph: Graph) -> TreeCover:
 
 
 def _traversal(graph: Graph, kept: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the order of a forest of some edges and the arcs, of the whole graph, from parents."""
+    """Return the traversal of the forest of the edges `kept`, with arcs numbered as in `graph`."""
     order, parent_arc = Graph(graph.num_nodes, graph.edges[kept]).traversal
     inner = parent_arc >= 0
     parent_arc[inner] = 2 * kept[parent_arc[inner] >> 1] + (parent_arc[inner] & 1)

@@ -1,4 +1,4 @@
-"""Flooding belief propagation on any graph, as products of weights."""
+"""Flooding belief propagation on any graph, in the linear domain (`kernels.weights`)."""
 
 from functools import cached_property
 
@@ -11,14 +11,14 @@ from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
-PARALLEL_NODES = 2000
-BLOCK_CELLS = 8192  # numbers that the arcs of a block say
-LEAST_ARCS = 512  # of a block
-PARALLEL_BLOCKS = 8
+PARALLEL_NODES = 2000  # with fewer nodes, one thread is used
+BLOCK_CELLS = 8192  # message entries per block
+LEAST_ARCS = 512  # per block
+PARALLEL_BLOCKS = 8  # with fewer blocks, one thread is used
 
 
 def block_size(labels: int) -> int:
-    """Return the number of arcs of a block."""
+    """Return the number of arcs per block for messages of `labels` numbers."""
     return max(LEAST_ARCS, BLOCK_CELLS // labels)
 
 
@@ -45,17 +45,20 @@ class WeightMessages:
         )
 
     def sweep(self, damping: float) -> float | None:
-        """Update all messages once."""
+        """Compute all messages from the old ones; return the largest change in nats, or None."""
         changes = self.sends.sweep(damping)
         return None if min(changes) < 0 else float(max(changes))
 
     @property
     def messages(self) -> FloatArray:
-        """The message to the tail of each arc along it, (2E, C), maximum 1."""
+        """The message into the tail of each arc, from its head, (2E, C), maximum 1.
+
+        Arcs are in the order of `Graph.network`.
+        """
         return self.sends.by_arcs()
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
-        """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
+        """Return node beliefs (I, C) and sum_i (1 - degree_i) log Z_i; None if out of range."""
         self.out, messages = np.empty_like(self.node), self.messages
         network = self.model.graph.network
 
@@ -69,7 +72,11 @@ class WeightMessages:
         return self.out, float(((1 - self.model.graph.degree) * self.log_norm).sum())
 
     def log_pairs(self) -> float:
-        """Return the sum of the log-normalizers of all edge beliefs."""
+        """Return the sum of the log-normalizers of all edge beliefs, in nats.
+
+        Call `node_beliefs` first.  The sum includes the maxima that were subtracted from the
+        scores, but not the model's offset.
+        """
         exp_edge, network = self.model.potentials.exp_edge, self.model.graph.network
         pairs = kernels.weights.pair_norms(
             network, self.which, exp_edge, self.messages, self.out, self.log_norm
@@ -86,10 +93,10 @@ class WeightMessages:
 
     @cached_property
     def _arcs(self) -> GraphMessages:
-        """The messages arc by arc, in logs."""
+        """The same messages as `GraphMessages`: by arc, in logs."""
         arcs = GraphMessages(self.model, self.maximum, 1)
         leaving = self.model.graph.leaving
-        arcs.messages[leaving ^ 1] = np.log(self.messages)  # row a is what arc a's tail hears
+        arcs.messages[leaving ^ 1] = np.log(self.messages)  # row a came along the reverse of arc a
         arcs.sum_up()
         return arcs
 
@@ -111,7 +118,7 @@ class _ByArcs:
         self.messages, self.sent, self.fresh = np.ones(shape), np.ones(shape), np.ones(shape)
 
     def sweep(self, damping: float) -> list[float]:
-        """Update all messages; return the change of each band, -1 out of range."""
+        """Update all messages; return each band's largest change in nats, -1 if out of range."""
 
         def band(low: int, high: int) -> float:
             return kernels.weights.sweep_two(
@@ -124,7 +131,7 @@ class _ByArcs:
         return changes
 
     def by_arcs(self) -> FloatArray:
-        """Return what each arc's tail hears."""
+        """Return the message into each arc's tail, (2E, C)."""
         return self.messages
 
 
@@ -152,7 +159,7 @@ class _ByLanes:
         self.bands = Bands(len(lanes.cut) - 1, threads, PARALLEL_BLOCKS)
 
     def sweep(self, damping: float) -> list[float]:
-        """Update all messages; return the change of each band, -1 out of range."""
+        """Update all messages; return each band's largest change in nats, -1 if out of range."""
 
         def band(low: int, high: int) -> float:
             return kernels.weights.sweep(
@@ -165,7 +172,7 @@ class _ByLanes:
         return changes
 
     def by_arcs(self) -> FloatArray:
-        """Return what each arc's tail hears."""
+        """Return the message into each arc's tail, (2E, C)."""
         heard = np.empty(self.shape)
         kernels.weights.by_arcs(self.lanes, self.sent, heard)
         return heard

@@ -1,11 +1,12 @@
 """Log Z by annealed importance sampling, with a standard error (Neal 2001).
 
-Annealing leads from the model of the nodes alone, whose log Z is known, to the whole model: the
+Annealing leads from the model of the nodes alone, with known log Z_0, to the whole model: the
 scores of edges and factors are multiplied by beta, which grows from 0 to 1.  A run has the weight
 
     log w = sum_t (beta_(t + 1) - beta_t) (edge and factor scores of y_t),
 
-where y_t is drawn by Gibbs sweeps at beta_t.  E[w] = Z / Z_0 for any number of steps.
+where y_0 is an exact draw and y_t is drawn from y_(t - 1) by one Gibbs sweep at beta_t.
+E[w] = Z / Z_0 for any number of steps.
 """
 
 import time
@@ -25,7 +26,9 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 def annealed(
     model: ScoredGraph, *, steps: int = 200, runs: int = 100, rng: Seed = None
 ) -> Annealed:
-    """Return log Z with its standard error, and marginals by weighted samples.
+    """Return log Z with its standard error (nats), and node marginals from weighted draws.
+
+    There are no edge or factor marginals.  The cost is that of steps * runs chromatic sweeps.
 
     Parameters
     ----------
@@ -40,6 +43,8 @@ def annealed(
     ------
     NotSupportedError
         Edges or factors have hard zeros, which would give most runs the weight zero.
+    InfeasibleError
+        A node has no allowed label.
     """
     begun = time.perf_counter()
     steps = positive_integer("steps", steps)
@@ -81,7 +86,7 @@ def annealed(
 
 
 def _ties(model: ScoredGraph, y: IntArray) -> float:
-    """Return the scores of edges and factors."""
+    """Return the sum of the edge and factor scores of a labeling, in nats."""
     return model.score(y) - model.offset - float(model.scores.node[np.arange(len(y)), y].sum())
 
 

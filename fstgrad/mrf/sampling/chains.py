@@ -19,7 +19,7 @@ from fstgrad.mrf.threads import Bands
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang")
-PARALLEL_SITES = 30_000
+PARALLEL_SITES = 30_000  # with fewer nodes of a colour, one thread is used
 
 
 class Chain:
@@ -29,17 +29,29 @@ class Chain:
     ----------
     model : ScoredGraph
     sampler : str
-        The definition of a sweep.  "gibbs": I draws at random nodes; "chromatic": every node once,
-        one colour class at a time; "blocked": every node once, each induced forest drawn jointly
-        (Hamze and de Freitas 2004); "metropolis": I proposals of a random label at a random node;
-        "swendsen_wang": bonds, and then every cluster of them once, for strong couplings and models
-        without larger factors (see `edge_strengths`).
+        What a sweep does.  "gibbs": I draws at random nodes; "chromatic": every node once, one
+        colour class at a time; "blocked": every node once, each induced forest drawn jointly (Hamze
+        and de Freitas 2004); "metropolis": I proposals of a random label at a random node;
+        "swendsen_wang": draws bonds, then a label for every cluster of bonds, for strong couplings
+        and models without larger factors (see `edge_strengths`).
     labels : (I,) int64
         The initial labeling, which must be allowed.
     key : int
         The key of the random numbers; the draws depend only on it and on the number of sweeps.
     threads : int
         For "chromatic", within a colour; the draws do not depend on it.
+
+    Attributes
+    ----------
+    labels : (I,) int64
+        The current labeling.
+    sweeps : int
+        The number of sweeps made.
+
+    Raises
+    ------
+    NotSupportedError
+        "swendsen_wang" for a model with larger factors.
     """
 
     def __init__(
@@ -65,7 +77,7 @@ class Chain:
             "blocked": self._blocks,
             "swendsen_wang": self._clusters,
         }[self.sampler]
-        # room for three numbers a node and sweep, or one for each edge and node
+        # random numbers per sweep: three per node, or one for each edge and node
         room = 3 * self.model.num_nodes
         if self.sampler == "swendsen_wang":
             room = self.model.num_nodes + self.model.graph.num_edges
@@ -109,7 +121,7 @@ class Chain:
 
     @cached_property
     def _draws(self) -> ColourDraws | None:
-        """The tables of a model without hard zeros in edges."""
+        """The draws of a model with finite edge scores and no larger factors, else None."""
         can = ColourDraws.can_draw(self.model)
         return ColourDraws(self.model, self.threads, PARALLEL_SITES) if can else None
 
@@ -179,14 +191,14 @@ class Chain:
 
 
 def edge_strengths(model: ScoredGraph) -> FloatArray:
-    """Return the coupling of each edge (K,), in nats: J of a Potts table J [a = b].
+    """Return the bond strength of each edge (K,) float64, in nats: J for a Potts table J [a = b].
 
-    Bonds of any strength leave the distribution invariant (Swendsen and Wang 1987; Higdon 1998,
-    "Auxiliary variable methods", section 3.3, for scores that bonds do not represent).  The
-    strength is the trace of the table without its row and column means, divided by C - 1.  For two
-    labels, and for Potts tables, only node scores then remain, and clusters move freely.  With two
-    labels, a negative strength bonds labels that differ; with more labels, and in tables with hard
-    zeros, the strength is then 0.
+    The strength is the trace of the table without its row and column means, divided by C - 1.  For
+    two labels and for Potts tables, the bonds then represent the edge completely up to node scores,
+    and clusters move freely.  In general, bonds of any strength leave the distribution invariant
+    (Swendsen and Wang 1987; Higdon 1998, "Auxiliary variable methods", section 3.3, for scores that
+    bonds do not represent).  A negative strength bonds labels that differ if there are two labels;
+    with more labels it is replaced by 0.  Tables with hard zeros have strength 0.
     """
     edge = model.edge_stack
     size = model.num_labels
@@ -201,11 +213,13 @@ def edge_strengths(model: ScoredGraph) -> FloatArray:
 
 
 def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArray]:
-    """Return a partition into induced forests: block of each node, orders, arcs from parents.
+    """Return a partition of the nodes into blocks, each of which induces a forest; cached.
 
-    A 4-connected grid gets two combs: even rows with a spine in the first column, odd rows with
-    one in the last.  Another graph is filled first-fit.  No two nodes of a block are in a larger
-    factor.
+    Returns the block of each node (I,); for each block its nodes, parents before children; and the
+    arc (I,) from each node's parent, -1 for roots; all int64.  A 4-connected grid has two blocks in
+    the shape of combs: even rows joined by the first column, odd rows joined by the last.  On other
+    graphs, each node joins the first block that it fits.  No two nodes of a larger factor are in
+    the same block.
     """
     graph = model.graph
     if "blocks" not in graph.cache:
@@ -232,7 +246,7 @@ def _combs(height: int, width: int) -> IntArray:
 
 
 def _first_fit_forests(model: ScoredGraph) -> IntArray:
-    """Put each node into the first block in which it has no cycle or larger factor."""
+    """Return the block of each node: the first in which it closes no cycle and shares no factor."""
     graph, factors = model.graph, model.factors
     block = np.full(graph.num_nodes, -1, np.int64)
     roots: list[dict[int, int]] = []
@@ -255,7 +269,7 @@ def _first_fit_forests(model: ScoredGraph) -> IntArray:
 
 
 def _root(parent: dict[int, int], v: int) -> int:
-    """Return the representative of v's tree, shortening the path to it."""
+    """Return the root of v in a union-find forest; halve the path to it."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -265,10 +279,19 @@ def _root(parent: dict[int, int], v: int) -> int:
 def start_labels(
     model: ScoredGraph, rng: np.random.Generator, initial: npt.ArrayLike | None = None
 ) -> IntArray:
-    """Return an allowed labeling: `initial`, or a random one.
+    """Return an allowed labeling (I,) int64: `initial`, or a random one.
 
-    If edges have hard zeros, a random labeling is repaired by Gibbs sweeps in which a zero has an
-    increasing cost.  If this fails, the exact mode is used, if elimination can find it.
+    If a random labeling is forbidden by hard zeros, it is repaired by Gibbs sweeps in which hard
+    zeros are replaced by an increasing cost.  If this fails, returns the exact mode.
+
+    Raises
+    ------
+    InvalidInputError
+        `initial` is forbidden.
+    InfeasibleError
+        A node has no allowed label, or the exact engine finds that every labeling is forbidden.
+    NotSupportedError
+        No allowed labeling was found, and elimination needs too much memory.
     """
     if initial is not None:
         given = model.labeling(initial, "initial")
@@ -283,9 +306,9 @@ def start_labels(
 
 
 def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return an allowed labeling: `labels`, or the result of repairs or elimination.
+    """Return an allowed labeling (I,): `labels`, or the result of repairs or elimination.
 
-    The scores of the nodes must not forbid `labels`.
+    The node scores must allow `labels`.  Errors as in `start_labels`.
     """
     if model.score(labels) > -np.inf:
         return labels

@@ -1,4 +1,4 @@
-"""Gibbs draws a colour class at a time, on any graph without larger factors."""
+"""Gibbs sampling colour class by colour class, on any graph without larger factors."""
 
 from itertools import pairwise
 
@@ -14,10 +14,10 @@ from fstgrad.mrf.threads import Bands
 
 
 class ColourDraws:
-    """The tables of a model in the order in which the draws read them.
+    """The tables of a model in the order in which the kernels of the draws read them.
 
-    For models with finite edge scores and without larger factors.  Classes of at least `parallel`
-    nodes are divided among the threads; the drawn labels do not depend on it.
+    For models with finite edge scores and without larger factors (`can_draw`).  Colour classes of
+    at least `parallel` nodes are divided among the threads; the drawn labels do not depend on this.
     """
 
     def __init__(self, model: ScoredGraph, threads: int, parallel: int) -> None:
@@ -30,7 +30,7 @@ class ColourDraws:
             self.blocks, lane, self.cuts = colour_blocks(model.graph, self.sites, self.cuts)
             edge = model.edge_stack
             gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
-            with np.errstate(invalid="ignore"):  # a node without an allowed label
+            with np.errstate(invalid="ignore"):  # -inf - (-inf) at a node without an allowed label
                 self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
             self.gain = gain.reshape(-1, 2)[self.sites.which[lane]]
             self.table = kernels.colours.logistic_table()
@@ -47,11 +47,14 @@ class ColourDraws:
 
     @staticmethod
     def can_draw(model: ScoredGraph) -> bool:
-        """Return whether a model has the form that the kernels read."""
+        """Return whether a model has finite edge scores and no larger factors."""
         return model.factors.number == 0 and bool(np.isfinite(model.scores.edge).all())
 
     def sweep(self, sweeps: int, key: int, counter: int, room: int, labels: IntArray) -> None:
-        """Draw a new label for every node, given the labels of the others, `sweeps` times."""
+        """Draw a new label for every node given all others, `sweeps` times, in place.
+
+        labels : (I,) int64.  key, counter, room : see `kernels.colours`.
+        """
         if self.alone:
             self._draw(0, self.cuts[-1], sweeps, key, counter, room, labels)
             return
@@ -76,7 +79,10 @@ class ColourDraws:
 
 
 def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
-    """Return the sites and the first site of each colour class; the same objects each time."""
+    """Return the sites, and the first site of each colour class with the end; cached.
+
+    shared : whether all edges share one table.
+    """
     if ("sites", shared) not in graph.cache:
         network = graph.network
         nodes = np.argsort(graph.colour, kind="stable").astype(np.int64)
@@ -94,9 +100,9 @@ def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
 def colour_blocks(
     graph: Graph, sites: Sites, cuts: list[int]
 ) -> tuple[Blocks, IntArray, list[int]]:
-    """Return the sites in blocks, the arc of each lane, and where each colour begins among blocks.
+    """Return the sites in blocks, the arc of each lane, and the first block of each colour; cached.
 
-    The same ones each time.
+    Arcs are numbered as in `sites`; the last entry of the third result is the number of blocks.
     """
     if "colour blocks" not in graph.cache:
         degree = np.diff(sites.start)

@@ -1,4 +1,4 @@
-"""Marginals by Markov chain Monte Carlo, with a stated error.
+"""Marginals by Markov chain Monte Carlo, with standard errors.
 
 The standard error of a marginal is computed from the means of batches within chains, and its R-hat
 from the means of chains (Gelman and Rubin 1992).  The draws of a chain depend only on its key, so
@@ -31,9 +31,12 @@ CONVERGED_R_HAT = 1.05
 
 @dataclass
 class Tally:
-    """The statistics of one chain: sums over its batches, each batch a mean over its draws.
+    """The statistics of one chain.
 
-    `squares` sums the squared means of batches, `pair_squares` those of two batches in a row.
+    node : (I, C), sum over the batches of the mean over the batch.
+    squares : (I, C), sum over the batches of the squared mean.
+    pair_squares : (I, C), sum over the pairs of successive batches of the squared mean of a pair.
+    edge : (E, C, C), counts over all draws; (0, C, C) if pairs are not counted.
     """
 
     node: FloatArray
@@ -59,36 +62,51 @@ def sample_marginals(
 ) -> Inference:
     """Return marginals as means over the draws of several chains.
 
+    There are no marginals of larger factors, and no estimate of log Z (NaN).
+
     Parameters
     ----------
     sampler : str
-        See `fstgrad.mrf.sampling.chains.Chain`; "tempered" is `TemperedChain`, whose sweeps cost as
-        much as twenty and move between distant modes.
+        See `fstgrad.mrf.sampling.chains.Chain`; "tempered" is `TemperedChain`, whose sweeps cost
+        twenty times as much and move between distant modes.
     samples : int
-        The number of draws that each chain keeps, one every `thin` sweeps after `burn_in` sweeps.
+        Draws that each chain keeps.
+    burn_in, thin : int
+        A chain first makes `burn_in` sweeps, then `thin` sweeps before each draw.
     chains : int
         Independent chains, each from its own random start.
     batches : int
-        Batches of each chain, an even number >= 4; their means give the standard error.
+        Batches per chain, an even number from 4 to `samples`; their means give the standard error.
+    rng : Generator, int or None
     initial : (I,) integers, optional
         The initial labeling of all chains; needed if hard zeros make an allowed labeling hard to
         find.
     edges : bool
-        Whether to count pairs, which needs E * C * C numbers for each thread.
+        Whether to count pairs, which needs E * C * C numbers for each chain.
     threads : int
         The number of threads, over chains or within the colours of a single chromatic chain.
     progress : callable
         Called with (draws of the first chain, share of them done).
+
+    Raises
+    ------
+    InvalidInputError
+        An option is out of range, or `initial` is a forbidden labeling.
+    InfeasibleError
+        Every labeling is forbidden.
+    NotSupportedError
+        The sampler does not support the model, no allowed start was found, or edge marginals are
+        read after edges=False.
 
     Notes
     -----
     With hard zeros, a chain may be unable to reach every allowed labeling; R-hat shows this only if
     the chains disagree.
 
-    Draws of a chain depend on each other, and the stated error accounts for this.  A sweep of
-    "gibbs" does not visit a node with probability r = (1 - 1/I)^I, about 1/e.  Even without edges,
-    the variance is therefore (1 + r) / (1 - r) = 2.16 times that of independent draws, and the
-    error 1.47 times.
+    Draws of a chain depend on each other, and the standard error accounts for this.  A sweep of
+    "gibbs" skips a given node with probability r = (1 - 1/I)^I, about 1/e.  Even without edges, the
+    variance of a marginal is therefore (1 + r) / (1 - r) = 2.16 times that of independent draws,
+    and its standard error 1.47 times.
     """
     samples = positive_integer("samples", samples)
     thin, chains = positive_integer("thin", thin), positive_integer("chains", chains)
@@ -131,7 +149,7 @@ def make_chain(
     key: int,
     threads: int = 1,
 ) -> Chain | TemperedChain:
-    """Return a chain of one of the samplers."""
+    """Return a chain of the named sampler, started at `labels` (I,)."""
     if sampler == "tempered":
         return TemperedChain(model, labels, key)
     return Chain(model, sampler, labels, key, threads)
@@ -185,11 +203,11 @@ def _summary(
     batch = variance_of_mean(node, np.sum([t.squares for t in tallies], axis=0), count)
     pairs = variance_of_mean(node, np.sum([t.pair_squares for t in tallies], axis=0), count // 2)
     variance = lugsail_variance(batch, pairs)
-    # an event that was never seen may still have the probability of one draw
+    # the error is at least 1 / draws: an event that was never drawn may have that probability
     draws = len(tallies) * samples
     error = np.maximum(np.sqrt(variance), 1.0 / draws)
     error[model.scores.node == -np.inf] = 0.0
-    # as many degrees of freedom as one chain has pairs of batches: on the safe side
+    # degrees of freedom of the pairs of batches of one chain: conservative
     quantile = float(stdtrit(max(1, batches // 2 - 1), 0.975))
     uncertain = (node > 0) & (node < 1)
     effective = (node * (1 - node))[uncertain] / error[uncertain] ** 2
@@ -223,9 +241,10 @@ def draw(
     initial: npt.ArrayLike | None = None,
     threads: int = 1,
 ) -> IntArray:
-    """Return k labelings (k, I) of one chain, `thin` sweeps apart: dependent, approximate draws.
+    """Return k labelings (k, I) int64 of one chain, `thin` sweeps apart.
 
-    Options as in `sample_marginals`; `PairwiseMRF.sample` draws exactly, if possible.
+    The draws are dependent and approximate; `PairwiseMRF.sample` draws exactly, if possible.
+    Options and errors as in `sample_marginals`.
     """
     burn_in = positive_integer("burn_in", burn_in, minimum=0)
     thin = positive_integer("thin", thin)

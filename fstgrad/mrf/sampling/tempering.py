@@ -1,8 +1,9 @@
 """Parallel tempering: a chain that moves between distant modes.
 
-Replicas run at the scores beta s(y) for 1 = beta_0 > ... > beta_K; after each sweep neighbouring
-replicas are exchanged with the probability min(1, exp((beta_a - beta_b) (s_b - s_a))), which leaves
-the product of their distributions invariant (Geyer 1991; Swendsen and Wang 1986).
+Replica k samples the model with the scores beta_k s(y), 1 = beta_0 > ... > beta_K.  After each
+sweep, neighbouring replicas a and b are exchanged with probability
+min(1, exp((beta_a - beta_b) (s_b - s_a))), which leaves the product of their distributions
+invariant (Geyer 1991; Swendsen and Wang 1986).
 """
 
 import numpy as np
@@ -13,11 +14,11 @@ from fstgrad.mrf.sampling.chains import Chain
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 REPLICAS = 20
-LEAST = 0.25
+LEAST = 0.25  # the smallest beta
 
 
 class TemperedChain:
-    """A chain of several replicas; `labels` are those at the model's own scores.
+    """A chain of 20 replicas with beta from 1 to 0.25; `labels` are those at beta = 1.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class TemperedChain:
 
 
 def scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
-    """Return the model with all scores times beta > 0; forbidden labels stay forbidden."""
+    """Return the model with all scores times beta > 0 (not its offset); hard zeros remain."""
     return model.with_scores(
         beta * model.scores.node, beta * model.scores.edge, beta * model.factors.table
     )

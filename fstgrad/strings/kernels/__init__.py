@@ -1,6 +1,6 @@
 """Compiled loops of the passes over strings.
 
-A module is loaded when it is first named, as in `kernels.passes`: importing the package does not
+A module is loaded on first access, for example `kernels.passes`: importing the package does not
 load the compiler.
 """
 

@@ -1,4 +1,4 @@
-"""Named tuples that the passes read; this module does not load the compiler."""
+"""Named tuples of arrays that the kernels read; this module does not load the compiler."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,12 @@ from fstgrad.checks import FloatArray, IntArray
 
 
 class Work(NamedTuple):
-    """Working memory of a level: rows (states, (n + 1)^(q-2) n), masses (K, n), a row (n,)."""
+    """Working memory for one level.
+
+    rows : (states, (n + 1)^(q-2) n), alpha or beta by state, younger contexts and symbol
+    mass : (K, n), the sums over states that turn scores into Q
+    ways : (n,), beta along the arcs of one state
+    """
 
     rows: FloatArray
     mass: FloatArray
@@ -17,7 +22,7 @@ class Work(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """Numbers and their derivatives along one direction, of one shape."""
+    """Numbers and their derivatives along one direction: two arrays of one shape."""
 
     value: FloatArray
     change: FloatArray
@@ -32,10 +37,10 @@ class DualWork(NamedTuple):
 
 
 class Walks(NamedTuple):
-    """The layouts of B automata, one behind another, as in `automata.layout.Walk`.
+    """The arrays of `automata.layout.Walk` of B automata, concatenated.
 
-    class_of (B, n); next_entry flat; item i has the states states[i] .. states[i + 1], the arcs
-    arcs[i] .. arcs[i + 1] and the final weights ends[i] .. ends[i + 1].
+    class_of is (B, n), all others are flat.  Item i has the states states[i] .. states[i + 1] - 1,
+    the arcs arcs[i] .. arcs[i + 1] - 1 and the final weights ends[i] .. ends[i + 1] - 1.
     """
 
     class_of: IntArray

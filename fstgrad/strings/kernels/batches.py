@@ -1,6 +1,6 @@
-"""The passes over the strings of a batch, one after another in one call.
+"""The passes over all strings of a batch, one string after another, in one call.
 
-Items lie one behind another: item i of a table (N, ...) has the rows starts[i] to starts[i + 1].
+Items are concatenated: item i of a table (N, ...) has the rows starts[i] .. starts[i + 1] - 1.
 """
 
 from fstgrad.automata.layout import Walk
@@ -23,7 +23,10 @@ def shift_items(
     low: int,
     high: int,
 ) -> int:
-    """Do `shift_scores` for items low .. high - 1; return -1, or a row without allowed symbol."""
+    """Run `shift_scores` for the items low .. high - 1.
+
+    Return -1, or the row of the first position where no symbol is allowed.
+    """
     for i in range(low, high):
         lo, hi = starts[i], starts[i + 1]
         position = shift_scores(scores[lo:hi], used, table[lo:hi], highest[lo:hi], tally[i])
@@ -45,7 +48,10 @@ def real_passes(
     low: int,
     high: int,
 ) -> None:
-    """Write what `real_pass` or `chain_pass` gives for each of low .. high - 1 that fits."""
+    """Run `real_pass` or `chain_pass` for each item i in low .. high - 1 with fits[i].
+
+    Write the logs of the sums to `totals` (B,); `table` becomes Q.
+    """
     for i in range(low, high):
         if not fits[i]:
             continue
@@ -71,7 +77,10 @@ def tangent_passes(
     found: Dual,
     items: tuple[int, int],
 ) -> None:
-    """Write what `tangent_pass` gives for each of items[0] .. items[1] - 1 that fits."""
+    """Run `tangent_pass` for each item i in items[0] .. items[1] - 1 with fits[i].
+
+    Write the logs of the sums and their derivatives to `found` (B,); `table` becomes Q and dQ.
+    """
     for i in range(items[0], items[1]):
         if not fits[i]:
             continue
@@ -94,7 +103,7 @@ def tangent_passes(
 
 @inner_kernel
 def _walk(walks: Walks, starts: IntArray, i: int) -> Walk:
-    """Return the walk of one item: of l positions, l + 2 offsets and places, l + 1 dense."""
+    """Return the walk of one item; l positions have l + 2 `offsets` and `places`, l + 1 `dense`."""
     lo, hi = starts[i] + 2 * i, starts[i + 1] + 2 * i + 2
     first, last = walks.arcs[i], walks.arcs[i + 1]
     states = walks.offsets[hi - 2]

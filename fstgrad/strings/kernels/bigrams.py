@@ -1,4 +1,4 @@
-"""Tables of bigram scores that are sums of emissions and transitions, and sums of such tables."""
+"""Bigram weights from emissions and transitions, and sums over such tables."""
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import kernel, sum_kernel
@@ -8,7 +8,9 @@ from fstgrad.compiler import kernel, sum_kernel
 def spread(emissions: FloatArray, transitions: FloatArray, table: FloatArray) -> None:
     """Write table[t, k, b] = emissions[t, b] transitions[k, b]; 0 in contexts that cannot occur.
 
-    emissions : (l, n); transitions : (n + 1, n), row n is the start; table : (l, n + 1, n)
+    emissions : (l, n), exp(emission)
+    transitions : (n + 1, n), exp(transition); row n is the start
+    table : (l, n + 1, n)
     """
     length, n = emissions.shape
     for t in range(length):
@@ -20,7 +22,10 @@ def spread(emissions: FloatArray, transitions: FloatArray, table: FloatArray) ->
 
 @sum_kernel
 def fold(table: FloatArray, emissions: FloatArray, transitions: FloatArray) -> None:
-    """Write the sums of (l, n + 1, n) over contexts to `emissions`; add those over positions."""
+    """Write the sums over contexts to `emissions`; add the sums over positions to `transitions`.
+
+    table : (l, n + 1, n); emissions : (l, n); transitions : (n + 1, n), zeros at first
+    """
     length, contexts, n = table.shape
     for t in range(length):
         for b in range(n):

@@ -1,4 +1,4 @@
-"""Chains: the passes over a B that has one state per level, and strings drawn by inversion."""
+"""Chains: the passes for a B with one state per level, and sampling by inversion."""
 
 import math
 
@@ -10,10 +10,13 @@ from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
 
 @kernel
 def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
-    """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1); cost O(k l n).
+    """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1); O(k l n).
 
-    cumulative : (l, X, n) the distribution function of each symbol by its context, the last entry
-        1; contexts are numbers in base n + 1, the oldest symbol first, n before the start.
+    Each symbol is the first b with cumulative[t, context, b] > uniform.
+
+    cumulative : (l, K, n), cumulative conditional probabilities of the symbols in each context
+        The last entry is 1.  Contexts are numbers in base n + 1, oldest symbol first; n is "before
+        the start".
     """
     length, contexts, n = cumulative.shape
     strings = np.empty(uniforms.shape, dtype=np.int64)
@@ -33,10 +36,17 @@ def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
 def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    As `passes.real_pass`, for bigram scores and a B of one state a level, as that of the loss 0 or
-    of Hamming.  O(l n^2).
+    The result is that of `passes.real_pass` for bigram scores and a B with one state per level,
+    such as the loss 0 or the Hamming distance.  O(l n^2).  With s_t[x, b] = exp(score_t[x, b]) and
+    the weight w_t(b) of the class of b,
 
-    table : (l, n + 1, n), exp(score); class_of : (n,); weight : (l, C), of each class
+        alpha_{t+1}[b] = w_t(b) sum_x alpha_t[x] s_t[x, b],
+        beta_t[x] = sum_b s_t[x, b] w_t(b) beta_{t+1}[b],
+        Q_t[x, b] = alpha_t[x] s_t[x, b] w_t(b) beta_{t+1}[b] / Z.
+
+    table : (l, n + 1, n), exp(score); row n is the context before the start
+    class_of : (n,), the class of each symbol
+    weight : (l, C), e^cost of each class at each position
     """
     length, contexts, n = table.shape
     alpha, sums = np.zeros((length + 1, contexts)), np.empty(length)

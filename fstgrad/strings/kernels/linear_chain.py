@@ -1,8 +1,8 @@
 """Chains whose transitions are the same at every position and for every item of a batch.
 
-Arrays are (T, B, n), positions first, so that one position of all items is one matrix.  `weights`
-are exp(emission - largest of the position), `step` (n, n) is exp(transition - largest); both have
-the largest value 1.  Items end at `lengths`; what lies beyond is 0.
+Arrays are (T, B, n), positions first, so that each position of all items is one matrix.  `weights`
+are exp(emission - largest of the position), `step` (n, n) is exp(transition - largest of all), so
+the largest value of both is 1.  Weights beyond `lengths` are 0.
 """
 
 import math
@@ -15,10 +15,10 @@ from fstgrad.compiler import fused_kernel, kernel, part_kernel, sum_kernel
 
 @fused_kernel
 def add_product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Add left (M, K) times right (K, N) to `out`; each entry is summed in the order of K.
+    """Add left (M, K) times right (K, N) to `out` (M, N); each entry is summed in the order of K.
 
-    Four rows and four columns of `left` at a time.  Matrices here are too small for the threads of
-    a BLAS, which cost more than they save and could change the last bits.
+    The loop handles four rows and four columns of `left` at a time.  These matrices are too small
+    for a threaded BLAS: its threads cost more than they save and could change the last bits.
     """
     rows, inner = left.shape
     for i in range(0, rows - 3, 4):
@@ -60,18 +60,27 @@ def forward_backward(
     log_z: FloatArray,
     least: FloatArray,
 ) -> None:
-    """Write the marginals and log Z of each item, and turn the weights into `after`; O(T B n^2).
+    """Write the marginals and log Z of each item, and turn `weights` into `after`; O(T B n^2).
 
+    Up to the factors that normalise each position,
+
+        before[t, y] = weights[t, y] sum_x before[t-1, x] step[x, y],
+        after[t, y] = weights[t, y] ahead[t, y],
+        ahead[t-1, x] = sum_y step[x, y] after[t, y],
+        node[t, y] = before[t, y] ahead[t, y].
+
+    weights : (T, B, n), overwritten by `after`
+        P(x at t-1, y at t) = before[t-1, x] step[x, y] after[t, y] for t >= 1.
     turned : (n, n), the transposed `step`
     before : (T, B, n), zeros at first
-        The weights of prefixes by their last symbol; they sum to 1 at each position.
-    after : (T, B, n), position t >= 1: P(x at t-1, y at t) = before[t-1, x] step[x, y] after[t, y]
-        The memory of the weights.
-    node : (B, T, n), the marginals
-    log_z : (B,), without what was taken out of the weights and of `step`
-    least : (B,)
-        The smallest of all factors that the passes divided by.  What fell below the range of floats
-        is less than n^2 T 1e-308 / least of the whole.
+        Weights of prefixes by their last symbol; they sum to 1 at each position.
+    node : (B, T, n), zeros at first
+        The marginals.
+    log_z : (B,), zeros at first
+        log Z of the scaled weights: the subtracted maxima are not included.
+    least : (B,), ones at first
+        The smallest factor that the passes divided by.  Underflow loses less than the share
+        n^2 T 1e-308 / least of Z.
     """
     length, items, n = weights.shape
     ahead = np.ones((items, n))
@@ -126,10 +135,14 @@ def forward_backward(
 def best_strings(
     emissions: FloatArray, transitions: FloatArray, lengths: IntArray, best: IntArray
 ) -> FloatArray:
-    """Write the symbols of the best string of each item to `best` (B, T); return its score (B,).
+    """Write the best string of each item to `best` (B, T); return the scores (B,).
 
-    emissions : (B, T, n).  Only the largest weights are kept; the way back finds again where each
-    came from, at n comparisons for a position.  Ties go to the smaller symbol.  O(B T n^2).
+    Viterbi, for emissions (B, T, n):
+
+        value[t, y] = emissions[t, y] + max_x (value[t-1, x] + transitions[x, y]).
+
+    No back pointers are stored: the backtrace recomputes each maximum with n comparisons.  Ties go
+    to the smaller symbol.  Entries of `best` beyond the lengths stay as they are.  O(B T n^2).
     """
     items, length, n = emissions.shape
     value, scores, turned = np.empty((length, n)), np.empty(items), transitions.T.copy()
@@ -164,7 +177,8 @@ def best_lists(
 ) -> FloatArray:
     """Write the k best strings of one item (T, n) to `best` (k, T); return their scores (k,).
 
-    The scores of places that no string fills are -inf.  O(T n^2 k).
+    value[t, y] lists the k best prefixes that end in y.  If there are fewer than k strings, the
+    remaining scores are -inf and their rows of `best` are arbitrary.  O(T n^2 k).
     """
     n = emissions.shape[1]
     value, source = np.full((length, n, k), -np.inf), np.zeros((length, n, k), dtype=np.int64)
@@ -193,7 +207,7 @@ def best_lists(
 
 @part_kernel
 def _insert(values: FloatArray, sources: IntArray, value: float, source: int) -> None:
-    """Put a value behind all that are not smaller; the last one falls out."""
+    """Insert a value into a descending list, after equal values, and drop the last one."""
     place = len(values) - 1
     while place > 0 and values[place - 1] < value:
         values[place], sources[place] = values[place - 1], sources[place - 1]

@@ -1,6 +1,7 @@
-"""The pass of `strings.kernels.passes` on logarithms, for weights beyond the range of floats.
+"""The pass of `strings.kernels.passes` in log space, for weights beyond the range of float64.
 
-Arrays are laid out as there; `table` holds scores and `weight` losses in nats, -inf forbids.
+`table` (l, K, n) holds scores and `weight` losses, both in nats; -inf forbids.  The arrays of B are
+those of `automata.automaton.FlatLevels`, and every state has an entry for each context.
 """
 
 import math
@@ -22,7 +23,16 @@ def log_pass(
     final: FloatArray,
     order: int,
 ) -> float:
-    """Return log Z, -inf if there is no path, and turn `table` into Q; O(sum_t S_t n^q)."""
+    """Return log Z, -inf if there is no path, and turn `table` into Q; O(sum_t S_t n^q).
+
+    table : (l, K, n), scores in nats
+    class_of : (n,), the class of each symbol
+    offsets : (l + 2,), level t holds the states offsets[t] .. offsets[t + 1] - 1
+    nextstate : (N, C) int32, counted from the start of the next level; -1 where dead
+    weight : (N, C), losses in nats
+    final : (S_l,), nats
+    order : q
+    """
     length, contexts, _ = table.shape
     alpha = np.full((offsets[-1], contexts), -np.inf)
     alpha[0, contexts - 1] = 0.0
@@ -48,7 +58,7 @@ def log_pass(
 
 @part_kernel
 def _log_add(x: float, y: float) -> float:
-    """Return log(e^x + e^y); -inf where both are."""
+    """Return log(e^x + e^y); -inf if both are -inf."""
     largest = max(x, y)
     if largest == -np.inf:
         return largest
@@ -65,7 +75,11 @@ def _step(
     after: FloatArray,
     order: int,
 ) -> None:
-    """Multiply a level by its scores and scatter it along the arcs of B."""
+    """Multiply alpha by the scores and add the result to the next alpha along the arcs of B.
+
+    In logarithms: G[s, r, b] = log sum_x exp(alpha[s, x r] + score[x r, b]), and
+    after[s', r b] = log sum exp(G[s, r, b] + loss) over the arcs s -> s' that read b.
+    """
     states, contexts = alpha.shape
     n = table.shape[1]
     younger = contexts // (n + 1) if order > 1 else 1
@@ -100,7 +114,11 @@ def _back(
     order: int,
     log_z: float,
 ) -> FloatArray:
-    """Return the beta of a level from the next one's, and turn the level's `table` into Q."""
+    """Return the beta of a level, from the beta of the next, and turn the level's `table` into Q.
+
+    before[s, k] = log sum_b exp(score[k, b] + loss + beta[s', k shifted by b]), and
+    Q[k, b] = sum_s exp(alpha[s, k] + score[k, b] + loss + beta[s', k shifted by b] - log Z).
+    """
     states, contexts = alpha.shape
     n = table.shape[1]
     younger = contexts // (n + 1) if order > 1 else 1
@@ -136,7 +154,7 @@ def _back(
 
 @part_kernel
 def _replace_by_shares(table: FloatArray, shares: FloatArray) -> None:
-    """Write the shares, divided by their sum, into `table`."""
+    """Write the shares into `table`, normalised to the sum 1."""
     rows, columns = shares.shape
     total = 0.0
     for i in range(rows):

@@ -1,7 +1,7 @@
-"""The passes over chains of several lengths that lie position by position, without padding.
+"""The passes over chains of several lengths, stored position by position without padding.
 
-The rows of position t are those of the items that reach it, the longest items first, so that the
-items of every position are a prefix of those before.
+Items are sorted by length, longest first.  Position t has one row for each item that reaches it, so
+the items of a position are a prefix of the items of the position before.
 """
 
 import math
@@ -15,7 +15,10 @@ from fstgrad.strings.kernels.linear_chain import add_product
 
 @kernel
 def shift_rows(table: FloatArray, largest: FloatArray) -> None:
-    """Write the largest value of each row (P, n), and subtract it; no NaN."""
+    """Write the largest value of each row of `table` (P, n) to `largest`, and subtract it.
+
+    `table` has no NaN.
+    """
     rows, n = table.shape
     for i in range(rows):
         row = table[i]
@@ -43,15 +46,19 @@ def packed_passes(
 ) -> float:
     """Write the marginals, the sums of pair marginals and log Z; O(P n^2) for P rows.
 
-    As `linear_chain.forward_backward`: returned is the smallest factor that was divided by.
+    The equations are those of `linear_chain.forward_backward`.  Return the smallest factor that the
+    passes divided by.
 
-    weights : (P, n), exp(emission - largest of the row); written over
+    weights : (P, n), exp(emission - largest of the row); overwritten
     step, turned : (n, n), exp(transition - largest), and its transpose
-    sizes : (T,), the rows of each position
+    sizes : (T,), the number of rows of each position
     node : (P, n), zeros at first
+        Receives the marginals.
     pairs : (n, n), zeros at first
-        What lies between positions, without the factor `step`.
+        Receives sum over items and t of before[t-1, x] after[t, y]: the pair marginals divided by
+        step[x, y].
     log_z : (items,), zeros at first
+        Receives log Z of the scaled weights, without the subtracted maxima.
     """
     least, low, size = 1.0, 0, 0
     ahead, spare = np.ones((sizes[0], weights.shape[1])), np.empty(sizes[0])
@@ -87,7 +94,7 @@ def packed_passes(
 
 @sum_part_kernel
 def _normalize(rows: FloatArray, sums: FloatArray) -> float:
-    """Let each row sum to one, and write the sums; return the least."""
+    """Divide each row by its sum, write the sums, and return the smallest sum."""
     least = np.inf
     for i in range(len(rows)):
         row, total = rows[i], 0.0
@@ -103,7 +110,7 @@ def _normalize(rows: FloatArray, sums: FloatArray) -> float:
 
 @sum_part_kernel
 def _share(before: FloatArray, after: FloatArray, ahead: FloatArray) -> float:
-    """Divide the rows of `after` and `ahead` by before . ahead; return the least of those."""
+    """Divide the rows of `after` and `ahead` by before . ahead; return the least divisor."""
     least = np.inf
     for i in range(len(before)):
         left, right, row, total = before[i], ahead[i], after[i], 0.0

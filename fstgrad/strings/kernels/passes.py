@@ -1,16 +1,23 @@
-"""Forward, backward and Q over A o B for one table of scores: one fused pass on floats.
+"""Forward, backward and Q over A o B for one table of scores: one fused pass on float64 weights.
 
-A state of A o B is a state of B with a context of q - 1 symbols.  A context is a number k in base
-n + 1, oldest digit first, so that reading b leads from k = x R + r to r (n + 1) + b, R being the
-number of younger contexts r.  B is laid out as in `automata.layout.Layout`; `table` (l, K, n) holds
-exp(score) for each context and symbol, and becomes Q in place.
+A state of A o B is a state s of B with a context of q - 1 symbols.  A context is a number k in base
+n + 1, oldest digit first: k = x R + r for the oldest symbol x and one of the R younger contexts r.
+Reading b leads from k to the context r (n + 1) + b.  With s_t[k, b] = exp(score_t[k, b]) and the
+weight w = e^cost of the arc s -> s' that reads b,
 
-A level with several states is one matrix product for the states that have an entry for each
-context, and plain loops for those that have only one.  Dead arcs have weight 0 and point to
-a scratch entry, which saves a branch per arc.  Indices are unsigned, which saves the test for
-negative ones.
+    G_t[s, r, b] = sum_x alpha_t[s, x R + r] s_t[x R + r, b],
+    alpha_{t+1}[s', r (n + 1) + b] = sum over arcs s -> s' of w G_t[s, r, b],
+    beta_t[s, k] = sum_b s_t[k, b] w beta_{t+1}[s', r (n + 1) + b],
+    Q_t[k, b] = s_t[k, b] sum_s alpha_t[s, k] w beta_{t+1}[s', r (n + 1) + b] / Z.
 
-The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real.
+B is laid out as in `automata.layout.Layout`; `table` (l, K, n) holds s and becomes Q in place.
+
+At a level with several states, one matrix product handles the states with an entry per context, and
+plain loops handle the states with a single entry.  Dead arcs have weight 0 and point to a scratch
+entry, so the loops need no branch per arc.  Indices are unsigned, so the compiled code does not
+test for negative ones.
+
+The numpy version is `fstgrad.strings.passes.Passes` with the algebra Real.
 """
 
 import math
@@ -33,21 +40,25 @@ def shift_scores(
 
     Parameters
     ----------
-    scores, table : (l, K, n); entries of contexts that cannot occur become 0
-    used : (q, K), which contexts occur at position min(t, q - 1)
-    highest : (l,), what was subtracted
+    scores, table : (l, K, n), nats
+        Entries of `table` in contexts that cannot occur become 0.
+    used : (q, K)
+        Row min(t, q - 1) says which contexts occur at position t.
+    highest : (l,)
+        Receives the largest score of each position.
     tally : (3 + q,), zeros at first
-        [0] the sum of `highest`; [1] the largest difference that exchanging a prefix for another
-        makes, +inf once a symbol is forbidden; [2] the sum of the ranges of the positions; then the
-        last q ranges of a symbol's scores over contexts.
+        [0] is the sum of `highest`.  [1] is the largest change of the score if another prefix
+        replaces a prefix: q columns of ranges; +inf if any symbol is forbidden.  [2] is the sum
+        over positions of the range of their finite scores.  The last q entries are, for the last q
+        positions, the largest range of a symbol's scores over contexts.
 
     Returns
     -------
-    -1, or a position where no symbol is allowed.
+    -1, or the first position where no symbol is allowed.
     """
     length, contexts, n = table.shape
     order = len(used)
-    # t < l: what is written has a place for each position; `order` numbers of tally turn
+    # t < l, the length of `table` and `highest`; tally[3:] is a ring buffer of `order` entries
     high, low = np.empty(n), np.empty(n)
     for t in range(length):
         row = min(t, order - 1)
@@ -101,15 +112,18 @@ def real_pass(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q).  Every level is divided by its sum, so that alpha sums to one and beta, as it
-    is read, averages to one under it: neither can leave the range of floats before the other.
+    O(sum_t S_t n^q).  Each alpha is divided by its sum, and each beta is scaled so that
+    sum alpha beta = 1.  So neither leaves the range of float64 before the other.
+
+    table : (l, K, n), exp(score)
+    walk, weight, final : B, as in `automata.layout.Layout`
     """
     length, contexts, n = table.shape
     offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
-    # `contexts` scratch entries behind each level, for dead arcs.  A live arc from level t with the
-    # symbol b leads below places[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
-    # A row is a state below dense[t] <= largest(dense), its column r n + b < n contexts / (n + 1).
+    # `contexts` scratch entries behind each level are for dead arcs.  A live arc from level t that
+    # reads b leads below places[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
+    # Rows are states below dense[t] <= largest(dense), columns are r n + b < n contexts / (n + 1).
     alpha = np.empty(places[length + 1] * step + contexts)
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
@@ -146,14 +160,14 @@ def real_pass(
 
 @inner_kernel
 def level_of(walk: Walk, t: int) -> LevelWalk:
-    """Return what a pass walks along at position t."""
+    """Return the arrays of the level at position t."""
     lo, hi = walk.offsets[t], walk.offsets[t + 1]
     return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
 
 
 @part_kernel
 def largest(values: IntArray) -> int:
-    """Return the largest of numbers that are not negative."""
+    """Return the largest of nonnegative numbers; 0 without any."""
     size = 0
     for value in values:
         size = max(size, int(value))
@@ -162,7 +176,7 @@ def largest(values: IntArray) -> int:
 
 @part_kernel
 def widest(places: IntArray) -> int:
-    """Return the largest number of entries of a level."""
+    """Return the number of entries of the largest level."""
     size = 0
     for t in range(len(places) - 1):
         size = max(size, int(places[t + 1] - places[t]))
@@ -171,14 +185,14 @@ def widest(places: IntArray) -> int:
 
 @part_kernel
 def fill(values: FloatArray, value: float) -> None:
-    """Set every number; an assignment to a slice would take seconds to compile."""
+    """Set every entry to `value`; a slice assignment would take seconds to compile."""
     for i in range(len(values)):
         values[i] = value
 
 
 @part_kernel
 def scale(values: FloatArray, factor: float) -> None:
-    """Multiply every number by a factor."""
+    """Multiply every entry by `factor`."""
     for i in range(len(values)):
         values[i] *= factor
 
@@ -196,7 +210,7 @@ def total_of(values: FloatArray) -> float:
 def _ends(
     alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray
 ) -> float:
-    """Write the final weights as the last beta; return their sum under alpha."""
+    """Write the final weights as the last beta; return the sum of alpha beta."""
     # place < entries of the last level, which `widest` counts
     place, whole = 0, 0.0
     for s in range(len(final)):
@@ -219,7 +233,7 @@ def _step(
     order: int,
     rows: FloatArray,
 ) -> None:
-    """Multiply a level by its scores and scatter it along the arcs of B."""
+    """Multiply alpha by the scores and add the result to the next alpha along the arcs of B."""
     class_of, dense, symbol, next_entry = level
     contexts, n = table.shape
     if order != 2 or len(next_entry) == 1:
@@ -242,7 +256,10 @@ def _step(
 
 @sum_part_kernel
 def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
-    """Multiply states that have an entry for each context by scores of any order."""
+    """Write rows[s, r n + b] = sum_x alpha[s, x R + r] table[x R + r, b], for any order.
+
+    Only for the states with one entry per context.
+    """
     contexts, n = table.shape
     younger = rows.shape[1] // n
     for s in range(len(rows)):
@@ -271,8 +288,8 @@ def _back(
 ) -> float:
     """Write the beta of a level to `before`; turn the level's `table` into Q.
 
-    The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
-    beta under alpha.
+    The next beta is multiplied by `factor` when it is read, and Q by `share`.  Return the sum of
+    alpha times the new beta.
     """
     class_of, dense, symbol, next_entry = level
     rows, mass, ways = work
@@ -321,7 +338,7 @@ def _plain_masses(
     mass: FloatArray,
     share: float,
 ) -> float:
-    """Take the way back over states that have an entry for each context, for any order."""
+    """Do the work of `_back` by loops, for any order; all states have one entry per context."""
     contexts, n = table.shape
     younger, states = rows.shape[1] // n, len(rows)
     whole = 0.0

@@ -1,10 +1,10 @@
-"""The pass of `strings.kernels.passes` with tangents: weights, and derivatives along one way.
+"""The pass of `strings.kernels.passes` with derivatives of the weights along one direction.
 
-Every array of weights comes with another, a `Dual` of both, that holds the derivative along one
-direction: of the scores, of the losses, or of both.  Products follow the product rule; factors that
-keep levels in range are constants.  Costs about twice the pass without tangents.
+A `Dual` holds an array of weights w and their derivatives w' along a direction of the scores, of
+the losses, or of both.  Products follow the product rule, (v w)' = v' w + v w'.  The factors that
+keep levels in range are constants.  The pass costs about twice the pass without derivatives.
 
-The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real and D = 2.
+The numpy version is `fstgrad.strings.passes.Passes` with the algebra Real and D = 2.
 """
 
 import math
@@ -32,18 +32,19 @@ from fstgrad.strings.kernels.passes import (
 def tangent_pass(
     table: Dual, walk: Walk, weight: Dual, final: Dual, moved: bool, order: int
 ) -> tuple[float, float]:
-    """Return the log of the sum over all paths, -inf if it is zero, and its derivative.
+    """Return the log of the sum over all paths and its derivative; (-inf, 0) if the sum is zero.
 
     O(sum_t S_t n^q).
 
-    table : (l, K, n) each, becomes Q and its derivative
-    weight, final : weights e^cost, and the derivatives of their logarithms
-    moved : whether any derivative of `table` is not 0
+    table : Dual of (l, K, n), exp(score) and its derivative; replaced by Q and its derivative
+    weight : Dual of (N, C), e^cost of the arcs and the derivative of the cost
+    final : Dual of (S_l,), the same for the final weights
+    moved : whether some derivative of `table` is not 0
     """
     length, contexts, n = table.value.shape
     offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
-    # entries, rows and scratch as in `passes.real_pass`: every index that is written is the same
+    # entries, rows and scratch as in `passes.real_pass`: both kernels write the same indices
     entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
     alpha = Dual(np.zeros(entries), np.zeros(entries))
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
@@ -88,7 +89,7 @@ def part(pair: Dual, start: Any, stop: Any) -> Dual:
 
 @part_kernel
 def _ends(alpha: Dual, dense: int, final: Dual, contexts: int, beta: Dual) -> tuple[float, float]:
-    """Write the final weights as the last beta; return their sum under alpha, and its slope."""
+    """Write the final weights as the last beta; return sum alpha beta and its derivative."""
     # place < entries of the last level, which `widest` counts
     place, whole, change = 0, 0.0, 0.0
     for s in range(len(final.value)):
@@ -113,7 +114,11 @@ def _step(
     order: int,
     both: Dual,
 ) -> None:
-    """Multiply a level by its scores and scatter it along the arcs of B."""
+    """Multiply alpha by the scores and add the result to the next alpha along the arcs of B.
+
+    With G = alpha s, the loss weight w and its log-derivative d:
+    after += G w, dafter += (G' + G d) w, where G' = alpha' s + alpha s'.
+    """
     class_of, dense, symbol, next_entry = level
     (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
     (after, dafter), (rows, drows) = afters, both
@@ -158,7 +163,7 @@ def _plain_rows(
     rows: FloatArray,
     drows: FloatArray,
 ) -> None:
-    """Multiply states that have an entry for each context by scores of any order."""
+    """Write G = alpha s and G' for the states with one entry per context, for any order."""
     contexts, n = table.shape
     younger = rows.shape[1] // n
     for s in range(len(rows)):
@@ -188,8 +193,8 @@ def _back(
 ) -> float:
     """Write the beta of a level to `befores`; turn the level's tables into Q and dQ.
 
-    The next beta is multiplied by scales[0] as it is read, Q by scales[1].  Returns the sum of the
-    new beta under alpha.
+    The next beta is multiplied by scales[0] when it is read, and Q by scales[1].  Return the sum of
+    alpha times the new beta.
     """
     class_of, dense, symbol, next_entry = level
     (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
@@ -236,7 +241,10 @@ def _back(
 def _replace_by_shares(
     table: FloatArray, dtable: FloatArray, mass: FloatArray, dmass: FloatArray, share: float
 ) -> None:
-    """Turn `table` into Q and `dtable` into its derivative; Q sums to one."""
+    """Turn `table` into Q = s M share and `dtable` into its derivative; Q sums to one.
+
+    s is the table and M the mass: dQ = (s' M + s M') share - Q sum((s' M + s M') share).
+    """
     contexts, n = table.shape
     change = 0.0
     for k in range(contexts):
@@ -253,7 +261,10 @@ def _replace_by_shares(
 def _bigram_masses(
     alphas: Dual, tables: Dual, dense: int, befores: Dual, moved: bool, work: DualWork
 ) -> None:
-    """Multiply the ways on from the states that have an entry per context by scores and alpha."""
+    """Write beta = rows s and mass = alpha rows with derivatives, by matrix products (bigrams).
+
+    Only for the states with one entry per context.
+    """
     (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores
     (rows, drows), (mass, dmass) = work.rows, work.mass
     contexts = len(table)
@@ -285,7 +296,7 @@ def _add(left: FloatArray, right: FloatArray) -> None:
 
 @sum_part_kernel
 def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, work: DualWork) -> None:
-    """Do the same where every state has an entry for each context, for any order."""
+    """Do the same as `_bigram_masses` by loops, for any order; all states have all contexts."""
     (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores
     (rows, drows), (mass, dmass) = work.rows, work.mass
     contexts, n = table.shape

@@ -1,10 +1,10 @@
-"""From rules to a transducer: places are marked, then every mark becomes what its rule writes.
+"""Compile rules to a transducer: mark places, then replace each mark by the output of its rule.
 
 A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair
-of contexts) puts a mark in the place of what a rule reads; contexts see through marks to what was
-there, so they are those of the hypothesis and the order of optional rules does not matter.  Writing
-copies symbols, edits them at the settings' costs, and writes for each mark the name of a rule, at
-its cost, and what the rule writes.  Rules that may apply anywhere need no mark.
+of contexts) replaces the input of a rule by a mark.  Contexts see the symbols behind marks, so they
+are contexts of the hypothesis, and the order of optional rules does not matter.  Writing copies
+symbols, edits them at the costs of the settings, and replaces each mark by the name of a rule, at
+the rule's cost, and by the rule's output.  Rules that may apply anywhere need no mark.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ class RuleTransducer(NamedTuple):
 
     Attributes
     ----------
-    fst : FstArrays in "log64"; label i + 1 is symbol i, and on the output side label n + 1 + k
-        names rule k: its arc carries the cost and writes nothing.
-    alphabet : of both sides.
-    names : the names of the rules.
-    lines : the line of each rule.
-    sizes : how many symbols each rule reads and writes.
+    fst : FstArrays in "log64"; label i + 1 is symbol i.  The output label n + 1 + k names rule k:
+        its arc has the cost of the rule in nats and writes nothing.
+    alphabet : Alphabet of both sides, n symbols.
+    names : tuple of str, the names of the rules.
+    lines : tuple of int, the line of each rule.
+    sizes : tuple of (int, int), the numbers of symbols that each rule reads and writes.
     """
 
     fst: FstArrays
@@ -46,7 +46,7 @@ class RuleTransducer(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rules of one place: their contexts, and whether and in which direction they must apply."""
+    """The contexts of rules, whether they are obligatory, and the direction of their search."""
 
     before: Context
     after: Context
@@ -55,7 +55,7 @@ class _Group(NamedTuple):
 
     @classmethod
     def of(cls, rule: Rule) -> "_Group":
-        """Return the group of a rule."""
+        """Return the group to which a rule belongs."""
         return cls(rule.before, rule.after, rule.is_obligatory, rule.direction)
 
 
@@ -66,14 +66,14 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     ----------
     rules : RuleSet
     alphabet : Alphabet, optional
-        That of the rules if left out.  Rules with other symbols are left out.
+        The alphabet of the rules if left out.  Pairs of strings with other symbols are dropped.
 
     Raises
     ------
     InvalidInputError
-        Neither names an alphabet.
+        Neither `rules` nor `alphabet` gives an alphabet.
     FstError
-        The transducer would be too large.
+        The transducer would be too large, or pynini rejects a rule.
     """
     instance("rules", rules, RuleSet, "a RuleSet")
     abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or rules.alphabet
@@ -125,7 +125,7 @@ def _marking(
     everything: IntArray,
     expansion: Fst,
 ) -> list[Fst]:
-    """Return the transducer that marks the places of a group, none if it has none."""
+    """Return [the transducer that marks the places of a group], or [] if it has none."""
     if not sites:
         return []
     with caught_messages() as reasons:
@@ -145,20 +145,20 @@ def _marking(
 
 
 def _lines(rules: RuleSet, group: _Group) -> str:
-    """Return the lines of the rules of a group."""
+    """Return the line numbers of the rules of a group, as text."""
     own = [rule.line for rule in rules.rules if _Group.of(rule) == group]
     return ", ".join(map(str, own))
 
 
 class _Marks:
-    """The labels of marks, above those of symbols and rules, and the meaning of each."""
+    """The labels of marks, above those of symbols and rules, and the input behind each mark."""
 
     def __init__(self, last: int) -> None:
         self.last = last
         self.reads: dict[int, tuple[int, ...]] = {}
 
     def add(self, sites: dict[tuple[int, ...], int], read: tuple[int, ...]) -> None:
-        """Give what is read in a place its mark."""
+        """Add a mark for the input `read` to `sites`, unless it has one."""
         if read not in sites:
             self.last += 1
             sites[read] = self.last
@@ -166,7 +166,7 @@ class _Marks:
 
 
 def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:
-    """Return the pairs of a rule as labels; those with other symbols are left out."""
+    """Return the pairs of a rule as labels, without those with other symbols."""
     return [
         (tuple(number[s] for s in read), tuple(number[s] for s in written))
         for read, written in rule.pairs
@@ -181,7 +181,7 @@ def _writing(
     groups: dict[_Group, dict[tuple[int, ...], int]],
     marks: _Marks,
 ) -> tuple[Fst, FloatArray]:
-    """Return what follows marking, costs being numbers of the table, and the table of costs."""
+    """Return the transducer of the second step, its weights indices of costs, and the costs."""
     loops = _Loops()
     for a in range(1, len(abc) + 1):
         loops.add((a,), (a,), 0.0)
@@ -202,10 +202,11 @@ def _writing(
 
 
 class _Loops:
-    """Ways from one state back to it; the cost of each is on its first arc.
+    """Paths from one state back to it; each has its weight on its first arc.
 
-    Weights are numbers of costs, 0 for the cost 0: small integers, which float32 holds, so that
-    optimization keeps different costs apart and the exact costs can be put in their place.
+    A weight is the index of a cost; 0 is the index of the cost 0.  float32 holds these small
+    integers exactly, so that optimization keeps different costs apart, and the exact costs can
+    replace them later.
     """
 
     def __init__(self) -> None:
@@ -214,7 +215,7 @@ class _Loops:
         self.arcs: list[tuple[int, int, int, int, int]] = []
 
     def add(self, read: Sequence[int], written: Sequence[int], cost: float) -> None:
-        """Add a way that reads and writes labels, the first ones together."""
+        """Add a path that reads and writes these labels, aligned from the first."""
         weight = self.costs.setdefault(cost, len(self.costs))
         size = max(len(read), len(written))
         state = 0
@@ -236,7 +237,7 @@ class _Loops:
 
 
 def _expansion(abc: Alphabet, marks: _Marks) -> Fst:
-    """Return the transducer from strings with marks to what was there before."""
+    """Return the transducer that replaces marks by the symbols behind them."""
     loops = _Loops()
     for a in range(1, len(abc) + 1):
         loops.add((a,), (a,), 0.0)
@@ -246,7 +247,7 @@ def _expansion(abc: Alphabet, marks: _Marks) -> Fst:
 
 
 def _context(context: Context, number: dict[str, int], side: str, expansion: Fst) -> Fst:
-    """Return the acceptor of a context that sees through marks."""
+    """Return the acceptor of a context, which sees the symbols behind marks."""
     own = r.parts([(_labels(symbols, number), starred) for symbols, starred in context.parts])
     if context.is_anchored:
         return r.at_edge(r.seen_through(own, expansion), side)  # type: ignore[arg-type]
@@ -261,7 +262,7 @@ def _labels(symbols: Iterable[str], number: dict[str, int]) -> IntArray:
 
 
 def _with_exact_costs(fst: FstArrays, table: FloatArray) -> FstArrays:
-    """Return the FST with costs in place of their numbers, in "log64"."""
+    """Return the FST in "log64", with costs (nats) instead of their indices."""
     return FstArrays(
         "log64",
         fst.start,

@@ -1,4 +1,4 @@
-"""A file of rules: its alphabet, classes and features, and the rules with these resolved."""
+"""Read a file of rules: its alphabet, classes and features, and its rules with these resolved."""
 
 import difflib
 import itertools
@@ -29,12 +29,12 @@ from fstgrad.transducers.rules.syntax import (
     tokens,
 )
 
-Side = list[tuple[str, tuple[str, ...]]]  # names of symbols and classes, and their members
+Side = list[tuple[str, tuple[str, ...]]]  # names and members of symbols and classes
 Pairs = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 _EDITS = ("insert", "delete", "substitute")
 _SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
 _MOST_PAIRS = 100_000
-_LONGEST_CONTEXT = 8  # automata of contexts may be exponential in it
+_LONGEST_CONTEXT = 8  # automata of contexts may be exponential in this
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,15 @@ class RuleSet:
 
     Attributes
     ----------
-    name : what errors call it, the path of its file.
-    description : the comments at the top.
-    alphabet : its own, or None.
-    rules : in the order of the file.
-    examples : rows that it should give.
-    edits : the costs of "insert", "delete" and "substitute"; those that are missing are forbidden.
-    features : the features of symbols.
-    feature_cost : the cost of each feature in which two symbols differ; None for none.
+    name : str, its name in errors, such as the path of its file.
+    description : str, the comments at the top.
+    alphabet : Alphabet, or None if the file names none.
+    rules : tuple of Rule, in the order of the file.
+    examples : tuple of Example, losses that it should give.
+    edits : dict, the costs in nats of "insert", "delete" and "substitute"; missing edits are
+        forbidden.
+    features : dict, the features of each symbol.
+    feature_cost : float, the cost in nats of each feature in which two symbols differ, or None.
     """
 
     name: str
@@ -69,7 +70,7 @@ class RuleSet:
         Raises
         ------
         FstError
-            Lines that are wrong; each is named with what is wrong with it.  No line but comments.
+            Lines are wrong; the message names each line and its error.  Or there are only comments.
         """
         instance("text", text, str, "a str")
         reader = _Reader(name)
@@ -96,7 +97,11 @@ class RuleSet:
         )
 
     def substitution(self, read: str, written: str) -> float | None:
-        """Return the cost of one symbol for another under the settings; None if it is forbidden."""
+        """Return the cost in nats of writing one symbol for another; None if it is forbidden.
+
+        It is the smaller of the settings' `substitute` and, if both symbols have features A and B,
+        feature_cost * max(|A - B|, |B - A|).
+        """
         cost = self.edits.get("substitute")
         if self.feature_cost is None or not {read, written} <= self.features.keys():
             return cost
@@ -107,7 +112,7 @@ class RuleSet:
 
 @dataclass
 class _Reader:
-    """What has been read of a file so far, and what was wrong."""
+    """The parts of a file read so far, and the errors found."""
 
     name: str
     alphabet: Alphabet | None = None
@@ -123,7 +128,7 @@ class _Reader:
     names: dict[str, int] = field(default_factory=dict)
 
     def read(self, pass_: object, line_number: int, line: str) -> None:
-        """Let one pass see a line; what is wrong is kept."""
+        """Run one pass on a line; record its error."""
         if line_number in self.errors:
             return
         try:
@@ -132,7 +137,7 @@ class _Reader:
             self.errors[line_number] = f"{error} (in {line[:60]!r})"
 
     def settings(self, line_number: int, line: str) -> None:
-        """First pass: settings, and the names of classes."""
+        """First pass: read settings and the names of classes."""
         key, equals, value = (part.strip() for part in line.partition("="))
         if line.startswith("?") or is_rule(line) or not equals:
             return
@@ -153,7 +158,7 @@ class _Reader:
             self.edits.update(dict.fromkeys(_EDITS if key == "edit" else (key,), cost))
 
     def classes(self, line_number: int, line: str) -> None:
-        """Second pass: classes, which may be made of earlier ones, and features."""
+        """Second pass: read features, and classes, which may contain earlier classes."""
         if line.startswith("?") or is_rule(line):
             return
         key, equals, value = (part.strip() for part in line.partition("="))
@@ -178,7 +183,7 @@ class _Reader:
         self.features[symbol] = frozenset(value.split())
 
     def rules_and_examples(self, line_number: int, line: str) -> None:
-        """Third pass: rules, and examples."""
+        """Third pass: read rules and examples."""
         if line.startswith("?"):
             example = parse_example(line, line_number)
             for text in (example.hypothesis, example.target):
@@ -215,7 +220,7 @@ class _Reader:
         return rule
 
     def _pairs(self, read: Sequence[Token], written: Sequence[Token]) -> Pairs:
-        """Return what the two sides stand for, member by member."""
+        """Return the pairs of strings that the two sides denote, member by member."""
         left, right = self._side(read), self._side(written)
         count = math.prod(len(members) for _, members in left)
         if len(left) <= 1 and len(right) <= 1:
@@ -247,7 +252,11 @@ class _Reader:
         return tuple(found)
 
     def _alternatives(self, left: Side, right: Side) -> Pairs:
-        """Return each member of one class with each other one; of two bundles, those that fit."""
+        """Return each member of a class with each different one of another class.
+
+        Of two bundles of features, only matching pairs are kept: the written symbol has the
+        features of the read one, with those of the left bundle replaced by those of the right one.
+        """
         if not left or not right:
             members = (left or right)[0][1]
             return tuple(((m,), ()) if left else ((), (m,)) for m in members)
@@ -269,7 +278,7 @@ class _Reader:
         return tuple(pairs)
 
     def _side(self, side: Iterable[Token]) -> Side:
-        """Return the symbols and classes of a side, each with its name and its members."""
+        """Return the symbols and classes of a side, each as (name, members)."""
         found: Side = []
         for token in side:
             if token == Token(NOTHING):
@@ -286,7 +295,7 @@ class _Reader:
         return found
 
     def _context(self, words: Sequence[Token], edge: int) -> Context:
-        """Return a context; `edge` is where its boundary may stand, 0 or -1."""
+        """Return a context; its boundary # may only be the word at `edge`, 0 or -1."""
         rest, anchored = list(words), False
         if rest and rest[edge] == Token(BOUNDARY):
             rest.pop(edge)
@@ -320,7 +329,7 @@ class _Reader:
         return not token.quoted and (token.text in self.class_of or token.text == ANY or is_bundle)
 
     def _members(self, token: Token, inside: str = "") -> tuple[str, ...]:
-        """Return the symbols that a word denotes."""
+        """Return the symbols that a word denotes; `inside` names the class to define, if any."""
         text = token.text
         if token.quoted or not self._is_class(token):
             is_symbol = self.alphabet is not None and text in self.alphabet
@@ -369,7 +378,7 @@ class _Reader:
 
 
 def _alphabet(text: str) -> Alphabet:
-    """Return the alphabet of a setting: characters, also in quotes, or symbols between spaces."""
+    """Return the alphabet of a setting: characters, with or without quotes, or spaced symbols."""
     is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
     return Alphabet(text[1:-1] if is_quoted else text.split() if " " in text else text)
 
@@ -379,7 +388,7 @@ def _mean(near: Sequence[str]) -> str:
 
 
 def _text(parts: RuleLine) -> str:
-    """Return a rule as text without its cost."""
+    """Return a rule as text, without its cost."""
     left, right, before, after = (
         " ".join(f'"{t.text}"' if t.quoted else t.text for t in side)
         for side in (parts.left_side, parts.right_side, parts.before, parts.after)

@@ -1,16 +1,16 @@
 """The lines of a grammar of rules.
 
-    # a comment                       the first ones describe the grammar
-    alphabet = abcdefgh               characters, or symbols between spaces
+    # a comment                       the comments at the top describe the grammar
+    alphabet = abcdefgh               characters, or symbols with spaces between
     substitute = 1                    also insert, delete, edit (all three); "none" forbids
     V = a e i o u                     a class of symbols
     p : - labial stop                 features of a symbol
     sch -> sh 0.25                    a rule and its cost
-    vowels: V -> V 0.5                with a name; a vowel for another one
-    e -> 0 0.5 / _ #                  between contexts: nothing for e at the end
+    vowels: V -> V 0.5                a rule with a name: a vowel becomes another one
+    e -> 0 0.5 / _ #                  a rule with a context: e is deleted at the end
     ? gerl => girl 0.5                an example: hypothesis, target, loss
 
-This module cuts lines into their parts; what the parts mean is `ruleset`.
+This module splits lines into their parts; `ruleset` interprets the parts.
 """
 
 import math
@@ -30,14 +30,14 @@ _ARROW = re.compile(r"(?:^|\s)(<->|->)(?=\s|$)")
 
 
 class Token(NamedTuple):
-    """One word of a rule: `quoted` if it was in quotes and is plain text."""
+    """One word of a rule; a `quoted` word is plain text without its quotes."""
 
     text: str
     quoted: bool = False
 
 
 class RuleLine(NamedTuple):
-    """A rule cut into its parts; `both` for an arrow with two heads."""
+    """The parts of a rule: `cost` in nats; `both` is True for an arrow with two heads."""
 
     name: str | None
     left_side: list[Token]
@@ -51,7 +51,7 @@ class RuleLine(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What a grammar should give: the loss of a hypothesis against a target, and its line."""
+    """The loss (nats) that a grammar should give a hypothesis against a target; its line."""
 
     hypothesis: str
     target: str
@@ -61,13 +61,13 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """A place between symbols: what comes before or after it.
+    """The symbols that come before or after a place in a string.
 
     Attributes
     ----------
-    parts : the sets of symbols in their order, each with whether it may be there any number of
-        times.
-    is_anchored : whether the string begins or ends where the parts do.
+    parts : tuple of (frozenset of str, bool)
+        The sets of symbols in their order, and whether each may occur any number of times (*).
+    is_anchored : bool, whether the string begins before the parts, or ends after them (#).
     """
 
     parts: tuple[tuple[frozenset[str], bool], ...] = ()
@@ -76,17 +76,18 @@ class Context:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, classes resolved.
+    """One rule, with its classes resolved.
 
     Attributes
     ----------
-    line : the number of its line.
-    name : its name, or its text without the cost.
-    pairs : what is read and what is written in its place, as symbols; all of the same lengths.
-    cost : in nats.
-    before, after : the contexts, those of the hypothesis.
-    is_obligatory : whether what is read must be replaced in this context.
-    direction : the order in which obligatory rules find overlapping places.
+    line : int, the number of its line.
+    name : str, its name, or its text without the cost.
+    pairs : tuple of (read, written), each a tuple of str; all pairs have the same lengths.
+    cost : float, in nats.
+    before, after : Context, in the hypothesis.
+    is_obligatory : bool, whether the rule must apply in this context.
+    direction : {"ltr", "rtl", "sim"}
+        The order in which an obligatory rule finds overlapping places.
     """
 
     line: int
@@ -100,12 +101,12 @@ class Rule:
 
     @property
     def is_free(self) -> bool:
-        """Whether the rule may apply anywhere, or not."""
+        """Whether the rule is optional and has no context."""
         return self.before == self.after == Context() and not self.is_obligatory
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the words of a text; quotes are taken off."""
+    """Return the words of a text, without quotes."""
     return [
         Token(word[1:-1], True) if len(word) > 1 and word[0] == word[-1] == '"' else Token(word)
         for word in _TOKEN.findall(text)
@@ -113,7 +114,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line has an arrow."""
+    """Return whether a line has an arrow."""
     return _ARROW.search(line) is not None
 
 
@@ -123,7 +124,7 @@ def parse_rule(line: str) -> RuleLine:
     Raises
     ------
     InvalidInputError
-        No cost, a context without "_", more than one arrow.
+        The line has no cost, a context without "_", or more than one arrow.
     """
     name, line = _named(line)
     arrows = list(_ARROW.finditer(line))
@@ -152,7 +153,7 @@ def parse_rule(line: str) -> RuleLine:
 
 
 def parse_example(line: str, number_of_line: int) -> Example:
-    """Return an example, `? HYPOTHESIS => TARGET LOSS`."""
+    """Return the example of a line `? HYPOTHESIS => TARGET LOSS`; LOSS in nats or inf."""
     body, arrow, rest = line.removeprefix("?").partition("=>")
     target, _, loss = rest.strip().rpartition(" ")
     if not arrow or not loss:
@@ -162,7 +163,7 @@ def parse_example(line: str, number_of_line: int) -> Example:
 
 
 def number(what: str, text: str) -> float:
-    """Return a finite number that is not below zero."""
+    """Return the finite number >= 0 that a text gives; `what` names it in errors."""
     try:
         value = float(text)
     except ValueError as error:
@@ -173,12 +174,12 @@ def number(what: str, text: str) -> float:
 
 
 def _named(line: str) -> tuple[str | None, str]:
-    """Return the name before a rule, and the rule."""
+    """Return the name of a rule, or None, and the rest of the line."""
     name, colon, rest = line.partition(": ")
     return (name.strip(), rest) if colon and '"' not in name and not is_rule(name) else (None, line)
 
 
 def _cut(text: str, mark: str) -> tuple[str, str, str]:
-    """Return what is before and behind a mark that is a word of its own."""
+    """Return the text before `mark`, the mark, and the text after it; the mark is a whole word."""
     found = re.search(rf"(?:^|\s){re.escape(mark)}(?=\s|$)", text)
     return (text, "", "") if found is None else (text[: found.start()], mark, text[found.end() :])
