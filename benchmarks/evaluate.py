@@ -2,7 +2,7 @@
 
 `python benchmarks/evaluate.py` prints seconds and the ratio to each competitor, with one thread,
 and checks that the values agree.  Competitors that are not installed are left out
-(`pip install rapidfuzz parasail biopython`); without Biopython, there are no proteins.
+(`pip install rapidfuzz parasail biopython`).
 """
 
 from _harness import interleaved_medians, one_thread, run
@@ -47,57 +47,49 @@ def protein_pairs(rng, number=440, length=300):
     return pairs
 
 
-def blosum62():
-    """Return BLOSUM62 (20, 20) from Biopython; None if Biopython is not installed."""
+def installed(name):
+    """Return a module; None if it is not installed."""
     try:
-        substitution_matrices = importlib.import_module("Bio.Align").substitution_matrices
+        return importlib.import_module(name)
     except ImportError:
         return None
-    table = substitution_matrices.load("BLOSUM62")
-    return np.array([[table[a, b] for b in RESIDUES] for a in RESIDUES])
 
 
 def competitors(name, pairs):
     """Yield (competitor, function that returns the losses) for a task."""
     if name == "unit edit distance":
-        try:
-            distance = importlib.import_module("rapidfuzz.distance").Levenshtein.distance
-        except ImportError:
-            return
-        yield "rapidfuzz", lambda: np.array([distance(a, b) for a, b in pairs], dtype=float)
+        rapidfuzz = installed("rapidfuzz.distance")
+        if rapidfuzz is not None:
+            distance = rapidfuzz.Levenshtein.distance
+            yield "rapidfuzz", lambda: np.array([distance(a, b) for a, b in pairs], dtype=float)
         return
-    try:
-        parasail = importlib.import_module("parasail")
-    except ImportError:
-        pass
-    else:
-        scored = parasail.blosum62
+    parasail, align = installed("parasail"), installed("Bio.Align")
+    if parasail is not None:
+        score, matrix = parasail.sw_striped_16, parasail.blosum62
         yield (
             "parasail striped",
-            lambda: (
-                -np.array(
-                    [parasail.sw_striped_16(a, b, 11, 1, scored).score for a, b in pairs],
-                    dtype=float,
-                )
-            ),
+            lambda: -np.array([float(score(a, b, 11, 1, matrix).score) for a, b in pairs]),
         )
-    aligner = importlib.import_module("Bio.Align").PairwiseAligner(mode="local")
-    aligner.substitution_matrix = importlib.import_module("Bio.Align").substitution_matrices.load(
-        "BLOSUM62"
-    )
-    aligner.open_gap_score, aligner.extend_gap_score = -11, -1
-    yield "biopython", lambda: -np.array([aligner.score(a, b) for a, b in pairs])
+    if align is not None:
+        aligner = align.PairwiseAligner(mode="local")
+        aligner.substitution_matrix = align.substitution_matrices.load("BLOSUM62")
+        aligner.open_gap_score, aligner.extend_gap_score = -11, -1
+        yield "biopython", lambda: -np.array([aligner.score(a, b) for a, b in pairs])
 
 
 def rows(quick):
     """Yield a row per task and competitor."""
     rng = np.random.default_rng(0)
-    matrix = blosum62()
     words = spelling_pairs(rng, 600 if quick else 6000)
-    tasks = [("unit edit distance", fg.EditDistance(fg.Alphabet(string.ascii_lowercase)), words)]
-    if matrix is not None:
-        loss = fg.SmithWaterman(fg.Alphabet(RESIDUES), matrix=matrix, gap_open=11.0, gap_extend=1.0)
-        tasks.append(("BLOSUM62, affine gaps", loss, protein_pairs(rng, 44 if quick else 440)))
+    proteins = protein_pairs(rng, 44 if quick else 440)
+    edits = fg.EditDistance(fg.Alphabet(string.ascii_lowercase))
+    scored = fg.SmithWaterman(
+        fg.Alphabet(RESIDUES), matrix="BLOSUM62", gap_open=11.0, gap_extend=1.0
+    )
+    tasks = [
+        ("unit edit distance", edits, words),
+        ("BLOSUM62, affine gaps", scored, proteins),
+    ]
     for name, loss, pairs in tasks:
         ys, targets = zip(*pairs, strict=True)
         ours = loss.pairwise(ys, targets)

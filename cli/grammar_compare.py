@@ -46,7 +46,7 @@ from fstgrad.costs.ranking import (
     type=click.IntRange(2, 10_000),
     default=50,
     show_default=True,
-    help="Rank the right word among this many words, those that share most bigrams with the "
+    help="Rank the right word among this many words: those that share the most bigrams with the "
     "hypothesis.",
 )
 @alphabet_option
@@ -66,15 +66,15 @@ def compare(
 ) -> None:
     """Show where two grammars differ on PAIRS, and how well each ranks the right word.
 
-    FIRST and SECOND are grammars, `edit`, or files x.far:NAME, x.fst.  Words that cost the same get
-    the mean of their ranks.  Brackets hold 95 percent intervals of a bootstrap over the pairs.
+    FIRST and SECOND are grammars, `edit`, or files (x.far:NAME, x.fst, x.txt).  Words of equal cost
+    get the mean of their ranks.  Brackets show 95 percent intervals of a bootstrap over the pairs.
     """
     report.announce_compilation()
     is_words = any(reads_words(name, alphabet, symbols) for name in (first, second))
-    rows = pairs_of(pairs, is_words)
+    rows, _ = pairs_of(pairs, is_words)
     dictionary = dictionary_of(rows, words, is_words)
     every = [*rows, *(("", word) for word in dictionary)]
-    grammars = [loss_of(name, every, alphabet, symbols, is_words) for name in (first, second)]
+    grammars = [loss_of(name, every, alphabet, symbols) for name in (first, second)]
     known = [word for word in dictionary if all(s in a.alphabet for a in grammars for s in word)]
     if len(known) < len(dictionary):
         echo(f"left out {len(dictionary) - len(known):,} words with symbols that a grammar lacks")

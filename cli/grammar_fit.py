@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -31,7 +31,8 @@ from fstgrad.costs.ranking import (
     ranking,
     ranks,
 )
-from fstgrad.errors import FstgradError, RowError
+from fstgrad.errors import FstgradError
+from fstgrad.io import Row, located
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,17 +152,18 @@ def fit(
 ) -> None:
     """Learn the costs of a grammar from PAIRS: rows hypothesis TAB target.
 
-    FILE_OR_NAME is a grammar, `edit`, or a file x.far:NAME or x.fst.  Without --alphabet and
-    --symbols, a grammar that is built for an alphabet gets its own symbols and those of the pairs.
+    FILE_OR_NAME is a grammar, `edit`, or a file (x.far:NAME, x.fst, x.txt).  Without --alphabet
+    and --symbols, a grammar that is built for an alphabet gets its own symbols and those of the
+    pairs.
     """
     for path, endings in ((output, (".far", ".fst", ".tsv")), (table, (".tsv",))):
         if path is not None and pathlib.Path(path).suffix not in endings:
             raise click.UsageError(f"{path!r}: give a name that ends in {' or '.join(endings)}")
     report.announce_compilation()
     is_words = reads_words(reference, alphabet, symbols)
-    rows = pairs_of(pairs, is_words)
-    loss = loss_of(reference, rows, alphabet, symbols, is_words)
-    with _in_lines(pairs):
+    rows, places = pairs_of(pairs, is_words)
+    loss = loss_of(reference, rows, alphabet, symbols)
+    with _in_lines(places):
         found: LearnedCosts = fit_costs(
             loss,
             rows,
@@ -231,15 +233,16 @@ def _report(found: CostFit, count: int) -> None:
 
 
 @contextmanager
-def _in_lines(path: str) -> Iterator[None]:
-    """Replace the number of a pair in an error by its file and line."""
+def _in_lines(rows: Sequence[Row]) -> Iterator[None]:
+    """Put the file and line of a pair before an error that begins with its number."""
     try:
         yield
     except FstgradError as error:
         found = re.match(r"pairs\[(\d+)\]", str(error))
         if found is None:
             raise
-        raise RowError(f"{path}:{int(found[1]) + 1}: {error}") from error
+        with located(rows[int(found[1])]):
+            raise
 
 
 def _changes(found: LearnedCosts) -> None:

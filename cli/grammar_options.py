@@ -1,12 +1,11 @@
 """Arguments and options of the commands of `fstgrad grammar`: a grammar and its alphabet."""
 
-import os
-
 import click
 from click.shell_completion import CompletionItem
 
 from fstgrad.alphabet import STANDARD, Alphabet
 from fstgrad.cli.border import Named, Reference
+from fstgrad.cli.losses import is_transducer
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 from fstgrad.losses import TransducerLoss
@@ -36,11 +35,11 @@ symbols_option = click.option(
 
 
 def named_loss(reference: str, path: str | None, symbols: str | None) -> TransducerLoss:
-    """Return the loss of a grammar, or of a transducer in a file (x.far:NAME, x.fst).
+    """Return the loss of a grammar, or of a transducer in a file (x.far:NAME, x.fst, x.txt).
 
     Its alphabet is that of --alphabet (`path`) or --symbols; by default, its own.
     """
-    if ".far" in os.path.basename(reference) or reference.endswith(".fst"):
+    if is_transducer(reference):
         return TransducerLoss.from_file(reference, named_alphabet(None, path, symbols))
     found = Grammar.load(reference)
     return found.loss(named_alphabet(found, path, symbols))

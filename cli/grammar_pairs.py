@@ -1,13 +1,14 @@
 """Pairs of words, dictionaries and losses for `fstgrad grammar fit` and `compare`."""
 
-import pathlib
 from collections.abc import Sequence
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.cli.grammar_options import named_alphabet, named_loss
+from fstgrad.cli.losses import is_transducer
 from fstgrad.costs.ranking import nearest
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import Grammar
-from fstgrad.io import located, read_alphabet, read_lines, read_table
+from fstgrad.io import Row, located, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss
 
 Words = list[tuple[Sequence[str], Sequence[str]]]
@@ -15,32 +16,41 @@ SHOWN = 10  # largest number of rows in a table
 
 
 def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
-    """Return whether the symbols of a grammar are words, not characters."""
-    if alphabet is not None:
-        return not read_alphabet(alphabet).is_characters
+    """Return whether the symbols of a grammar are words, not characters.
+
+    Raises
+    ------
+    click.UsageError
+        Both --alphabet and --symbols are given.
+    """
+    own = named_alphabet(None, alphabet, symbols)
     if symbols is not None:
         return " " in symbols.strip()
-    if reference == "edit" or _is_file(reference):
-        return False
-    own = Grammar.load(reference).alphabet
+    if own is None and reference != "edit" and not is_transducer(reference):
+        own = Grammar.load(reference).alphabet
     return own is not None and not own.is_characters
 
 
-def _is_file(reference: str) -> bool:
-    return ".far" in pathlib.Path(reference).name or reference.endswith((".fst", ".txt"))
+def pairs_of(path: str, is_words: bool) -> tuple[Words, list[Row]]:
+    """Return the (hypothesis, target) of each row of a file as sequences of symbols, and the rows.
 
-
-def pairs_of(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """Return the (hypothesis, target) of each row of a file as sequences of symbols."""
+    Raises
+    ------
+    RowError
+        A row is not a pair.
+    InvalidInputError
+        The file has no rows.
+    """
     tokens = "words" if is_words else "chars"
-    rows: list[tuple[Sequence[str], Sequence[str]]] = []
-    for row in read_table(path):
+    pairs: Words = []
+    rows = list(read_table(path))
+    for row in rows:
         with located(row):
             pair = row.pair(tokens, tokens)  # type: ignore[arg-type]
-        rows.append((pair.x, pair.y))
-    if not rows:
+        pairs.append((pair.x, pair.y))
+    if not pairs:
         raise InvalidInputError(f"{path} is empty; give rows hypothesis, one tab, target")
-    return rows
+    return pairs, rows
 
 
 def dictionary_of(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
@@ -69,32 +79,23 @@ def questions_of(
 
 
 def loss_of(
-    reference: str, rows: Words, alphabet: str | None, symbols: str | None, is_words: bool
+    reference: str, rows: Words, alphabet: str | None, symbols: str | None
 ) -> TransducerLoss:
     """Return the loss of `edit`, a grammar or a file, over the alphabet of the options.
 
     By default the alphabet is that of the rows for `edit`, the file's own, or the grammar's own; a
     grammar that is built for an alphabet also gets the symbols of the rows.
     """
+    given = named_alphabet(None, alphabet, symbols)
+    if reference != "edit" and (given is not None or is_transducer(reference)):
+        return named_loss(reference, alphabet, symbols)
     data = sorted({symbol for pair in rows for side in pair for symbol in side})
-    if alphabet is not None or symbols is not None:
-        text = symbols or ""
-        abc = read_alphabet(alphabet) if alphabet else Alphabet(text.split() if is_words else text)
-        return EditDistance(abc) if reference == "edit" else _found(reference, abc)
     if reference == "edit":
-        return EditDistance(Alphabet(data))
-    if _is_file(reference):
-        return TransducerLoss.from_file(reference)
+        return EditDistance(Alphabet(data) if given is None else given)
     grammar = Grammar.load(reference)
     own = list(grammar.alphabet or ())
     wide = Alphabet([*own, *(symbol for symbol in data if symbol not in set(own))])
     return grammar.loss(wide if grammar.takes_alphabet else grammar.alphabet)
-
-
-def _found(reference: str, abc: Alphabet) -> TransducerLoss:
-    if _is_file(reference):
-        return TransducerLoss.from_file(reference, abc)
-    return Grammar.load(reference).loss(abc)
 
 
 def cell(measure: tuple[float, float, float]) -> str:

@@ -113,8 +113,8 @@ def explain(
 ) -> None:
     """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
 
-    FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst), such as learned costs.
-    If the symbols of the grammar are words, separate them by spaces.
+    FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst, x.txt), such as learned
+    costs.  If the symbols of the grammar are words, separate them by spaces.
     """
     loss = named_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters

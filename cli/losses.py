@@ -62,6 +62,11 @@ _REPLACED = {
 }
 
 
+def is_transducer(name: str) -> bool:
+    """Return whether a name is that of a file with a transducer: x.far:NAME, x.fst or x.txt."""
+    return ".far" in os.path.basename(name) or name.endswith((".fst", ".txt"))
+
+
 def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     """Return the loss over an alphabet; None for the loss "none".
 
@@ -95,7 +100,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
         _settings(name, given, {})
         return Grammar.load(name).loss(alphabet)
-    if ".far" in os.path.basename(name) or name.endswith((".fst", ".txt")):
+    if is_transducer(name):
         loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, _KERNEL))
         if loss.semiring == "tropical":
             _settings(name, given, {})

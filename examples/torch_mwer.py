@@ -44,8 +44,14 @@ class Corrector(torch.nn.Module):
         return torch.log_softmax(self.emit(hidden) + copy, dim=-1)
 
 
-def beam(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return hypotheses (batch, size, positions), -100 for a drop, and log p; the best is first."""
+def sample(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the best hypothesis and size - 1 random ones, and their log p.
+
+    Returns
+    -------
+    hypotheses : (batch, size, positions), -100 for a drop; the best is first.
+    log_probs : (batch, size), in nats.
+    """
     chosen = torch.distributions.Categorical(logits=log_probs).sample((size,)).transpose(0, 1)
     chosen[:, 0] = log_probs.argmax(dim=-1)
     total = log_probs[:, None].expand(-1, size, -1, -1).gather(3, chosen[..., None]).sum((2, 3))
@@ -66,7 +72,7 @@ def main(steps: int = 150) -> dict[str, float]:
     rates = {"before": error_rate(model, *new)}
     for _ in range(steps):
         inputs, references = corpus(32, rng)
-        hypotheses, log_probs = beam(model(inputs), size=8)
+        hypotheses, log_probs = sample(model(inputs), size=8)
         optimizer.zero_grad()
         fgt.nbest_risk(log_probs, hypotheses, references, LOSS).backward()
         optimizer.step()

@@ -116,9 +116,9 @@ def test_learned_costs_are_explained(run, rules):
 
 
 def test_the_loss_of_a_reference_over_given_symbols():
-    assert loss_of("edit", [("x", "y")], None, "ab", False).alphabet == fg.Alphabet("ab")
-    assert loss_of("edit", [("x", "y")], None, None, False).alphabet == fg.Alphabet("xy")
-    assert loss_of("phonetic", [], None, "AE K", True).alphabet == fg.Alphabet(["AE", "K"])
+    assert loss_of("edit", [("x", "y")], None, "ab").alphabet == fg.Alphabet("ab")
+    assert loss_of("edit", [("x", "y")], None, None).alphabet == fg.Alphabet("xy")
+    assert loss_of("phonetic", [], None, "AE K").alphabet == fg.Alphabet(["AE", "K"])
 
 
 def test_a_grammar_that_is_not_found_says_what_is_near(run, rules):
@@ -251,6 +251,44 @@ def test_bad_input_is_one_line(run, rules, tmp_path, code, said, args):
     assert re.search(said, err), err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_two_alphabets_are_a_usage_error(run, rules, tmp_path, command):
+    (tmp_path / "p.tsv").write_text("ab\tba\n")
+    (tmp_path / "abc.txt").write_text("a\nb\n")
+    args = ("edit", "p.tsv", "-o", "x.far") if command == "fit" else ("edit", "edit", "p.tsv")
+    options = ("--alphabet", "abc.txt", "--symbols", "abc")
+    code, out, err = run("grammar", command, *args, *options)
+    assert (code, out) == (2, "")
+    assert "--alphabet and --symbols name two alphabets; give one of them" in err
+
+
+@pytest.mark.parametrize(
+    "name, text, line",
+    [
+        ("p.tsv", "ab\tba\nac\tbc\n", 2),
+        ("p.csv", "hypothesis,target\nab,ba\nac,bc\n", 3),
+        ("p.fasta", ">one\nab\n>two\nba\n>three\nac\n>four\nbc\n", 5),
+    ],
+)
+def test_an_error_of_a_pair_names_its_line(run, rules, tmp_path, name, text, line):
+    (tmp_path / name).write_text(text)
+    code, _, err = run("grammar", "fit", "two.rules", name, "-o", "x.far", "--symbols", "ab")
+    assert code == 1
+    assert err.startswith(f"fstgrad: {name}:{line}: pairs[1]")
+
+
+def test_text_transducers_are_explained_and_compared(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("0 0 a a 0\n0 0 a b 0.5\n0 0 b b 0\n0 0\n")
+    code, out, err = run("grammar", "explain", "x.txt", "ab", "bb", "-k", "1")
+    assert (code, err) == (0, "")
+    assert float(out.split()[0]) == 0.5
+    (tmp_path / "p.tsv").write_text("ab\tbb\nbb\tbb\n")
+    code, out, err = run("grammar", "compare", "x.txt", "x.txt", "p.tsv")
+    assert (code, err) == (0, "")
+    assert "0 of 2 pairs are ranked differently" in out
 
 
 def test_unreachable_states_are_counted(run, tmp_path):
