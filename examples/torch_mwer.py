@@ -45,7 +45,7 @@ class Corrector(torch.nn.Module):
 
 
 def sample(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the best and random hypotheses (batch, size, positions), -100 for a drop, and log p."""
+    """Return the best and sampled hypotheses (batch, size, positions); -100 drops; and log p."""
     chosen = torch.distributions.Categorical(logits=log_probs).sample((size,)).transpose(0, 1)
     chosen[:, 0] = log_probs.argmax(dim=-1)
     total = log_probs[:, None].expand(-1, size, -1, -1).gather(3, chosen[..., None]).sum((2, 3))
