@@ -3,10 +3,10 @@
     p(x) = exp( sum_{j<=k} eta_j t_j(x) + sum_{i<=e} eta_{k+i} u_i(x) + B(x) - A(eta) ),
 
 with t_j(x) = T(x)^(1/j), through which the other variables act, and e additional statistics u_i
-(for example the indicator of zero), which have only an intercept.  There are two independent
-methods for A, its gradient E[t] and its Hessian Cov[t]: "direct" (a sum or a quadrature in compiled
-loops, with a bound on its error) and "bounds" (piecewise-linear bounds, Section 5 of Inouye,
-Ravikumar and Dhillon 2016; `fstgrad.grm.bounds`).
+(for example the indicator of zero), which have only an intercept.  Below, t are all c = k + e
+statistics.  There are two independent methods for A, its gradient E[t] and its Hessian Cov[t]:
+"direct" (a sum or a quadrature in compiled loops, with a bound on its error) and "bounds"
+(piecewise-linear bounds, Section 5 of Inouye, Ravikumar and Dhillon 2016; `fstgrad.grm.bounds`).
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ Derivatives = tuple[FloatArray, FloatArray, FloatArray]
 
 
 class Bounds(NamedTuple):
-    """A value between two bounds, arrays of one shape (or floats)."""
+    """A value between two bounds, lower <= value <= upper: arrays of one shape, or floats."""
 
     lower: FloatArray
     value: FloatArray
@@ -35,16 +35,16 @@ class Bounds(NamedTuple):
 
 
 class Base(ABC):
-    """A base family.  Families are equal if their parameters are equal."""
+    """A base family.  Two families of one class are equal if their parameters are equal."""
 
     name: ClassVar[str]
-    own: ClassVar[int] = 0  # statistics beside t_1, ..., t_k
-    whole_line: ClassVar[bool] = False  # T(x) has two x, and even roots carry the sign of x
+    own: ClassVar[int] = 0  # e, the number of statistics besides t_1, ..., t_k
+    whole_line: ClassVar[bool] = False  # x may be negative; t_j has the sign of x for even j
     whole_numbers: ClassVar[bool] = False  # values are counts
-    always_normalizable: ClassVar[bool] = False  # for every choice of the interactions
-    ridge: ClassVar[float] = 0.0  # of half the squared intercepts in a fit, in units of Var[t]
-    power: ClassVar[int] = 1  # of |x| in T
-    scale: str = "identity"  # "log" where T is a power of log(1 + x)
+    always_normalizable: ClassVar[bool] = False  # with any interactions
+    ridge: ClassVar[float] = 0.0  # weight of half the squared intercepts in a fit, times Var[t]
+    power: ClassVar[int] = 1  # T = |x|^power
+    scale: str = "identity"  # "log" if T is a power of log(1 + x)
 
     def log_partition(
         self,
@@ -61,12 +61,12 @@ class Base(ABC):
         eta : (..., k + e) array-like
             The coefficients of T, T^(1/2), ..., T^(1/k) and of the e statistics of the family.
         method : {"direct", "bounds"}
-            "direct": the sum or the quadrature, with bounds from its remainder and the rounding.
+            "direct": the sum or the quadrature, with bounds from its remainder and its rounding.
             "bounds": piecewise-linear bounds, with their middle as the value.
         domains : int
-            The number of subdomains of the bounds.
+            The number of subdomains for "bounds".
         tol : float, optional
-            Split subdomains further until upper - lower <= tol (or about 4096 of them).
+            Split subdomains further until upper - lower <= tol (nats), up to about 4096 of them.
 
         Returns
         -------
@@ -78,6 +78,8 @@ class Base(ABC):
         InvalidInputError
             eta is not finite, or has no normalizer: for the exponential and the Gaussian base, the
             first coefficient that is not zero must be negative.
+        NotSupportedError
+            The family has no piecewise-linear bounds.
 
         Examples
         --------
@@ -98,7 +100,7 @@ class Base(ABC):
         return _shaped(Bounds(value - error, value, value + error), array.shape[:-1])
 
     def gradient(self, eta: npt.ArrayLike) -> FloatArray:
-        """Return E[t], the gradient of A, (..., k + e)."""
+        """Return E[t], the gradient of A, (..., k + e) float64; errors as in `log_partition`."""
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         interval, mean, _ = self._direct(rows, 1e-13)
@@ -106,7 +108,7 @@ class Base(ABC):
         return mean.reshape(array.shape)
 
     def hessian(self, eta: npt.ArrayLike) -> FloatArray:
-        """Return Cov[t], the Hessian of A, (..., k + e, k + e)."""
+        """Return Cov[t], the Hessian of A, (..., k + e, k + e); errors as in `log_partition`."""
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         interval, _, covariance = self._direct(rows, 1e-13)
@@ -119,6 +121,7 @@ class Base(ABC):
         """Return E[t], (..., k), between piecewise-linear bounds.
 
         E[T^a] = exp(M(a) - M(0)) with M(a) = log of the integral of T^a exp(<eta, t> + B).
+        Arguments and errors as in `log_partition`.
         """
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
@@ -130,7 +133,10 @@ class Base(ABC):
     def hessian_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
     ) -> Bounds:
-        """Return Cov[t], (..., k, k), between bounds computed from those of E[t t'] and E[t]."""
+        """Return Cov[t], (..., k, k), between bounds from those of E[t t'] and E[t].
+
+        Arguments and errors as in `log_partition`.
+        """
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.covariances(
@@ -139,12 +145,15 @@ class Base(ABC):
         return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
 
     def derivatives(self, eta: FloatArray) -> Derivatives:
-        """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for the fit; A = +inf if infeasible."""
+        """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for eta (n, c), as fits need them.
+
+        The accuracy is about 1e-8; A = +inf if eta has no normalizer.
+        """
         interval, mean, covariance = self._direct(eta, 1e-8)
         return np.ascontiguousarray(interval[:, 0]), mean, covariance
 
     def exponents(self, k: int) -> FloatArray:
-        """Return the powers of |x| in t_1, ..., t_k."""
+        """Return the powers (k,) of |x| in t_1, ..., t_k."""
         return self.power / np.arange(1, k + 1)
 
     def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
@@ -153,7 +162,7 @@ class Base(ABC):
         return np.abs(values) ** self.exponents(k)
 
     def free(self, k: int) -> list[int]:
-        """Return the coordinates of eta, from 0, whose intercepts are never penalised."""
+        """Return the coordinates of eta, counted from 0, whose intercepts are never penalised."""
         return [0, *range(k, k + self.own)]
 
     def start(self, means: FloatArray) -> FloatArray:
@@ -163,15 +172,15 @@ class Base(ABC):
         return out
 
     def first_draw(self, intercepts: FloatArray) -> FloatArray:
-        """Return the eta (c,) from which Gibbs chains start: a typical distribution of the data."""
+        """Return the eta (c,) of the first draws of Gibbs chains: a typical distribution."""
         return intercepts
 
     def prepared(self, values: FloatArray) -> FloatArray:
-        """Return the values that the family models, given those of the data."""
+        """Return the values that the family models, for values of the data (for example x > 0)."""
         return values
 
     def fitted_to(self, values: FloatArray) -> "Base":
-        """Return the family of one column (n,), with its own parameters, if any, fitted to it."""
+        """Return the family with its own parameters, if any, fitted to one column (n,)."""
         return self
 
     def is_normal(self, k: int) -> bool:
@@ -179,16 +188,16 @@ class Base(ABC):
         return False
 
     def describe(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, for files."""
+        """Return the arguments of the constructor by name, to save them in files."""
         return {}
 
     @abstractmethod
     def log_base(self, x: npt.ArrayLike) -> FloatArray:
-        """Return B(x)."""
+        """Return B(x) in nats, of the shape of x."""
 
     @abstractmethod
     def independent(self, mean: float) -> float:
-        """Return eta_1 of the maximum likelihood with k = 1, given the mean of T."""
+        """Return the maximum-likelihood eta_1 for k = 1, given the mean of T."""
 
     @abstractmethod
     def check_values(self, values: FloatArray) -> None:
@@ -200,23 +209,30 @@ class Base(ABC):
 
     @abstractmethod
     def sweep(self, chains: Any, families: Sequence["Base"], rng: np.random.Generator) -> int:
-        """Draw every node of Gibbs chains given the others; return the node that failed or -1.
+        """Draw every node of Gibbs chains given the others, once, in place.
 
         chains : fstgrad.grm.kernels.sampling.ChainArrays.  families : one for each node.
+        Returns the number of the node whose conditional cannot be drawn, or -1.
         """
 
     @abstractmethod
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        """Return A with its error (n, 2), E[t] (n, c) and Cov[t] (n, c, c)."""
+        """Return (A, bound on its error) (n, 2), E[t] (n, c) and Cov[t] (n, c, c).
+
+        tolerance : the relative error at which a quadrature stops.
+        """
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
-        """Return the integrands of T^a exp(<eta, t> + B) over x > 0 and, if needed, x < 0."""
+        """Return the integrands of T^a exp(<eta, t> + B) over x > 0 and, if needed, x < 0.
+
+        eta : (m, k).  Raises NotSupportedError if the family has no piecewise-linear bounds.
+        """
         raise NotSupportedError(
             f'the {self.name} base has no piecewise-linear bounds; give method="direct"'
         )
 
     def _signed(self, k: int) -> list[bool]:
-        """Return which of t_1, ..., t_k have the sign of x."""
+        """Return for each of t_1, ..., t_k whether it has the sign of x."""
         return [self.whole_line and j % 2 == 0 for j in range(1, k + 1)]
 
     def _checked(self, eta: npt.ArrayLike) -> FloatArray:
@@ -253,16 +269,16 @@ class Base(ABC):
 
 
 def outputs(eta: FloatArray) -> Derivatives:
-    """Return arrays for A and its error (m, 2), E[t] (m, c) and Cov[t] (m, c, c)."""
+    """Return empty arrays for (A, error) (m, 2), E[t] (m, c) and Cov[t] (m, c, c); eta (m, c)."""
     m, c = eta.shape
     return np.empty((m, 2)), np.empty((m, c)), np.empty((m, c, c))
 
 
 def mass_center(log_height: FloatArray, v: FloatArray) -> FloatArray:
-    """Return x = e^v at which heights (m, len(v)) on a logarithmic scale are largest, (m,)."""
+    """Return x = e^v (m,) at which the log-heights (m, len(v)) on the grid v are largest."""
     return np.asarray(np.exp(v[np.argmax(np.nan_to_num(log_height, nan=-np.inf), axis=1)]))
 
 
 def _shaped(interval: Bounds, shape: tuple[int, ...]) -> Bounds:
-    """Reshape the three arrays; a single eta gives floats."""
+    """Return the bounds with arrays of this shape; for shape (), floats."""
     return Bounds(*(part.reshape(shape)[()] for part in interval))

@@ -1,4 +1,4 @@
-"""The old name of `fstgrad.grm.families`, for one release."""
+"""The old name of `fstgrad.grm.families`, kept for one more release."""
 
 import warnings
 

@@ -1,11 +1,13 @@
 """The columns of one term of the design, stored as sparse entries or computed on demand.
 
 A stored block has its entries twice, by column and by row.  A scan needs the product of all columns
-with a residual.  If most samples have the same residual (those in which no active set occurs), this
-product is that value times the sums of the columns, plus the entries of the other rows.
+with a residual.  Most samples, those in which no active set occurs, have the same residual; so the
+product is this value times the sums of the columns, plus corrections from the other rows.
 
-A streamed block stores only the statistics: the products of all pairs of columns with a residual r
-are the matrix Z' diag(r) Z, and larger sets are a sequence of matrices of this kind.
+A streamed block stores only the statistics Z (n, p).  The products of all pairs of columns with a
+residual r are the matrix Z' diag(r) Z; larger sets need a sequence of such matrices.
+
+Columns = (indptr (c + 1,), rows, values): sparse columns, concatenated.
 """
 
 import math
@@ -24,9 +26,9 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm import kernels
 
 STORED_BYTES = 72  # for each entry: key, row, column, value, their order and their sorted copies
-MADE_COST = 16  # of one column alone, over that of one of all columns at once
-CHUNK = 4_000_000  # entries of columns that are made at once
-SAMPLE = 100  # entries of a residual that say which value most have
+MADE_COST = 16  # cost of a column computed alone, relative to one of all columns at once
+CHUNK = 4_000_000  # entries of columns that are computed at once
+SAMPLE = 100  # entries of a residual from which its most frequent value is guessed
 Columns = tuple[IntArray, IntArray, FloatArray]
 
 
@@ -41,7 +43,9 @@ class Term(NamedTuple):
 class Block(ABC):
     """The columns of one term of size >= 2.
 
-    members : (c, size - 1) int64, the sets, each ascending, in the order of `keys`.
+    Column i is the product of the statistics t_root of the variables in members[i].
+
+    members : (c, size - 1) int64, sets of variables, each ascending, in the order of `keys`.
     keys : (c,) int64, their combinatorial numbers, ascending.
     scale : (c,) float64, the factor of the penalty of each column.
     """
@@ -52,7 +56,7 @@ class Block(ABC):
     scale: FloatArray
 
     def find(self, keys: IntArray) -> IntArray:
-        """Return the numbers of the columns with these keys, -1 for a column that is zero."""
+        """Return the numbers of the columns with these keys, -1 if the block has none."""
         if not self.keys.size:
             return np.full(keys.size, -1)
         at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
@@ -60,15 +64,15 @@ class Block(ABC):
 
     @abstractmethod
     def entries(self, columns: IntArray) -> int:
-        """Return how many entries the columns have."""
+        """Return the total number of entries of the columns."""
 
     @abstractmethod
     def gather(self, columns: IntArray) -> Columns:
-        """Return (indptr, rows, values) of the columns, one behind the other."""
+        """Return (indptr, rows, values) of the columns, concatenated."""
 
     @abstractmethod
     def products(self, columns: IntArray, vector: FloatArray) -> FloatArray:
-        """Return the sum of each column times a vector (n,)."""
+        """Return the inner product of each of the columns with a vector (n,)."""
 
     @abstractmethod
     def sums_of_squares(self) -> FloatArray:
@@ -77,10 +81,10 @@ class Block(ABC):
 
 @dataclass(frozen=True)
 class StoredBlock(Block):
-    """Columns in CSC form, the nonzero prod x^(1/j), and the same entries by row.
+    """Columns with stored entries, the nonzero products prod x^(1/j), twice.
 
-    indptr (c + 1,), rows, values : by column.
-    row_indptr (n + 1,), row_columns, row_values : by row.
+    indptr (c + 1,), rows, values : by column (CSC).
+    row_indptr (n + 1,), row_columns, row_values : by row (CSR); row_columns is int32.
     """
 
     indptr: IntArray
@@ -92,7 +96,7 @@ class StoredBlock(Block):
 
     @cached_property
     def sums(self) -> FloatArray:
-        """The sum of every column."""
+        """The sum of every column, (c,)."""
         sums = np.bincount(self.row_columns, self.row_values, minlength=self.keys.size)
         return sums.astype(np.float64, copy=False)
 
@@ -133,7 +137,7 @@ class StoredBlock(Block):
 
 @dataclass(frozen=True)
 class StreamedBlock(Block):
-    """Columns that are products of the statistics t_j (n, p), computed on demand."""
+    """Columns that are computed on demand from the statistics t_root (n, p)."""
 
     statistics: FloatArray
 
@@ -169,7 +173,7 @@ class StreamedBlock(Block):
         return out
 
     def _made(self, columns: IntArray) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield slices of `columns` with what they hold, (n, c)."""
+        """Yield slices of `columns`, each with the dense columns (n, slice)."""
         step = max(1, CHUNK // max(1, len(self.statistics)))
         for start in range(0, columns.size, step):
             part = slice(start, start + step)
@@ -181,7 +185,10 @@ class StreamedBlock(Block):
 
 
 def _all_products(z: FloatArray, vector: FloatArray, size: int) -> FloatArray:
-    """Return sum_i vector_i prod_{t in S} z_it for all sets of `size` columns, by their numbers."""
+    """Return sum_i vector_i prod_{t in S} z_it for all sets S of `size` columns of z (n, p).
+
+    In the order of their combinatorial numbers.
+    """
     if size == 1:
         return vector @ z
     if size == 2:
@@ -192,7 +199,11 @@ def _all_products(z: FloatArray, vector: FloatArray, size: int) -> FloatArray:
 
 
 def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBlock:
-    """List every product, sort by column, and keep the columns that a candidate needs."""
+    """Return the block of a term with stored entries.
+
+    x : CSR (n, p), the statistics t_root.  sets : (m, size), candidates; None for all.  Only the
+    columns that a candidate needs, and that are not zero, are kept.
+    """
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
     counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)
@@ -228,7 +239,10 @@ def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBloc
 
 
 def stream(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StreamedBlock:
-    """Return the columns of all sets, or of those that a candidate needs, without their entries."""
+    """Return the block of a term that computes its columns on demand; arguments as in `store`.
+
+    It has the columns of all sets, zero ones included, or those that a candidate needs.
+    """
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
     if sets is None:
@@ -245,12 +259,15 @@ def stream(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StreamedB
 
 
 def smaller(sets: IntArray) -> IntArray:
-    """Return every set (m, size) without each of its members in turn, (m size, size - 1)."""
+    """Return all subsets (m * size, size - 1) of the sets (m, size) that lack one member."""
     return np.concatenate([np.delete(sets, i, axis=1) for i in range(sets.shape[1])])
 
 
 def binomials(features: int, size: int) -> IntArray:
-    """Return C(i, j) for 0 <= i <= features and 0 <= j <= size as int64."""
+    """Return C(i, j) for 0 <= i <= features and 0 <= j <= size as int64.
+
+    Raises InvalidInputError if C(features, size) is not an int64.
+    """
     if math.comb(features, size) >= 2**63:
         raise InvalidInputError(
             f"{features} features have more sets of {size} than an int64 can number; "
@@ -272,7 +289,7 @@ def ranks(sets: IntArray, binomial: IntArray) -> IntArray:
 
 
 def unrank(keys: IntArray, size: int, binomial: IntArray) -> IntArray:
-    """Return the ascending sets with the combinatorial numbers `keys`."""
+    """Return the ascending sets (m, size) with the combinatorial numbers keys (m,)."""
     members = np.empty((keys.size, size), dtype=np.int64)
     left = keys.copy()
     for j in range(size, 0, -1):

@@ -7,12 +7,14 @@ exponential-linear (Poisson, exponential) or Gaussian,
 
 The domain is divided at the zeros of g'' (the real roots of a polynomial in x^(1/lcm)), so that g
 is convex or concave on each piece.  On a piece, the chord lies on one side of g and a tangent on
-the other, and e^(line) times the base has a mass in closed form.  On the last piece the chord is
-flat, because g' tends to 0.  Then the piece with the widest gap between its two masses is split
-repeatedly.
+the other, and the mass of e^(line) times the base has a closed form.  On the last, unbounded piece
+the chord is flat, because g' tends to 0.  Then the piece with the widest gap between its two masses
+is split repeatedly.
 
-A family provides its integrands as a function a -> [x > 0] or, over the whole line, [x > 0, x < 0].
-The paper prints E[T^a] = exp(M(a) - M(0)) as exp(M(a)) - M(0), which is a misprint.
+A family provides a function from a to its integrands: [x > 0] or, over the whole line, [x > 0,
+x < 0].  The paper prints E[T^a] = exp(M(a) - M(0)) as exp(M(a)) - M(0), which is a misprint.
+
+A Pair is (lower, upper) bounds, arrays of one shape; logs are in nats.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +24,12 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.grm.measures import Integrand, Pair
 
-MOST_DOMAINS = 4096
+MOST_DOMAINS = 4096  # no more splits from this number of pieces on
 Sides = Callable[[float], Sequence[Integrand]]
 
 
 def log_moment(sides: Sequence[Integrand], *, domains: int = 10, tol: float | None = None) -> Pair:
-    """Return the bounds of log of the integral of T^a exp(<eta, t> + B), (m,)."""
+    """Return bounds (m,) on the log of the integral of T^a exp(<eta, t> + B), for m rows of eta."""
     pieces = [_bound(side, domains, tol) for side in sides]
     lower = np.logaddexp.reduce([low for low, _ in pieces])
     upper = np.logaddexp.reduce([high for _, high in pieces])
@@ -35,7 +37,10 @@ def log_moment(sides: Sequence[Integrand], *, domains: int = 10, tol: float | No
 
 
 def moments(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
-    """Return the bounds of E[t_j], (m, k); signed[j] says whether t_j has the sign of x."""
+    """Return bounds (m, k) on E[t_j].
+
+    signed : (k,), whether each t_j has the sign of x.
+    """
     total = log_moment(sides(0.0), domains=domains, tol=tol)
     pairs = [
         _mean(sides(1.0 / j), total, sign, domains, tol) for j, sign in enumerate(signed, start=1)
@@ -46,7 +51,7 @@ def moments(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | 
 
 
 def covariances(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
-    """Return the bounds of Cov[t_i, t_j], (m, k, k)."""
+    """Return bounds (m, k, k) on Cov[t_i, t_j] = E[t_i t_j] - E[t_i] E[t_j]."""
     k = len(signed)
     total = log_moment(sides(0.0), domains=domains, tol=tol)
     mean_low, mean_high = moments(sides, signed, domains=domains, tol=tol)
@@ -68,7 +73,10 @@ def covariances(sides: Sides, signed: Sequence[bool], *, domains: int, tol: floa
 def _mean(
     sides: Sequence[Integrand], total: Pair, signed: bool, domains: int, tol: float | None
 ) -> Pair:
-    """Return the bounds of E[T^a], or of E[sign(x) T^a]."""
+    """Return bounds (m,) on E[T^a], or if `signed` on E[sign(x) T^a].
+
+    total : the bounds on the log of the normalizer, M(0).
+    """
     lower, upper = total
     least, most = np.zeros(len(lower)), np.zeros(len(lower))
     for side, integrand in enumerate(sides):
@@ -81,7 +89,10 @@ def _mean(
 
 
 def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
-    """Split until there are `domains` pieces, or the bounds are within `tol`."""
+    """Return bounds (m,) on the log mass of an integrand, split into at least `domains` pieces.
+
+    With `tol`, pieces are split further until upper - lower <= tol.
+    """
     left, right = _first_pieces(integrand)
     rows = len(left)
     every = np.arange(rows)[:, None]
@@ -95,10 +106,10 @@ def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
         done = pieces >= domains
         if tol is not None:
             done &= upper - lower <= tol
-        done |= np.isneginf(gap).all(axis=1)  # nothing is left between the bounds
+        done |= np.isneginf(gap).all(axis=1)  # the bounds of every piece coincide
         if done.all() or left.shape[1] >= MOST_DOMAINS:
             break
-        # past `domains`, a quarter of the pieces at once: few rounds reach any tolerance
+        # beyond `domains`, split a quarter of the pieces at once: then few rounds are needed
         count = 1 if pieces.min() < domains else max(1, left.shape[1] // 4)
         widest = np.argpartition(-gap, count - 1, axis=1)[:, :count]
         left, right = _split(integrand, left, right, widest)
@@ -113,7 +124,7 @@ def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
 
 
 def _first_pieces(integrand: Integrand) -> Pair:
-    """Return the pieces between the zeros of g'', (m, c) left ends and right ends."""
+    """Return the left and right ends (m, c) of the pieces between the zeros of g''."""
     ends = integrand.inflections()
     whole = np.full((len(ends), 1), np.inf)
     if integrand.measure.discrete:  # counts 1, ..., floor(end)
@@ -123,7 +134,7 @@ def _first_pieces(integrand: Integrand) -> Pair:
 
 
 def _split(integrand: Integrand, left: FloatArray, right: FloatArray, widest: IntArray) -> Pair:
-    """Cut the pieces `widest` (m, s) of each row; the right parts are appended."""
+    """Return the ends of the pieces after cutting `widest` (m, s); right parts are appended."""
     every = np.arange(len(left))[:, None]
     l, r = left[every, widest], right[every, widest]
     cut = _cuts(integrand, l, r)
@@ -135,7 +146,11 @@ def _split(integrand: Integrand, left: FloatArray, right: FloatArray, widest: In
 
 
 def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return where to split: near the mass, or geometrically over decades, or halfway."""
+    """Return where to split each piece.
+
+    An unbounded piece beyond the center of the mass or at twice its left end, a piece over more
+    than a factor of 4 at a geometric mean, others in the middle.
+    """
     center = np.broadcast_to(integrand.center[:, None], left.shape)
     cut = np.empty(left.shape)
     tail = ~np.isfinite(right)
@@ -154,7 +169,10 @@ def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArr
 
 
 def _pieces(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
-    """Return the log masses under the line below and the line above g on each [left, right]."""
+    """Return bounds on the log mass of each piece [left, right], -inf for empty pieces.
+
+    They are the masses of the base times e^(line) for a line below and a line above g.
+    """
     low, high = np.full(left.shape, -np.inf), np.full(left.shape, -np.inf)
     rows = np.broadcast_to(row, left.shape)
     tail = (right == np.inf) & np.isfinite(left)
@@ -168,19 +186,19 @@ def _pieces(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatA
 
 
 def _single(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
-    """Return the term of one count: both lines pass through it."""
+    """Return bounds for pieces of a single count: both are its term."""
     exact = integrand.g(row, left) + integrand.measure.log_term(row, left)
     return exact, exact
 
 
 def _inner(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
-    """Use the chord and the tangent nearest to the mass."""
+    """Return bounds for bounded pieces, from the chord and the tangent nearest to the mass."""
     touch = np.clip(integrand.center[row], left, right)
     touch = np.where(touch == 0, 1e-3 * right, touch)
     g_left, g_right = integrand.g(row, left), integrand.g(row, right)
     with np.errstate(invalid="ignore", over="ignore"):
         rise = (g_right - g_left) / (right - left)
-    finite = np.isfinite(g_left) & np.isfinite(rise)  # g may fall to -inf at 0
+    finite = np.isfinite(g_left) & np.isfinite(rise)  # g may be -inf at 0
     rise = np.where(finite, rise, 0.0)
     chord = np.where(finite, g_left, 0.0) - rise * left
     concave = integrand.bend(row, np.sqrt(np.maximum(left, 1e-6 * right) * right)) <= 0
@@ -194,7 +212,7 @@ def _inner(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatAr
 
 
 def _tail(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
-    """Use a flat chord, and a tangent that leaves the mass of an unbounded piece finite."""
+    """Return bounds for unbounded pieces, from a flat chord and a tangent with a finite mass."""
     touch = np.maximum(integrand.center[row], left)
     touch = np.where(touch == 0, 1e-3 * (left + 1.0), touch)
     for _ in range(200):
@@ -217,6 +235,6 @@ def _leaves_mass_finite(integrand: Integrand, row: IntArray, touch: FloatArray) 
 
 
 def _line(integrand: Integrand, row: IntArray, touch: FloatArray) -> Pair:
-    """Return the height at 0 and the slope of the tangent at `touch`."""
+    """Return the height at x = 0 and the slope of the tangent of g at `touch`."""
     slope = integrand.slope(row, touch)
     return integrand.g(row, touch) - slope * touch, slope

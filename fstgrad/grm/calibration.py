@@ -17,14 +17,14 @@ from fstgrad.grm import normalization
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains, started
 
-STEPS = (0.5, 0.05, 0.0)  # in turn, of the first half of the sweeps, times the Newton step; 0 stays
-ENOUGH = 0.1  # standard deviations: a smaller gap needs no other steps
+STEPS = (0.5, 0.05, 0.0)  # step sizes to try in turn, relative to a Newton step; 0: no change
+ENOUGH = 0.1  # standard deviations: with a gap of at most this, no smaller steps are tried
 LARGEST = 0.1  # change of an intercept in one sweep, times the standard deviation of its statistic
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The parameters and the remaining distance of their statistics from the data.
+    """Calibrated parameters, and the remaining distance of their statistics from the data.
 
     gap : (p, c) float64, |E_model[t] - E_data[t]| in standard deviations of the data, with
         expectations over the second half of the sweeps.
@@ -35,7 +35,7 @@ class Calibration:
 
 
 class _Data(NamedTuple):
-    """Means, standard deviations and the preconditioner of the statistics, (p, c) each."""
+    """Means, standard deviations and preconditioners of the free statistics, (p, f) each."""
 
     goal: FloatArray
     spread: FloatArray
@@ -51,11 +51,13 @@ def calibrate(
     chains: int,
     rng: np.random.Generator,
 ) -> Calibration:
-    """Return the intercepts at which the statistics of samples are those of x (n, p).
+    """Return the parameters with intercepts at which samples have the mean statistics of x (n, p).
 
-    If smaller steps do not help, the intercepts are those of `parameters`.
+    Several step sizes are tried; the result with the smallest gap is returned, which may be
+    `parameters` itself.
 
-    coordinates : the entries of the intercepts of a node that are free.
+    coordinates : (f,), the entries of a node's intercepts that are free.
+    Raises InfeasibleError if the model is known to have no normalizer.
     """
     normalization.require(parameters, "calibrate")
     observed = parameters.family.statistics(x, parameters.k)[:, :, coordinates]
@@ -79,7 +81,11 @@ def _approximated(
     sweeps: int,
     rng: np.random.Generator,
 ) -> Calibration:
-    """Return the mean intercepts of the second half of the sweeps; first = 0 keeps them."""
+    """Return the mean intercepts over the second half of the sweeps, and their gap.
+
+    first : the step size during the first half of the sweeps; it decreases as 1 / sweep after that;
+        0 keeps the intercepts.
+    """
     start = running.parameters
     bound = LARGEST / np.where(data.spread > 0, data.spread, np.inf)
     heads = start.intercepts.copy()
@@ -103,7 +109,10 @@ def _approximated(
 def _both_starts(
     parameters: Parameters, x: FloatArray, chains: int, rng: np.random.Generator
 ) -> Chains:
-    """Return chains; every second one starts at a row of x, the others at independent draws."""
+    """Return chains; every second one starts at a random row of x, the others at independent draws.
+
+    The rows are drawn from x (n, p) with replacement.
+    """
     running = started(parameters, chains, rng)
     rows = x[rng.integers(len(x), size=len(running.state[::2]))]
     running.state[::2] = rows
@@ -112,7 +121,10 @@ def _both_starts(
 
 
 def _majorant(observed: FloatArray) -> FloatArray:
-    """Return the sums of absolute covariances with all statistics: a diagonal majorant."""
+    """Return the sum of |covariances| of each statistic with all: a diagonal majorant, (p, f).
+
+    inf for a constant statistic.  observed : (n, p, f).
+    """
     flat = observed.reshape(len(observed), -1)
     covariance = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
     sums = np.abs(covariance).sum(axis=1)

@@ -1,4 +1,4 @@
-"""One-dimensional views of a model: a node given the others, and the rays from the origin."""
+"""One-dimensional views of a model: a node given the others, and rays from the origin."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,27 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.grm.base import Base, Bounds
 from fstgrad.grm.parameters import Parameters
 
-TAIL = 50.0  # nats below the highest point, where a ray is cut
-CELLS = 4096  # of log z
-MOST_POINTS = 2**22
+TAIL = 50.0  # a ray is cut off this many nats below its highest point
+CELLS = 4096  # of a table over log z
+MOST_POINTS = 2**22  # of a sum along a ray
 
 
 @dataclass(frozen=True)
 class NodeConditional:
-    """p(x_s | all other x), the univariate family of `base` with natural parameters eta (k,)."""
+    """p(x_s | all other x): the family `base` with natural parameters eta (k + e,)."""
 
     base: Base
     eta: FloatArray
 
     def log_partition(self) -> Bounds:
-        """Return A(eta) in nats between its bounds."""
+        """Return A(eta) in nats with lower and upper bounds."""
         return self.base.log_partition(self.eta)
 
     def log_prob(self, x: npt.ArrayLike) -> FloatArray:
-        """Return the log of the mass (Poisson) or of the density at x (...), in nats."""
+        """Return the log of the mass (counts) or of the density at x (...), in nats.
+
+        Raises InvalidInputError if the family does not allow a value.
+        """
         values = checks.real_array("x", x)
         self.base.check_values(values.ravel())
         fit = self.base.statistics(values, self.eta.size - self.base.own) @ self.eta
@@ -39,9 +42,10 @@ class NodeConditional:
         return self.base.mean(self.eta)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
-        """Return k draws, (k,) float64, by the inverse of the distribution function.
+        """Return k draws, (k,) float64, by inversion of the distribution function.
 
-        Continuous families use a table of 1,024 cells of log T, linear in each.
+        For continuous families, the density is a table over log T, linear in each of 1,024 cells; a
+        Gaussian family with k <= 2 is sampled as a normal distribution.
         """
         count = checks.positive_integer("k", k)
         alone = Parameters((self.base,), self.eta.size - self.base.own, self.eta[None, :], ())
@@ -56,12 +60,17 @@ class NodeConditional:
 class RadialConditional:
     """The model along x = z v, z > 0.
 
-    Its unnormalised log-density is sum_r coefficient_r z^r + sum_s B(z v_s), with r = l / j
-    (2 l / j for the Gaussian base).
+    Its unnormalised log-density is sum_r eta_r(v) z^r + sum_s B(z v_s), with r = l / j for sets of
+    size l and root j (2 l / j for the Gaussian base).
 
     Attributes
     ----------
-    exponents, coefficients : (m,) float64, r falling, and eta_r(v).
+    direction : (p,) float64
+        v.
+    exponents : (m,) float64
+        r, decreasing.
+    coefficients : (m,) float64
+        eta_r(v).
     """
 
     parameters: Parameters
@@ -79,7 +88,10 @@ class RadialConditional:
         return np.asarray(powers + self.parameters.log_base(points).sum(axis=1).reshape(ray.shape))
 
     def is_normalizable(self) -> bool:
-        """Return whether the leading nonzero coefficient allows normalization along the ray."""
+        """Return whether the density can be normalised along the ray.
+
+        It can if the leading nonzero coefficient is negative, or with any coefficients for counts.
+        """
         if self.parameters.family.always_normalizable:
             return True
         leading = self.coefficients[self.coefficients != 0]
@@ -88,18 +100,19 @@ class RadialConditional:
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
         """Return k draws z v of the model given the direction, (k, p) float64.
 
-        For counts, the direction must consist of integers.  The draws are the points of the ray
-        with integer entries, by an exact sum over all points that are not negligible.  For positive
-        and real numbers, z has this density on z > 0, by a table of 4,096 cells of log z.
+        For counts, the direction must consist of integers.  The draws are points of the ray with
+        integer entries, by an exact sum over all points that are not negligible.  For positive and
+        real numbers, z > 0 is drawn from its density, a table of 4,096 cells of log z.  The cost is
+        O(m p) for m points or cells.
 
         Raises
         ------
         InvalidInputError
-            The model is of counts, and the direction does not consist of integers.
+            The model is one of counts, and the direction does not consist of integers.
         InfeasibleError
             The density has no normalizer along the ray.
-
-        Cost: O(m p), m the number of points or cells.
+        NotSupportedError
+            The sum would need more than 2^22 points.
 
         Examples
         --------
@@ -120,7 +133,7 @@ class RadialConditional:
         return np.asarray(z(count, generator)[:, None] * self.direction)
 
     def _of_counts(self, count: int, rng: np.random.Generator) -> FloatArray:
-        """Return draws z (count,) for which z v consists of integers."""
+        """Return draws z >= 0, (count,), for which z v consists of integers."""
         whole = self.direction.astype(np.int64)
         if (whole != self.direction).any():
             raise InvalidInputError(
@@ -164,7 +177,15 @@ def node_conditional(parameters: Parameters, s: int, x: npt.ArrayLike) -> NodeCo
 
 
 def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialConditional:
-    """Return the family of z along x = z v."""
+    """Return the model along x = z v, for v (p,).
+
+    Raises
+    ------
+    InvalidInputError
+        v is zero, or has negative entries and the variables are positive.
+    NotSupportedError
+        The base has T = log(1 + x)^2.
+    """
     direction = checks.real_array("v", v, (parameters.features,))
     if not np.abs(direction).sum() > 0:
         raise InvalidInputError("v is zero; give a direction")

@@ -16,7 +16,7 @@ SMALLEST_MEAN = 1e-12  # of a positive or real variable that is always 0
 
 
 class Exponential(Base):
-    """Positive numbers: T = x, B = 0; the first nonzero eta_j must be negative."""
+    """Numbers x >= 0 with T = x, B = 0; the first nonzero eta_j must be negative."""
 
     name = "exponential"
 
@@ -25,7 +25,7 @@ class Exponential(Base):
         return np.zeros(np.shape(x))
 
     def independent(self, mean: float) -> float:
-        """Return -1 / mean."""
+        """Return -1 / mean, the eta_1 of an exponential distribution."""
         return -1.0 / max(mean, SMALLEST_MEAN)
 
     def mean(self, eta: FloatArray) -> float:
@@ -46,14 +46,17 @@ class Exponential(Base):
         return int(kernels.sampling.sweep_positive(chains, rng.random(chains.state.shape)))
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
-        """Return the integrand over x > 0."""
+        """Return the integrand over x > 0; raise InvalidInputError unless all eta_1 < 0."""
         self._refuse_growing(eta)
         return [self._side(ExponentialMeasure(eta), eta, 1, a)]
 
     def _side(
         self, measure: ExponentialMeasure | GaussianMeasure, eta: FloatArray, held: int, a: float
     ) -> Integrand:
-        """Return one half-line; the measure contains its first `held` coefficients."""
+        """Return the integrand of one half-line.
+
+        held : how many of the first coefficients of eta the measure contains.  a : the power of T.
+        """
         powers, q = self.exponents(eta.shape[1]), a * self.power
         v = np.linspace(-60, 60, 1201)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -86,7 +89,10 @@ class Exponential(Base):
 
 
 class Gaussian(Exponential):
-    """Real numbers: T = x^2, t_j = |x|^(2/j) with the sign of x for even j; k = 2 is Gaussian."""
+    """Real numbers with T = x^2, B = 0; t_j = |x|^(2/j), with the sign of x for even j.
+
+    With k <= 2, the model is a multivariate normal distribution.
+    """
 
     name = "gaussian"
     power = 2
@@ -99,7 +105,7 @@ class Gaussian(Exponential):
         return sign * super().statistics(x, k)
 
     def independent(self, mean: float) -> float:
-        """Return -1 / (2 mean of x^2)."""
+        """Return -1 / (2 mean), with the mean of x^2: eta_1 of a centered normal distribution."""
         return -0.5 / max(mean, SMALLEST_MEAN)
 
     def is_normal(self, k: int) -> bool:
@@ -122,7 +128,7 @@ class Gaussian(Exponential):
         return int(kernels.sampling.sweep_real(chains, rng.random(chains.state.shape)))
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
-        """Return the integrands over x > 0 and x < 0."""
+        """Return the integrands over x > 0 and x < 0; raise InvalidInputError unless eta_1 < 0."""
         self._refuse_growing(eta)
         k = eta.shape[1]
         mirrored = eta * np.where(np.arange(1, k + 1) % 2 == 0, -1.0, 1.0)

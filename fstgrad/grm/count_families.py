@@ -1,9 +1,9 @@
 """The bases of unbounded counts: Poisson, negative binomial and hurdle.
 
 All are tables of points (`fstgrad.grm.tables`), over which the same compiled sums run.  The
-statistic T is x ("identity") or log(1 + x)^2 ("log").  With "log", pairs act on products of
-logarithms of counts, and every base whose tail falls at least geometrically can be normalised for
-any interactions.
+statistic T is x ("identity") or log(1 + x)^2 ("log").  With "log", pairs couple the logarithms of
+counts, and every base with a tail that falls at least geometrically can be normalised with any
+interactions.
 """
 
 from abc import abstractmethod
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from fstgrad.grm.kernels.counts import Table
 
 Scale = Literal["identity", "log"]
-EMPTY = -100.0  # eta_1 of a count that never occurs, in place of log 0
-POISSON_LAST = 1 << 20  # counts in the table of the Poisson base; sums beyond are done at the mode
-# A column with few distinct counts has its likelihood largest at infinite intercepts.  With this
-# weight, in units of Var[t], they stay finite; the mean that a fit matches is off by about a
-# thousandth of a standard deviation.
+EMPTY = -100.0  # eta_1 of a column of zeros, in place of log 0
+POISSON_LAST = 1 << 20  # last count of the Poisson table; for larger counts see `kernels.wide`
+# With few distinct counts in a column, the likelihood is largest at infinite intercepts.  A ridge
+# penalty with this weight, in units of Var[t], keeps them finite; it changes the fitted means by
+# about a thousandth of a standard deviation.
 RIDGE = 1e-3
-TAIL = 400.0  # nats of decay that the table of a geometric tail spans
+TAIL = 400.0  # nats of decay over which the table of a geometric tail extends
 
-FEW = 1000  # counts whose roots are computed one by one
-LARGEST_COUNT = 1_000_000
+FEW = 1000  # up to this many counts, roots are computed one by one
+LARGEST_COUNT = 1_000_000  # allowed in data
 
 
 class CountBase(Base):
@@ -52,7 +52,7 @@ class CountBase(Base):
     def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
         """Return t_1, ..., t_k and the statistics of the family, (..., k + e), of counts x."""
         values = np.asarray(x, dtype=np.float64)
-        if values.size > FEW:  # many small counts: look their roots up
+        if values.size > FEW:  # compute each distinct root once
             with np.errstate(invalid="ignore"):
                 whole = values.astype(np.int64)
             if whole.min() >= 0 and whole.max() < values.size and (whole == values).all():
@@ -60,22 +60,25 @@ class CountBase(Base):
         return self._computed(values, k)
 
     def _computed(self, x: FloatArray, k: int) -> FloatArray:
-        """Return the same as `statistics`, each count separately."""
+        """Return what `statistics` returns, computed for each count separately."""
         values = x[..., None]
         shared = (np.log1p(values) if self.scale == "log" else values) ** self.exponents(k)
         return np.concatenate([shared, self.own_statistics(values)], axis=-1)
 
     def own_statistics(self, x: FloatArray) -> FloatArray:
-        """Return the statistics of the family, (..., e), of counts x (..., 1)."""
+        """Return the e additional statistics of the family, (..., e), of counts x (..., 1)."""
         return np.empty((*x.shape[:-1], 0))
 
     def free(self, k: int) -> list[int]:
-        """Return the unpenalised intercepts: T, with "log" also its root, and the own ones."""
+        """Return the coordinates with unpenalised intercepts.
+
+        T, with scale "log" also its square root, and the e additional statistics.
+        """
         shared = [0, 1] if self.scale == "log" and k > 1 else [0]
         return [*shared, *range(k, k + self.own)]
 
     def independent(self, mean: float) -> float:
-        """Return 0: B itself is the fit of one variable, or the search starts there."""
+        """Return 0: the search starts at B, which for fitted families is already the fit."""
         return 0.0
 
     def mean(self, eta: FloatArray) -> float:
@@ -86,7 +89,7 @@ class CountBase(Base):
         return float(weight @ table.points / weight.sum())
 
     def check_values(self, values: FloatArray) -> None:
-        """Raise InvalidInputError unless all values are whole numbers >= 0."""
+        """Raise InvalidInputError unless all values are whole numbers from 0 to a million."""
         wrong = np.flatnonzero((values < 0) | (values != np.floor(values)))
         if wrong.size:
             raise InvalidInputError(
@@ -100,12 +103,12 @@ class CountBase(Base):
             )
 
     def table(self, k: int) -> "Table":
-        """Return the points of the sums over counts."""
+        """Return the points of the sums over counts; cached."""
         return _cached_table(self, k)
 
     @abstractmethod
     def build_table(self, k: int) -> "Table":
-        """Make the table of t_1, ..., t_k and the statistics of the family."""
+        """Return a new table with t_1, ..., t_k and the additional statistics."""
 
     def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
         """Draw every node of Gibbs chains given the others."""
@@ -136,11 +139,11 @@ class Poisson(CountBase):
         return -np.asarray(gammaln(np.asarray(x, dtype=np.float64) + 1.0))
 
     def independent(self, mean: float) -> float:
-        """Return log mean; -100 in place of log 0."""
+        """Return log mean, eta_1 of a Poisson distribution; -100 for a mean of 0."""
         return float(np.log(mean)) if mean > 0 else EMPTY
 
     def build_table(self, k: int) -> "Table":
-        """Return a table of counts to a million in panels of half a standard deviation."""
+        """Return a table of counts up to a million, in panels of a standard deviation."""
         return tables.smooth_table(
             self.log_base, lambda x: self.statistics(x, k), last=POISSON_LAST, width=np.sqrt,
             base_limit=-np.inf, linear=np.eye(k)[0],
@@ -151,7 +154,7 @@ class Poisson(CountBase):
         return float(self.gradient(eta)[0])
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
-        """Return the integrand over x = 1, 2, ..., with the term of x = 0."""
+        """Return the integrand over x = 1, 2, ..., with the term of x = 0 separate."""
         powers = self.exponents(eta.shape[1])
         v = np.linspace(-60, 60, 1201)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -179,8 +182,9 @@ class NegativeBinomial(CountBase):
     """Overdispersed counts: B = log of a negative binomial distribution, T = log(1 + x)^2.
 
     The distribution has mean m and variance m + m^2 / r.  A fit estimates m and r from each column,
-    and tilts the distribution by the interactions and by intercepts of T and its root.  Its tail
-    falls geometrically, faster than any exp(c log(1 + x)^2), so every model has a normalizer.
+    and tilts the distribution by the interactions and by intercepts of T and its square root.  The
+    tail falls geometrically, faster than any exp(c log(1 + x)^2) grows, so every model has a
+    normalizer.
 
     Parameters
     ----------
@@ -208,7 +212,7 @@ class NegativeBinomial(CountBase):
         return (self.law_mean, self.dispersion)
 
     def first_draw(self, intercepts: FloatArray) -> FloatArray:
-        """Return 0, the distribution itself; intercepts without interactions may be far from it."""
+        """Return 0: B itself; the intercepts without the interactions may be far from the data."""
         return np.zeros(intercepts.shape)
 
     def _law(self) -> tuple[float, float]:
@@ -220,13 +224,16 @@ class NegativeBinomial(CountBase):
         return float(self.law_mean), float(self.dispersion)
 
     def fitted_to(self, values: FloatArray) -> "NegativeBinomial":
-        """Return the base whose distribution is the maximum-likelihood fit to counts (n,)."""
+        """Return the base with m and r of the maximum-likelihood fit to counts (n,).
+
+        Returns the base itself if both are given.
+        """
         if self.law_mean is not None and self.dispersion is not None:
             return self
         return NegativeBinomial(*negative_binomial_fit(values, positive_only=False))
 
     def log_base(self, x: npt.ArrayLike) -> FloatArray:
-        """Return log of Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x."""
+        """Return log [Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x], in nats."""
         from scipy.special import gammaln
 
         mean, r = self._law()
@@ -235,7 +242,7 @@ class NegativeBinomial(CountBase):
         return np.asarray(choose - r * np.log1p(mean / r) - values * np.log1p(r / mean))
 
     def build_table(self, k: int) -> "Table":
-        """Return a table that ends far out in the geometric tail."""
+        """Return a table that extends over TAIL nats of the geometric tail."""
         mean, r = self._law()
         decay = float(np.log1p(r / mean))
         return tables.smooth_table(
@@ -247,10 +254,10 @@ class NegativeBinomial(CountBase):
 
 
 class Hurdle(CountBase):
-    """Another family of counts with a separate probability of zero (zero-inflated counts).
+    """A family of counts with a separate probability of zero (zero-inflated counts).
 
-    The statistic 1[x = 0] is added.  Its coefficient is positive if there are more zeros than in
-    the other family, and negative if there are fewer.
+    It adds the statistic 1[x = 0] to the inner family.  Its coefficient is positive if there are
+    more zeros than in the inner family, and negative if there are fewer.
 
     Parameters
     ----------
@@ -268,7 +275,7 @@ class Hurdle(CountBase):
         self.own = inner.own + 1  # type: ignore[misc]
 
     def describe(self) -> dict[str, Any]:
-        """Return the parameters of the inner family."""
+        """Return the inner family."""
         return {"inner": self.inner}
 
     def _key(self) -> tuple[Any, ...]:
@@ -289,15 +296,15 @@ class Hurdle(CountBase):
         return self.inner.log_base(x)
 
     def independent(self, mean: float) -> float:
-        """Return what the inner family does."""
+        """Return eta_1 of the inner family."""
         return self.inner.independent(mean)
 
     def first_draw(self, intercepts: FloatArray) -> FloatArray:
-        """Return what the inner family does."""
+        """Return the eta of the inner family, and 0 for the statistic 1[x = 0]."""
         return np.append(self.inner.first_draw(intercepts[:-1]), 0.0)
 
     def start(self, means: FloatArray) -> FloatArray:
-        """Return the start of the inner family and the log odds of zero that it lacks."""
+        """Return the start of the inner family, and the log odds of zero relative to it."""
         inner = self.inner.start(means[:-1])
         log_zero = float(self.log_base(0.0)) - float(self.inner.derivatives(inner[None])[0][0])
         share = np.clip(means[-1], 1e-9, 1 - 1e-9)
@@ -305,7 +312,7 @@ class Hurdle(CountBase):
         return np.append(inner, np.clip(odds, -50.0, 50.0))
 
     def build_table(self, k: int) -> "Table":
-        """Return the table of the inner family with one more statistic."""
+        """Return the table of the inner family with the statistic 1[x = 0] added."""
         return tables.with_zero_indicator(self.inner.table(k))
 
 
@@ -316,7 +323,7 @@ def _cached_table(base: CountBase, k: int) -> "Table":
 
 @lru_cache(maxsize=16)
 def _stacked(families: tuple[CountBase, ...], k: int) -> Any:
-    """Return the tables of all nodes in one set of arrays; equal families share a table."""
+    """Return the tables of all nodes as a TableSet; nodes with equal families share a table."""
     distinct = {family: number for number, family in enumerate(dict.fromkeys(families))}
     which = np.array([distinct[family] for family in families], dtype=np.int64)
     return kernels.sampling.stack_tables([family.table(k) for family in distinct], which)

@@ -16,15 +16,15 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
 
-LARGEST = 1e100  # covariate, whose square and sums of it are finite
-DEPENDENT = 1e-8  # of its scale, what is left of a column that the others determine
+LARGEST = 1e100  # allowed covariate: its square, and sums of squares, are finite
+DEPENDENT = 1e-8  # a column with a smaller share independent of the others counts as dependent
 
 
 @dataclass(frozen=True)
 class Covariates:
-    """The columns of a fit: (z - center) turn, with a penalty for each column.
+    """The columns of a fit: (z - center) turn, with a penalty for the coefficient of each.
 
-    columns : (d, n) float64.  turn : (d, d).  center, penalties : (d,).
+    columns : (d, n) float64, transposed.  turn : (d, d).  center, penalties : (d,).
     """
 
     columns: FloatArray
@@ -38,7 +38,10 @@ class Covariates:
         return len(self.columns)
 
     def inward(self, heads: FloatArray) -> FloatArray:
-        """Return intercepts and coefficients of a fit from those of z, (..., f + d)."""
+        """Return f intercepts and d coefficients in the fit's columns from those of z.
+
+        heads : (..., f + d); the first intercept is that of T.
+        """
         if not self.count:
             return heads
         out, slopes = heads.copy(), heads[..., -self.count :]
@@ -47,7 +50,7 @@ class Covariates:
         return out
 
     def outward(self, heads: FloatArray) -> FloatArray:
-        """Return intercepts and slopes of z from those of a fit, (..., f + d)."""
+        """Return f intercepts and d slopes of z from those in the fit's columns, (..., f + d)."""
         if not self.count:
             return heads
         out, slopes = heads.copy(), heads[..., -self.count :] @ self.turn.T
@@ -60,15 +63,15 @@ NONE = Covariates(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0))
 
 
 def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
-    """Return the covariates (n, d) of n rows; (n, 0) for None.
+    """Return the covariates (n, d) of n rows, checked; (n, 0) for None.
 
-    count : d of the model, if one is fitted.
+    count : d of the fitted model, if there is one.
 
     Raises
     ------
     InvalidInputError
-        The shape is wrong, there are NaN or infinite values, or it is None and the model has
-        covariates.
+        The shape is wrong, or a value is NaN, infinite or beyond 1e100; or they are missing for a
+        model with covariates, or given for one without.
     """
     if given is None:
         if count:
@@ -90,9 +93,9 @@ def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) ->
 
 
 def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:
-    """Return the columns of a fit from covariates (n, d) and the weights of the rows.
+    """Return the columns of a fit from covariates z (n, d) and the weights (n,) of the rows.
 
-    penalty : weight of the l1 norm of the slopes; 0 for none.
+    penalty : the weight of the l1 norm of the slopes, >= 0; 0 for no penalty.
 
     Raises
     ------

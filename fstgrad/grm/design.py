@@ -1,13 +1,14 @@
 r"""The sparse design that all node regressions share.
 
-A set S of l variables has one coefficient theta_S in the term Psi_(j)^(l); a super-symmetric tensor
-contains it l! times, Psi_S = theta_S / l!. For every s in S, it contributes to eta_js the column
+A set S of l variables has one coefficient theta_S in the term Psi_(j)^(l); the super-symmetric
+tensor contains it l! times, Psi_S = theta_S / l!.  For every s in S, it adds to coordinate j of eta
+of node s theta_S times the column
 
-    column(S \ {s})_i = prod_{t in S, t != s} x_it^(1/j),
+    column(S \ {s})_i = prod_{t in S, t != s} t_j(x_it).
 
-because l <[Psi]_s, ...> counts the set l! times.  The column does not depend on s, so the triples
-of all nodes share one sparse matrix of pairs.  There is never an n x p^2 array for each node, and a
-set that never occurs together needs no column (its column and gradient are zero).
+The column depends on S \ {s} only, so the triples of all nodes share one sparse matrix of pairs:
+no node has an n x p^2 array of its own.  A set of variables that never occur together needs no
+column, since its column and gradient are zero.
 """
 
 import math
@@ -22,9 +23,9 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
 
-PLAY_BYTES = 32  # for each entry of a column in play: its row and its value, and their copies
-MOST_SETS = 1 << 62
-LEAST_SETS = 100  # that may come into play at once where columns are made anew
+PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
+MOST_SETS = 1 << 62  # no limit
+LEAST_SETS = 100  # sets that may always become active at once if columns are computed on demand
 
 
 def terms_of(k: int, interactions: str) -> list[Term]:
@@ -38,19 +39,23 @@ def terms_of(k: int, interactions: str) -> list[Term]:
 
 
 def intercept_coordinates(terms: Sequence[Term], free: Sequence[int]) -> IntArray:
-    """Return the coordinates of eta, from 0, that have an intercept."""
+    """Return the coordinates of eta, counted from 0 and ascending, that have an intercept.
+
+    They are the unpenalised coordinates `free` and the roots of terms of size 1.
+    """
     roots = {term.root - 1 for term in terms if term.size == 1}
     return np.array(sorted(roots | set(free)), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Design:
-    """Blocks of columns and, if candidates were given, the sets that may be used.
+    """The blocks of columns, one for each term of size >= 2, and the candidate sets.
 
-    candidates : {size: (m, size) int64}; a size that is missing has all sets.
+    samples, features : n and p.
+    candidates : {size: (m, size) int64}; if a size is missing, all sets are candidates.
+    most : how many sets may become active at once, to limit memory.
+    most_entries : how many entries all active columns may have, to limit memory.
     scaled : whether the scales of the columns differ.
-    most, most_entries : how many sets may become active at once, and the entries of all columns
-        in play, for the memory that they take.
     """
 
     samples: int
@@ -63,11 +68,11 @@ class Design:
 
     @cached_property
     def binomial(self) -> IntArray:
-        """C(i, j) for the combinatorial numbers."""
+        """The table of C(i, j) for combinatorial numbers."""
         return binomials(self.features, max((b.term.size for b in self.blocks), default=1))
 
     def columns(self, block: Block, node: int) -> IntArray:
-        """Return the numbers of the columns of a block that node `node` may use."""
+        """Return the numbers, ascending, of the columns of a block that node `node` may use."""
         sets = self.candidates.get(block.term.size)
         if sets is None:
             other = np.ones(len(block.keys), dtype=bool)
@@ -78,29 +83,32 @@ class Design:
         return np.unique(found[found >= 0])
 
     def keys(self, blocks: IntArray, columns: IntArray) -> IntArray:
-        """Return the combinatorial numbers of columns, given with their blocks."""
+        """Return the combinatorial numbers (m,) of columns (m,) of the blocks (m,)."""
         out = np.empty(columns.size, dtype=np.int64)
         for number, block in enumerate(self.blocks):
             out[blocks == number] = block.keys[columns[blocks == number]]
         return out
 
     def find(self, blocks: IntArray, keys: IntArray) -> IntArray:
-        """Return the columns with the combinatorial numbers `keys`, -1 if there is none."""
+        """Return the columns (m,) of the blocks (m,) with the keys (m,), -1 if there is none."""
         out = np.full(keys.size, -1)
         for number, block in enumerate(self.blocks):
             out[blocks == number] = block.find(keys[blocks == number])
         return out
 
     def members(self, block: Block, keys: IntArray) -> IntArray:
-        """Return the ascending sets (m, size - 1) with the combinatorial numbers `keys`."""
+        """Return the ascending sets S without s, (m, size - 1), with the keys (m,) of columns."""
         return unrank(keys, block.term.size - 1, self.binomial)
 
     def sets(self, block: Block, keys: IntArray) -> IntArray:
-        """Return the ascending sets (m, size) with the combinatorial numbers `keys`."""
+        """Return the ascending sets S, (m, size), with the keys (m,) of sets."""
         return unrank(keys, block.term.size, self.binomial)
 
     def gradients(self, number: int, columns: IntArray, residual: FloatArray) -> FloatArray:
-        """Return the mean of a column of block `number` times the residual (n, c), for each."""
+        """Return the mean over samples of each column of block `number` times the residual.
+
+        columns : (m,).  residual : (n, c), of which coordinate root - 1 is used.  Result (m,).
+        """
         block = self.blocks[number]
         vector = np.ascontiguousarray(residual[:, block.term.root - 1])
         return block.products(columns, vector) / self.samples
@@ -112,7 +120,7 @@ class Design:
         return np.sort(np.argpartition(sizes, -self.most)[-self.most :])
 
     def check_entries(self, entries: int) -> None:
-        """Raise if the active columns exceed the memory of a streamed design."""
+        """Raise MemoryLimitError if active columns with so many entries exceed the limit."""
         if entries > self.most_entries:
             raise MemoryLimitError(
                 f"the columns in play have {entries:,} entries, more than {self.most_entries:,}, "
@@ -137,18 +145,23 @@ def build(
     *,
     scale_columns: bool = False,
 ) -> Design:
-    """Return the shared design of `terms`.
+    """Return the shared design of `terms`, stored if it fits in memory, else streamed.
 
     Parameters
     ----------
     statistics : dict of root j to CSR (n, p)
-        x^(1/j), the same non-zeros for every j.
+        t_j(x), with the same non-zeros for every j.
     candidates : dict of size to (m, size) int64
         The sets that may be used; all sets of a size that is missing.
     max_memory : float
         Limit in bytes, checked before anything is allocated.
     scale_columns : bool
         Penalise a coefficient in proportion to the root mean square of its column.
+
+    Raises
+    ------
+    MemoryLimitError
+        Even a design without stored products needs more than `max_memory`.
     """
     samples, features = statistics[1].shape
     used = [term for term in terms if term.size > 1]
@@ -177,7 +190,7 @@ def build(
 def _check_streamed(
     shape: tuple[int, int], used: Sequence[Term], entries: int, max_memory: float
 ) -> None:
-    """Raise if not even a design without stored products fits in memory."""
+    """Raise MemoryLimitError if even a design without stored products does not fit in memory."""
     n, p = shape
     need = 8 * sum(n * p + (term.size + 5) * math.comb(p, term.size - 1) for term in used)
     if need > max_memory:

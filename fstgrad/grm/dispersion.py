@@ -4,15 +4,16 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 
-LARGEST_DISPERSION = 1e4  # beyond it the law is a Poisson law to about the width of a count
+LARGEST_DISPERSION = 1e4  # for larger r, the distribution is practically a Poisson distribution
 SMALLEST_DISPERSION = 1e-3
 SMALLEST_MEAN = 1e-6
 
 
 def negative_binomial_fit(values: FloatArray, *, positive_only: bool) -> tuple[float, float]:
-    """Return the mean and the dispersion r (variance m + m^2 / r) fitted to counts (n,).
+    """Return the mean m and the dispersion r (variance m + m^2 / r) fitted to counts (n,).
 
     positive_only : fit the distribution given x > 0 to the counts above 0.
+    Returns (1e-6, 1) if there is no count above 0.
     """
     from scipy import optimize
 
@@ -41,7 +42,10 @@ def negative_binomial_fit(values: FloatArray, *, positive_only: bool) -> tuple[f
 def _cost(
     log_mean: float, log_r: float, counts: FloatArray, share: FloatArray, positive_only: bool
 ) -> float:
-    """Return the mean negative log-likelihood."""
+    """Return the mean negative log-likelihood in nats.
+
+    counts, share : (m,), the distinct counts and their relative frequencies.
+    """
     from scipy.special import gammaln
 
     mean, r = np.exp(log_mean), np.exp(log_r)

@@ -1,4 +1,4 @@
-"""The base families by name, their choice, and their description in files."""
+"""The base families by name, and their description in files."""
 
 from typing import Any
 
@@ -33,7 +33,10 @@ CLASSES: dict[str, Any] = {
 
 
 def resolve(base: "str | Base") -> Base:
-    """Return the family with the name `base`, or `base` itself."""
+    """Return the family with the name `base`, or `base` if it is a family.
+
+    Raises InvalidInputError for anything else.
+    """
     if isinstance(base, Base):
         return base
     if not isinstance(base, str) or base not in BASES:
@@ -45,7 +48,7 @@ def resolve(base: "str | Base") -> Base:
 
 
 def to_description(base: Base) -> dict[str, Any]:
-    """Return the class and the arguments of a family as plain values for JSON."""
+    """Return {"class": name, "arguments": dict} of a family, in types of JSON."""
     arguments = {
         name: to_description(value) if isinstance(value, Base) else value
         for name, value in base.describe().items()
@@ -54,7 +57,7 @@ def to_description(base: Base) -> dict[str, Any]:
 
 
 def from_description(description: Any) -> Base:
-    """Return the family that `to_description` described; anything else is an error."""
+    """Return the family that `to_description` described; raise InvalidInputError otherwise."""
     if not isinstance(description, dict) or set(description) != {"class", "arguments"}:
         raise InvalidInputError("a base family is not described by its class and its arguments")
     kind, given = description["class"], description["arguments"]

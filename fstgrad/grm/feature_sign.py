@@ -1,9 +1,10 @@
-"""Minimise a quadratic model with an l1 penalty exactly: a linear system for each set of signs.
+"""Exact minimum of a quadratic model with an l1 penalty: a linear system for each set of signs.
 
-Coordinate descent is very slow if columns are almost collinear, as the powers x, x^1/2, x^1/3 of
-large counts are.  The feature-sign search of Lee, Battle, Raina and Ng (2007), Algorithm 1, guesses
-the signs of the nonzero parameters, solves for them, moves to the best point on the way at which a
-sign would change, and ends after finitely many sets of signs.
+Coordinate descent is very slow if columns are almost collinear, for example the roots x, x^(1/2)
+and x^(1/3) of large counts.  The feature-sign search of Lee, Battle, Raina and Ng (2007), Algorithm
+1, guesses the signs of the nonzero parameters and solves for the parameters.  If signs change on
+the way there, it moves to the best point at which one of them would change.  It ends after finitely
+many sets of signs.
 """
 
 from collections.abc import Callable
@@ -12,13 +13,17 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 
-MOST_ACTIVE = 400  # non-zero parameters of a system that is solved densely
+MOST_ACTIVE = 400  # nonzero parameters; larger systems are not solved
 MOST_ROUNDS = 60
-SLACK = 1e-9  # of the penalty, by which the slope of a zero may pass it
+SLACK = 1e-9  # the slope of a zero parameter may exceed the penalty by this share
 
 
 class Model:
-    """g'd + d'Hd / 2 + sum_m penalty_m |coef_m + d_m|, a function of the direction d (m,)."""
+    """The model g'd + d'Hd / 2 + sum_m penalty_m |coef_m + d_m| of the direction d (m,).
+
+    column : a function from m to column m of H, (m,).
+    gradient, penalty, coef : (m,).
+    """
 
     def __init__(
         self,
@@ -32,7 +37,7 @@ class Model:
         self._columns: dict[int, FloatArray] = {}
 
     def columns(self, which: IntArray) -> FloatArray:
-        """Return columns of H, (m, number); each is computed once."""
+        """Return the columns `which` (k,) of H, (m, k); each column is computed once."""
         if which.size == 0:
             return np.empty((self.coef.size, 0))
         for m in which:
@@ -41,21 +46,21 @@ class Model:
         return np.stack([self._columns[m] for m in which], axis=1)
 
     def product(self, direction: FloatArray) -> FloatArray:
-        """Return H d."""
+        """Return H d, (m,)."""
         used = np.flatnonzero(direction)
         return np.asarray(self.columns(used) @ direction[used])
 
     def value(self, direction: FloatArray) -> float:
-        """Return the model at d, minus its value without the penalty at 0."""
+        """Return the value of the model at d."""
         curved = self.gradient + 0.5 * self.product(direction)
         return float(curved @ direction + self.penalty @ np.abs(self.coef + direction))
 
 
 def minimum(model: Model, start: FloatArray) -> FloatArray | None:
-    """Return the direction (m,) that minimises the model, or None if it is not found.
+    """Return the direction (m,) that minimises the model; None if the limits are reached before.
 
-    start : (m,), a direction whose signs are the first guess.  A round costs one linear system of
-    the nonzero parameters.
+    start : (m,), a direction; the signs of coef + start are the first guess.  Each round solves a
+    linear system of the nonzero parameters.
     """
     now = model.coef + start
     free = model.penalty == 0
@@ -82,8 +87,11 @@ def minimum(model: Model, start: FloatArray) -> FloatArray | None:
 
 
 def _solved(model: Model, active: IntArray, signs: FloatArray) -> FloatArray:
-    """Return the parameters (m,) that minimise the model for known signs."""
-    direction = -model.coef.copy()  # of those that are zero
+    """Return the parameters coef + d (m,) that minimise the model for these signs (m,).
+
+    Parameters that are not in `active` are 0.
+    """
+    direction = -model.coef.copy()  # moves inactive parameters to 0
     direction[active] = 0.0
     right = -(model.gradient + model.penalty * signs + model.product(direction))[active]
     hessian = model.columns(active)[active]
@@ -98,9 +106,9 @@ def _solved(model: Model, active: IntArray, signs: FloatArray) -> FloatArray:
 def _before_a_change_of_sign(
     model: Model, now: FloatArray, target: FloatArray, signs: FloatArray
 ) -> FloatArray | None:
-    """Return the best point on the way to `target` at which a parameter becomes zero, or None.
+    """Return the best point between `now` and `target` (m,) at which a parameter becomes zero.
 
-    None if all signs are as guessed.
+    Returns None if the target has the guessed signs.
     """
     changed: BoolArray = (signs != 0) & (target * signs < 0)
     if not changed.any():
@@ -113,7 +121,7 @@ def _before_a_change_of_sign(
         point = now + share * way
         point[which] = 0.0
         points.append(point)
-    # a parameter that enters with the wrong sign has no way to go: its target is what is left
+    # a zero parameter whose target has the wrong sign stays 0
     points.append(np.where(changed & (now == 0), 0.0, target))
     best: FloatArray = min(points, key=lambda point: model.value(point - model.coef))
     return best

@@ -20,14 +20,14 @@ _FIELDS = ("real", "integer", "pattern", "unsigned-integer")
 
 
 def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Table:
-    """Return a matrix, CSR (n, p), and the names of its columns or None.
+    """Return a matrix, CSR (n, p) of samples by columns, and the names of its columns or None.
 
     Parameters
     ----------
     path : path
-        .npz: a file of `scipy.sparse.save_npz`, or an array by name; .npy; .mtx: Matrix Market,
-        rows are samples; .csv, .tsv: a first line that is not numeric has the names; .mat: MATLAB
-        5, a cell of as many strings as columns has the names.
+        .npz: a file of `scipy.sparse.save_npz`, or an array by name.  .npy.  .mtx: Matrix Market.
+        .csv, .tsv: if the first line is not numeric, it has the names.  .mat: MATLAB 5; a cell
+        array with one string per column has the names.
     variable : str, optional
         The name of the array in an .npz or .mat file; by default, the largest matrix.
 
@@ -102,7 +102,10 @@ def _dimensions(values: Any) -> tuple[int, int]:
 
 
 def _check_dimensions(shape: tuple[int, int]) -> None:
-    """Raise if a row pointer, or one dense column, would not fit in memory."""
+    """Raise if there is no row or column, or if arrays of 64 bytes per row and column do not fit.
+
+    InvalidInputError or MemoryLimitError.
+    """
     if min(shape) < 1:
         raise InvalidInputError(f"the table has {shape[0]} rows and {shape[1]} columns")
     if 64 * (shape[0] + shape[1]) > memory_limit():
@@ -158,9 +161,9 @@ def _choose(arrays: dict[str, Any], variable: str | None) -> Any:
 
 
 def _matrix_market(lines: list[str]) -> Any:
-    """Return the matrix of the lines of a Matrix Market file (NIST, 1996).
+    """Return the matrix in the lines of a Matrix Market file (NIST, 1996).
 
-    scipy's reader would write to the invalid indices of a damaged file.
+    scipy's reader is not used, because for damaged files it writes outside its arrays.
     """
     head = lines[0].lower().split() if lines else []
     if len(head) != 5 or head[:2] != ["%%matrixmarket", "matrix"]:

@@ -1,4 +1,4 @@
-"""The bases of bounded counts: your own log measure, and absence or presence."""
+"""The bases of bounded counts: a given log measure, and absence or presence."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FiniteCounts(CountBase):
-    """Counts 0, ..., m - 1 with your own log measure.
+    """Counts 0, ..., m - 1 with a given log measure.
 
     Parameters
     ----------
@@ -27,6 +27,11 @@ class FiniteCounts(CountBase):
         m - 1, if `log_measure` is a function.
     scale : {"identity", "log"}
         T = x or T = log(1 + x)^2.
+
+    Raises
+    ------
+    InvalidInputError
+        Fewer than two counts are allowed, or `log_measure` is a function and `largest` is missing.
 
     Examples
     --------
@@ -78,18 +83,18 @@ class FiniteCounts(CountBase):
             )
 
     def build_table(self, k: int) -> "Table":
-        """Return all counts one by one."""
+        """Return a table with all counts as single points."""
         x = np.arange(float(len(self.log_measure)))
         return tables.finite_table(self.log_measure, self.statistics(x, k))
 
 
 class Bernoulli(FiniteCounts):
-    """Absence and presence: x = 0, 1, T = x, B = 0; counts above 0 are read as 1."""
+    """Absence and presence: x = 0 or 1, T = x, B = 0; counts above 0 are replaced by 1."""
 
     name = "bernoulli"
 
     def prepared(self, values: FloatArray) -> FloatArray:
-        """Return 1 for counts above 0."""
+        """Return 1 for counts above 0; raise InvalidInputError unless values are counts."""
         CountBase.check_values(self, values)
         return (values > 0).astype(np.float64)
 
@@ -97,11 +102,11 @@ class Bernoulli(FiniteCounts):
         super().__init__(np.zeros(2))
 
     def describe(self) -> dict[str, Any]:
-        """Return no arguments."""
+        """Return an empty dict: the constructor has no arguments."""
         return {}
 
     def independent(self, mean: float) -> float:
-        """Return the log odds of the mean, within 100."""
+        """Return the log odds of the mean; -100 for a mean of 0, 100 for a mean of 1."""
         if mean <= 0 or mean >= 1:
             return EMPTY if mean <= 0 else -EMPTY
         return float(np.log(mean / (1 - mean)))

@@ -1,6 +1,6 @@
-"""All node regressions, in threads, with progress and a checkpoint; then one model.
+"""Runs all node regressions in threads, with a checkpoint, and merges them into one model.
 
-The kernels release the interpreter lock, so threads share the design without copies.
+The kernels release the interpreter lock, so that threads can share the design without copies.
 """
 
 import hashlib
@@ -44,11 +44,11 @@ Progress = Callable[[int, NodeFit], None]
 
 @dataclass
 class Checkpoint:
-    """Finished nodes in a file that is replaced atomically, so that it is always readable.
+    """A file with the finished nodes; it is replaced atomically, so that it is always readable.
 
-    fingerprint : str, of the data and the settings; a file of another fit raises an error.
-    features, terms, intercepts : the number of columns, the terms of the model, and how many
-        intercepts a node has.
+    fingerprint : str, a digest of the data and the settings.
+    features, terms, intercepts : the number of columns, the terms of the model, and the number of
+        intercepts and slopes of a node.
     """
 
     path: pathlib.Path
@@ -58,7 +58,10 @@ class Checkpoint:
     intercepts: int
 
     def load(self) -> dict[int, NodeFit]:
-        """Return the finished nodes; none if there is no file."""
+        """Return the finished nodes; an empty dict if there is no file.
+
+        Raises InvalidInputError if the file belongs to another fit or is damaged.
+        """
         if not self.path.exists():
             return {}
         arrays = read_arrays(
@@ -80,7 +83,7 @@ class Checkpoint:
             ) from error
 
     def save(self, fits: dict[int, NodeFit]) -> None:
-        """Replace the file."""
+        """Replace the file by one with these nodes."""
         write_arrays(self.path, fingerprint=np.array(self.fingerprint), **pack(fits))
 
 
@@ -92,7 +95,12 @@ def fit_all(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> list[NodeFit]:
-    """Return the solutions of all nodes; a stop leaves the finished ones in the checkpoint."""
+    """Return the solutions of all nodes, computed by `solve` in threads.
+
+    Nodes in the checkpoint are not solved again.  The checkpoint is saved about every 20 seconds
+    and at the end, also after an error or an interruption.  progress(node, fit) is called after
+    each node.
+    """
     fits = checkpoint.load() if checkpoint else {}
     todo = [node for node in range(nodes) if node not in fits]
     saved = time.monotonic()
@@ -114,7 +122,7 @@ def fit_all(
 
 
 def fingerprint(arrays: Iterable[npt.NDArray[Any]], settings: str) -> str:
-    """Return a digest of the data and the settings of a fit."""
+    """Return a SHA-256 digest (hexadecimal) of the data and the settings of a fit."""
     digest = hashlib.sha256(settings.encode())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -122,7 +130,7 @@ def fingerprint(arrays: Iterable[npt.NDArray[Any]], settings: str) -> str:
 
 
 def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
-    """Return the solutions as flat arrays."""
+    """Return the solutions as flat arrays, described by `FITS`, for a file."""
     nodes = sorted(fits)
     chosen = [fits[node] for node in nodes]
     counts = np.array([fit.values.size for fit in chosen], dtype=np.int64)
@@ -145,12 +153,12 @@ def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
 def check_keys(
     arrays: dict[str, Any], features: int, terms: Sequence[Term], intercepts: int
 ) -> None:
-    """Raise if arrays of `pack` name a column, a term or a set that a model does not have.
+    """Check that arrays of `pack` fit a model with these columns, terms and intercepts.
 
     Raises
     ------
     InvalidInputError
-        The arrays name one of these.
+        The arrays have a column, a term or a set that the model does not have, or are inconsistent.
     """
     nodes, pointer = arrays["nodes"], arrays["pointer"]
     if len(set(nodes.tolist())) < len(nodes) or (nodes >= features).any():
@@ -197,9 +205,9 @@ def symmetrize(
 ) -> Parameters:
     """Return one model from p node fits.
 
-    A set S has |S| estimates, one from each of its nodes, and 0 if a node left it out.  "average"
-    is their mean, "min" the estimate with the smallest absolute value (0 unless every node has the
-    set), "max" the one with the largest.  `blank` gives the families and k.
+    A set S has |S| estimates, one from each of its nodes; the estimate is 0 if the node did not
+    select S.  rule : "average", their mean; "min", the estimate with the smallest absolute value (0
+    unless all nodes select S); "max", the one with the largest.  blank : the families and k.
     """
     intercepts, f = np.zeros(blank.intercepts.shape), heads.coordinates.size
     found = np.array([fit.intercepts for fit in fits])
@@ -222,7 +230,7 @@ def symmetrize(
 
 
 def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Interactions:
-    """Merge the estimates of the same set."""
+    """Return the merged nonzero estimates; rows of sets (m, size) may repeat."""
     distinct, inverse, counts = np.unique(sets, axis=0, return_inverse=True, return_counts=True)
     inverse = inverse.reshape(-1)
     if rule == "average":
@@ -232,7 +240,7 @@ def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Inter
         if rule == "min":
             order = order[::-1]
         merged = np.zeros(len(distinct))
-        merged[inverse[order]] = values[order]  # the last one written stays
+        merged[inverse[order]] = values[order]  # for repeated indices, the last value remains
         if rule == "min":
             merged[counts < term.size] = 0.0
     kept = merged != 0
@@ -240,9 +248,9 @@ def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Inter
 
 
 def cliques(sets: IntArray, features: int) -> IntArray:
-    """Return the sets with one more member, all of whose subsets are among `sets` (m, size).
+    """Return the ascending sets (c, size + 1), all of whose subsets of `size` are in `sets`.
 
-    For pairs these are the triangles of their graph (Section 6 of the paper).
+    sets : (m, size).  For pairs, these are the triangles of their graph (Section 6 of the paper).
     """
     size = sets.shape[1]
     known = {tuple(row) for row in sets.tolist()}

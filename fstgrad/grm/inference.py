@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WeightedSet(NamedTuple):
-    """A set of variables and its coefficient theta_S."""
+    """A set of variables, by name and by column, and its coefficient theta_S."""
 
     names: tuple[str, ...]
     members: tuple[int, ...]
@@ -34,10 +34,10 @@ class WeightedSet(NamedTuple):
 
 
 class InferenceMixin(ScoringMixin):
-    """Methods that need `parameters_` and the names of the features."""
+    """Methods of a fitted model, computed from `parameters_` and `names_`."""
 
     def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
-        """Return p(x_s | all other x): `log_prob`, `mean`, `sample`, `log_partition`.
+        """Return p(x_s | all other x), with its `log_prob`, `mean`, `sample` and `log_partition`.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class InferenceMixin(ScoringMixin):
         return conditionals.node_conditional(parameters, node, x)
 
     def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
-        """Return the density along x = z v: exponents r, coefficients eta_r(v), `log_density`."""
+        """Return the density along x = z v for v (p,), with its `log_density` and `sample`."""
         return conditionals.radial_conditional(self._joint(), v)
 
     def is_normalizable(self) -> normalization.Normalizability:
@@ -70,13 +70,28 @@ class InferenceMixin(ScoringMixin):
     ) -> sampling.GibbsSample:
         """Return k Gibbs draws with their R-hat and effective sample sizes.
 
-        offset is the offset of the drawn rows, for example the log of their exposure.
+        Parameters
+        ----------
+        k : int
+        rng : Generator, int or None
+        burn_in, thin : int
+            Each chain makes `burn_in` sweeps first, then `thin` sweeps before each draw.
+        chains : int
+        offset : float
+            The offset of the drawn rows, for example the log of their exposure.
+
+        Raises
+        ------
+        InfeasibleError
+            The model is known to have no normalizer.
+        NotSupportedError
+            A conditional cannot be drawn, for example if its mean exceeds a million.
         """
         parameters = self._joint().at_offset(float(checks.real_array("offset", offset, ())))
         return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
-        """Return k Gibbs draws, (k, p) float64; `gibbs` returns them with diagnostics."""
+        """Return k Gibbs draws (k, p) float64, with the defaults of `gibbs`."""
         return self.gibbs(k, rng).values
 
     def log_partition(
@@ -89,9 +104,16 @@ class InferenceMixin(ScoringMixin):
     ) -> partition.PartitionEstimate:
         """Return log Z in nats.
 
-        It is exact for independent variables, for counts with p <= 3 and for the Gaussian base with
-        k <= 2.  Otherwise it is an estimate by annealed importance sampling with `samples` chains
-        of `steps` steps, with a standard error.
+        It is exact for independent variables, for the Gaussian base with k <= 2 and, unless the sum
+        is too large, for counts with p <= 3.  Otherwise it is an estimate with a standard error, by
+        annealed importance sampling with `samples` chains of `steps` steps.
+
+        Raises
+        ------
+        InvalidInputError
+            method is "exact", and there is no exact method for the model.
+        InfeasibleError
+            The model is known to have no normalizer.
         """
         return partition.log_partition(self._joint(), method, samples=samples, steps=steps, rng=rng)
 
@@ -102,9 +124,10 @@ class InferenceMixin(ScoringMixin):
         *,
         sign: Literal["both", "positive", "negative"] = "both",
     ) -> list[WeightedSet]:
-        """Return the `top` sets of `order` variables with the strongest coefficients.
+        """Return up to `top` sets of `order` variables, the strongest coefficients first.
 
-        For order 1, these are the single variables by theta_s, the largest first (with sign
+        sign : "both" ranks by absolute value; the others select coefficients of one sign.
+        For order 1, all single variables are ranked by theta_s, the largest first (with sign
         "negative", the smallest first).
         """
         parameters = self._fitted()
@@ -139,8 +162,8 @@ class InferenceMixin(ScoringMixin):
         Returns
         -------
         GeneralizedRootModel
-            A copy whose intercepts include both, for `gibbs`, `log_partition`, `node_conditional`,
-            ...
+            A copy without covariates and offset, whose intercepts include both; for `gibbs`,
+            `log_partition`, `node_conditional` and other methods.
 
         Examples
         --------
@@ -165,19 +188,20 @@ class InferenceMixin(ScoringMixin):
     def calibrate(
         self, X: Any, *, sweeps: int = 1000, chains: int = 200, rng: Seed = 0
     ) -> calibration.Calibration:
-        """Move the intercepts until samples have the mean statistics of X; return the residual.
+        """Change the intercepts until samples have the mean statistics of X; return what remains.
 
         A pseudo-likelihood fits each node given the others.  If the family is wrong for the data,
         samples of the joint distribution may have other means.  This method solves the likelihood
-        equations of the intercepts, E_model[t] = E_data[t], by stochastic approximation.  The
-        interactions do not change; the parameters of the model are replaced.
+        equations of the intercepts, E_model[t] = E_data[t], by stochastic approximation.  It
+        replaces the parameters of the model; the interactions do not change.  The cost is sweeps *
+        chains draws of every variable, up to three times.
 
         Parameters
         ----------
         X : (n, p) array-like, CSR matrix or data frame
-            The data of the fit, without an offset.
+            The data of the fit.
         sweeps : int
-            The number of Gibbs sweeps; there is one step of the intercepts in each.
+            The number of Gibbs sweeps, each with one step of the intercepts.
         chains : int
             The number of persistent chains; half start at rows of X, half at draws of the
             independent model.
@@ -191,7 +215,12 @@ class InferenceMixin(ScoringMixin):
             sweeps, in standard deviations of the data.  A large gap means that the chains have not
             mixed, or that the family cannot have these means; in the second case, use another base.
 
-        Cost: sweeps * chains draws of every variable.
+        Raises
+        ------
+        InvalidInputError
+            The model was fitted with an offset or covariates.
+        InfeasibleError
+            The model is known to have no normalizer.
         """
         parameters = self._joint()
         if self.uses_offset_:
@@ -213,16 +242,16 @@ class InferenceMixin(ScoringMixin):
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the columns."""
+        """Return the names of the columns, (p,)."""
         self._fitted()
         return np.array(self.names_, dtype=object)
 
     def to_networkx(self, top: int | None = None) -> Any:
-        """Return a networkx graph of the sets, the `top` strongest of each size or all.
+        """Return a networkx graph of the sets: all, or the `top` strongest of each size.
 
-        Pairs are edges with a `weight`.  A larger set joins its members by edges, of weight 0 if
-        they are no pairs of the model, and is listed in the edge attribute `sets` as (names,
-        value).
+        The edge attribute `weight` is the coefficient of the pair, 0 if there is none.  A larger
+        set joins each pair of its members by an edge, and each of these edges lists it in its
+        attribute `sets` as (names, value).
         """
         networkx = checks.extra("networkx", "grm", "to_networkx")
         if top is not None:
@@ -243,7 +272,10 @@ class InferenceMixin(ScoringMixin):
         return graph
 
     def plot(self, top: int = 30, ax: Any = None) -> Any:
-        """Draw the graph of the strongest sets with `fstgrad.plot.word_graph`; return the axes."""
+        """Draw the graph of the `top` strongest sets of each size; return the matplotlib axes.
+
+        ax : axes to draw on; by default, those of a new figure.
+        """
         checks.extra("networkx", "grm", "plot")
         pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
         if ax is not None:
@@ -264,7 +296,10 @@ class InferenceMixin(ScoringMixin):
         )
 
     def _joint(self) -> "Parameters":
-        """Return the parameters of a model whose rows have one joint distribution."""
+        """Return the parameters; raise InvalidInputError for a model with covariates.
+
+        With covariates, each row has a different joint distribution.
+        """
         parameters = self._fitted()
         if parameters.covariates:
             raise InvalidInputError(

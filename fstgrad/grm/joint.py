@@ -1,15 +1,15 @@
 """The tied pseudo-likelihood: all node regressions at once, one parameter for each set.
 
     minimise over theta:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> )
-                          + alpha sum_S |S| |theta_S|,
+                          + alpha sum_S |S| |theta_S|.
 
 This is the sum of the node regressions with a single parameter for the |S| estimates of theta_S.
 It is convex, and its minimum is at most its value for the independent model: on the data of the
 fit, the likelihood of the nodes given the others is never below that of independent variables.
 
-A set S violates its optimality condition only if the gradient of one of its nodes exceeds alpha, so
-one scan over the columns of every node finds all sets that do; their tied gradients follow from the
-columns of their other nodes.
+A set S violates its optimality condition only if the gradient of one of its nodes exceeds alpha.
+So one scan over the columns of every node finds all candidates; their tied gradients are then
+computed from the columns of all their nodes.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales, violations
 
-SETTLED = 0.25  # of alpha, what the slopes of intercepts may be before all sets are scanned
-AT_ONCE = 1_000_000  # sets whose tied gradients are made at once
+SETTLED = 0.25  # a warm start first reduces the slopes of intercepts to this share of alpha
+AT_ONCE = 1_000_000  # sets whose tied gradients are computed at once
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,12 @@ class JointFit:
 
 @dataclass
 class JointRegression:
-    """The problem of all nodes; `varying` (p,) says which may be in sets."""
+    """The problem of all nodes.
+
+    solver, design : of all nodes.
+    varying : (p,) bool, the columns that vary; only these can be in sets.
+    alpha, tol, max_iter : as in `GeneralizedRootModel`.
+    """
 
     solver: NewtonSolver
     design: Design
@@ -59,7 +64,7 @@ class JointRegression:
         """Return the solution, from `start`."""
         play = self.start(start)
         scans, before = 0, -1
-        if (play.term >= 0).any():  # sets that the next solve will take
+        if (play.term >= 0).any():  # warm start: first add the sets that will become active
             residual = self.solver.residual(play)
             if not self._is_settled(play, residual):
                 residual = self.solver.solve(play, max(0.5 * self.tol, SETTLED * self.alpha))[0]
@@ -75,20 +80,20 @@ class JointRegression:
             if kkt.max(initial=0.0) <= self.tol or scans >= self.max_iter:
                 break
             if self.solver.steps == before and not (excess > 0).any():
-                break  # rounding
+                break  # at the limit of rounding: neither a step nor a new set
             before = self.solver.steps
             target = max(0.5 * self.tol, min(0.1 * float(kkt.max()), target))
             play = self._grow(play, term[excess > 0], key[excess > 0])
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
 
     def _is_settled(self, play: Play, residual: FloatArray) -> bool:
-        """Return whether the intercepts are near their optimum, so that gradients of sets count."""
+        """Return whether no slope of an intercept exceeds SETTLED * alpha."""
         gradient = kernels.descent.gradients(play.slots, residual) + play.ridge * play.coef
         slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 
     def _eager(self, play: Play, residual: FloatArray) -> Play:
-        """Return the active parameters with the sets whose gradients are near or above alpha."""
+        """Return the active parameters, adding sets whose gradients exceed EAGER * alpha."""
         term, key, excess = self.violators(residual, play, EAGER * self.alpha)
         return self._grow(play, term[excess > 0], key[excess > 0])
 
@@ -123,7 +128,10 @@ class JointRegression:
     def _slots(
         self, term: IntArray, key: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return (parameter, node, block, column) of every set and every node that has a column."""
+        """Return (parameter, node, block, column) of the slots of sets, (s,) each.
+
+        Set `parameter` has a slot for each of its nodes with a column; sorted by parameter.
+        """
         none = np.empty(0, dtype=np.int64)
         parts: list[list[IntArray]] = [[none], [none], [none], [none]]
         for number, block in enumerate(self.design.blocks):
@@ -143,10 +151,11 @@ class JointRegression:
     def violators(
         self, residual: FloatArray, play: Play, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return (term, key, excess) of the inactive sets that a single node would select.
+        """Return (term, key, excess) (m,) of inactive sets that one of their nodes would select.
 
-        The excess is the tied gradient divided by the scale of the set, minus alpha.  If more sets
-        are found than may become active, those with the largest excess are returned.
+        The excess is |tied gradient| / (scale of the set) - alpha; the set violates its optimality
+        condition if it is positive.  If more sets are found than may become active at once, those
+        with the largest excess are returned.  residual : (p, n, c).
         """
         blocks = range(len(self.design.blocks))
 
@@ -164,7 +173,7 @@ class JointRegression:
                 found, waiting = [[] for _ in blocks], 0
         parts.append(self._excesses(found, residual, play, alpha))
         term, key, excess = (np.concatenate(part) for part in zip(*parts, strict=True))
-        if len(parts) > 1:  # a set may have been found by two of its nodes
+        if len(parts) > 1:  # a set may be in several parts, found by different nodes
             first = np.unique(np.stack([term, key]), axis=1, return_index=True)[1]
             term, key, excess = term[first], key[first], excess[first]
         kept = self.design.strongest(excess)
@@ -196,7 +205,7 @@ class JointRegression:
         return term[kept], key[kept], excess[kept]
 
     def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
-        """Return the sets of one term whose column the node alone would select."""
+        """Return the keys of the sets of term `number` that the node alone would select."""
         block = self.design.blocks[number]
         columns = self.design.columns(block, node)
         gradient = np.abs(self.design.gradients(number, columns, residual))
@@ -209,7 +218,7 @@ class JointRegression:
     def _certificate(
         self, play: Play, slopes: FloatArray, term: IntArray, key: IntArray, excess: FloatArray
     ) -> FloatArray:
-        """Return the largest violation of the conditions of each node, (p,)."""
+        """Return the largest violation of the optimality conditions of each node, (p,)."""
         nodes = len(self.solver.families)
         heads = play.term < 0
         worst: FloatArray = slopes[heads].reshape(nodes, -1).max(axis=1)
@@ -226,7 +235,7 @@ class JointRegression:
         return worst
 
     def _grow(self, play: Play, term: IntArray, key: IntArray) -> Play:
-        """Return the active parameters without zeros, and with the sets that violate."""
+        """Return the active parameters without zero sets, and with the sets (term, key) added."""
         kept = (play.term >= 0) & (play.coef != 0)
         intercepts = play.coef[play.term < 0].reshape(len(self.solver.families), -1)
         return self._put_in_play(

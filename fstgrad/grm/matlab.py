@@ -1,13 +1,12 @@
 """MATLAB 5 files: dense and sparse matrices of numbers, and cells of texts.
 
-SciPy's reader is written in C and trusts the sizes in a damaged file.  This reader accepts the few
-kinds of arrays in which tables of counts are stored, and compares every size with the number of
-bytes in the file.
-Source: MathWorks, "MAT-File Format", level 5.
+SciPy's reader is written in C and does not check the sizes in a damaged file.  This reader supports
+the few kinds of arrays in which tables of counts are stored, and compares every size with the
+number of bytes in the file.  Source: MathWorks, "MAT-File Format", level 5.
 
-file     128 bytes of header, the last four are version and byte order; then elements
-element  type and size in 4 + 4 bytes, then data padded to 8; or in 2 + 2 with 4 bytes of data
-matrix   an element of elements: flags, dimensions, name, and the data of the class
+file     128 bytes of header, the last four with version and byte order; then elements
+element  type and size in 4 + 4 bytes, then data padded to 8 bytes; or in 2 + 2 bytes, then 4 bytes
+matrix   an element that contains elements: flags, dimensions, name, and the data of the class
 """
 
 import math
@@ -37,7 +36,7 @@ _TYPES = {
 _TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 _CELL, _CHAR, _SPARSE, _NUMBERS = 1, 4, 5, range(6, 16)
 _COMPLEX = 0x08
-_DEEPEST = 4  # cells in cells
+_DEEPEST = 4  # levels of nested cell arrays
 
 
 def read_matlab(data: bytes) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def read_matlab(data: bytes) -> dict[str, Any]:
     InvalidInputError
         The file is not of this format, or it is damaged.
     MemoryLimitError
-        An array would need more than half of the memory.
+        A compressed array would need more than half of the memory.
     """
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[124:126] not in (b"\x00\x01", b"\x01\x00"):
@@ -81,7 +80,10 @@ def _inflated(content: bytes) -> bytes:
 
 
 def _element(data: bytes, at: int, order: str) -> tuple[int, bytes, int]:
-    """Return type, content and end of the element at a position."""
+    """Return the type, the content and the end of the element at byte `at`.
+
+    order : "<" or ">", the byte order.
+    """
     if len(data) - at < 8:
         raise InvalidInputError(f"it ends at byte {len(data):,} in the middle of an array")
     first, size = struct.unpack_from(f"{order}II", data, at)
@@ -100,7 +102,10 @@ def _element(data: bytes, at: int, order: str) -> tuple[int, bytes, int]:
 
 
 def _matrix(data: bytes, order: str, depth: int) -> tuple[str, Any]:
-    """Return the name and the value of a matrix; None for an ignored class."""
+    """Return the name and the value of a matrix; the value is None for an ignored class.
+
+    depth : how many cell arrays contain the matrix.
+    """
     kind, flags, at = _element(data, 0, order)
     if kind != 6 or len(flags) != 8:
         raise InvalidInputError("an array without flags")
@@ -164,7 +169,7 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
 
 
 def _cells(data: bytes, at: int, order: str, count: int, depth: int) -> list[str] | None:
-    """Return the texts of a cell array; None if one of its cells is not a text."""
+    """Return the texts of a cell array of `count` cells; None if a cell is not a text."""
     if count > len(data) // 8:
         raise InvalidInputError(f"a cell array of {count:,} cells in {len(data):,} bytes")
     texts = []

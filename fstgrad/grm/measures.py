@@ -1,9 +1,9 @@
 """Base measures and integrands of the piecewise-linear bounds (`fstgrad.grm.bounds`).
 
 A measure gives the log of the sum or the integral over [left, right] of e^(slope x) times a base,
-for many pieces at once.  `row` is the eta of each piece, and all arguments have one entry for each
-piece.  The result is a pair (lower, upper), whose distance is the accuracy of the special
-functions.
+for many pieces at once.  All arguments have one entry for each piece; `row` is the number of its
+row of eta (m, k).  The result is a pair (lower, upper) in nats, as far apart as the errors of the
+special functions require.
 """
 
 import math
@@ -16,7 +16,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 
 Pair = tuple[FloatArray, FloatArray]
 ACCURACY = 1e-12  # of the special functions, relative
-RELIABLE_RATE = 1e5  # up to here scipy's incomplete gamma functions are that accurate in both tails
+RELIABLE_RATE = 1e5  # scipy's incomplete gamma functions have this accuracy for rates up to here
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -29,23 +29,23 @@ class Measure(ABC):
     def log_mass(
         self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
     ) -> Pair:
-        """Return the bounds of the log mass of pieces with left < right <= +inf."""
+        """Return bounds on the log mass of pieces with left < right <= +inf."""
 
     @abstractmethod
     def magnitude(self, x: FloatArray) -> FloatArray:
-        """Return the size of the numbers that cancel at x (m,), one for each row."""
+        """Return the size (m,) of the terms that cancel at x (m,), for the rounding error."""
 
     def log_term(self, row: IntArray, x: FloatArray) -> FloatArray:
-        """Return the log weight of single points; discrete measures have them."""
+        """Return the log weight of single points; only for discrete measures."""
         raise NotImplementedError
 
     def tail_is_finite(self, row: IntArray, slope: FloatArray) -> BoolArray:
-        """Return whether e^(slope x) times the base has a finite mass on an unbounded piece."""
+        """Return whether e^(slope x) times the base is known to have a finite mass up to +inf."""
         return np.ones(row.shape, dtype=bool)
 
 
 class PoissonMeasure(Measure):
-    """Integers left, ..., right with weights e^(theta x) / x!; theta = eta_1 + slope."""
+    """Counts x = left, ..., right with weights e^(theta x) / x!, theta = eta_1 + slope."""
 
     discrete = True
 
@@ -65,7 +65,7 @@ class PoissonMeasure(Measure):
     def log_mass(
         self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
     ) -> Pair:
-        """Return the bounds of the log mass."""
+        """Return bounds on the log mass: by incomplete gamma functions, or by terms if unsafe."""
         theta = self.theta[row] + slope
         rate = np.exp(np.minimum(theta, 709.0))
         low, high = self._by_terms(theta, rate, left, right)
@@ -79,7 +79,7 @@ class PoissonMeasure(Measure):
     def _by_gamma(
         self, rate: FloatArray, left: FloatArray, right: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return the Poisson probability of each piece, and whether it is reliable."""
+        """Return the probability of each piece under Poisson(rate), and whether it is reliable."""
         from scipy.special import gammainc, gammaincc
 
         end = np.where(np.isfinite(right), right, 0.0) + 1
@@ -98,7 +98,7 @@ class PoissonMeasure(Measure):
     def _by_terms(
         self, theta: FloatArray, rate: FloatArray, left: FloatArray, right: FloatArray
     ) -> Pair:
-        """Bound the sum by its largest term, the number of terms and a geometric series."""
+        """Return bounds from the largest term, the number of terms and a geometric series."""
         from scipy.special import gammaln
 
         bounded = np.isfinite(right)
@@ -129,7 +129,7 @@ class ExponentialMeasure(Measure):
         return np.asarray(np.abs(self.theta * x))
 
     def tail_is_finite(self, row: IntArray, slope: FloatArray) -> BoolArray:
-        """Return whether half of the decay is left."""
+        """Return whether at least half of the decay rate remains: theta + slope <= theta / 2."""
         return np.asarray(self.theta[row] + slope <= 0.5 * self.theta[row])
 
     def log_mass(
@@ -194,13 +194,13 @@ def _narrow(a: FloatArray, b: FloatArray) -> Pair:
 
 @dataclass(frozen=True)
 class Integrand:
-    """Rows of e^g times a base measure on x > 0, g(x) = sum_r c_r x^(e_r) + q log x.
+    """m rows of e^g times a base measure on x > 0, g(x) = sum_r c_r x^(e_r) + q log x.
 
     measure : Measure
     coefficients (m, r), powers (r,) : c and e of the terms that are not in the measure.
     q : float
-    center (m,) : where most of the mass is.
-    at_zero : float, the log weight of x = 0 in a sum over the counts.
+    center (m,) : x near the largest part of the mass.
+    at_zero : float, the log weight of x = 0 in a sum over counts.
     """
 
     measure: Measure
@@ -211,7 +211,7 @@ class Integrand:
     at_zero: float = -np.inf
 
     def g(self, row: IntArray, x: FloatArray) -> FloatArray:
-        """Return g(x) of row `row` (both (c,))."""
+        """Return g(x) (c,) of the rows `row` (c,) at x (c,)."""
         value = (self.coefficients[row] * x[:, None] ** self.powers).sum(axis=-1)
         if self.q:
             with np.errstate(divide="ignore"):
@@ -229,13 +229,16 @@ class Integrand:
         return np.asarray((weights * x[:, None] ** self.powers).sum(axis=-1) - self.q)
 
     def magnitude(self) -> FloatArray:
-        """Return the size of the numbers that cancel near the mass, (m,)."""
+        """Return the size (m,) of the terms that cancel at the center, for the rounding error."""
         x = self.center
         size = (np.abs(self.coefficients) * x[:, None] ** self.powers).sum(axis=1)
         return np.asarray(size + (1 + self.q) * np.abs(np.log(x)) + self.measure.magnitude(x))
 
     def inflections(self) -> FloatArray:
-        """Return the zeros of g'' of each row, ascending, padded with the last one (0 if none)."""
+        """Return the zeros x > 0 of g'' of each row (m, z), ascending, padded with the largest.
+
+        A row without zeros is padded with 0.
+        """
         whole = math.lcm(*range(1, 2 * len(self.powers) + 3))
         degrees = np.rint(self.powers * whole).astype(int)
         common = math.gcd(whole, *degrees.tolist())

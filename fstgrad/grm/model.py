@@ -1,4 +1,4 @@
-"""`GeneralizedRootModel`: the estimator, with the conventions of scikit-learn.
+"""`GeneralizedRootModel`: the estimator, with the interface of scikit-learn estimators.
 
 Only this module needs scikit-learn (the extra `fstgrad[grm]`).
 """
@@ -32,13 +32,13 @@ checks.extra("sklearn", "grm", "GeneralizedRootModel")
 from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
-ROUGH = 0.05  # of alpha: the tolerance of node regressions that only start a joint fit
+ROUGH = 0.05  # times alpha: the tolerance of node regressions that only start a joint fit
 SetsLike = Sequence[Sequence[int | str]]
 MatrixLike = npt.ArrayLike | sparse.csr_matrix
 
 
 class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # type: ignore[misc]
-    """A k-wise graphical model of counts, positive or real vectors, fitted node by node.
+    """A k-wise graphical model of vectors of counts, positive or real numbers.
 
         p(x) proportional to exp( sum_s theta_s x_s + sum_{2<=j<=k} sum_{|S|=j} theta_S
                                   prod_{t in S} x_t^(1/j) + sum_s B(x_s) )
@@ -61,35 +61,35 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         "strongest": sets of size j act through x^(1/j) only.  "all": sets of every size l <= j
         act through x^(1/j), including single variables; all terms except theta_s x_s are penalised.
     candidate_sets : None, "stagewise" or list of sets
-        None: all sets of up to k variables.  "stagewise": sets of l variables only over cliques
-        of the sets of l - 1 that were chosen.  Sets of column numbers or names: only these and
-        their subsets (a set larger than k means all its subsets).
+        None: all sets of up to k variables.  "stagewise": a set of l variables is a candidate if
+        all its subsets of l - 1 were selected.  Sets of column numbers or names: only these and
+        their subsets of up to k variables.
     screening : {"kkt", "none"}
         "kkt": columns join the working set when they violate their optimality condition.
         "none": every column is in the working set (for comparison).
     symmetrize : {"joint", "average", "min", "max"}
-        How the |S| estimates of theta_S are combined.  "joint": one penalised pseudo-likelihood of
-        all nodes, in which they share theta_S, started from the node regressions.  "average" (as in
-        the paper, including zeros), "min" and "max" merge the estimates and refit the intercepts.
+        How the |S| estimates of theta_S are combined.  "joint": one penalised pseudo-likelihood, in
+        which all nodes share theta_S, started from the node regressions.  "average" (as in the
+        paper, including zeros), "min" and "max" merge the estimates and refit the intercepts.
     scale_columns : bool
-        Penalise a coefficient in proportion to the root mean square of its column, for columns of
-        very different sizes.
+        Penalise a coefficient in proportion to the root mean square of its column; useful if
+        columns have very different sizes.
     tol : float
-        The largest violation of the optimality conditions, in units of the gradient.
+        The largest accepted violation of the optimality conditions, in units of the gradient.
     max_iter : int
         The largest number of scans over all candidates for one node.
     n_jobs : int, optional
         The number of threads; None means 1, -1 all cores.
     warm_start : bool
-        Start from the last fit.
+        Whether to start from the last fit.
     checkpoint : path, optional
-        A file with the finished nodes; the same fit with the same file resumes from it.
+        A file for the finished nodes; the same fit with the same file resumes from it.
     max_memory : float
-        Memory limit in bytes, separately for the shared design, for the derivatives of a joint fit
-        and for the active columns.  If the design would exceed it, its products are computed at
-        every scan instead of being stored.
+        Memory limit in bytes, for each of the shared design, the derivatives of a joint fit and the
+        active columns.  If the design would exceed it, its products are not stored, but computed at
+        every scan.
     verbose : bool
-        Show a progress bar.
+        Whether to show a progress bar.
     covariate_alpha : float
         The weight of the l1 norm of the slopes of covariates, >= 0; 0 means no penalty.
 
@@ -106,7 +106,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         The p regressions before they are combined.  If they only start a joint fit, they are rough
         and, for k >= 3, contain only pairs.
     n_candidates_ : int
-        Candidate sets of two and more variables.
+        The number of candidate sets of two and more variables.
     n_iter_ : int
         The largest number of scans that a node needed.
     uses_offset_ : bool
@@ -180,14 +180,14 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         y : None
             Ignored.
         sample_weight : (n,) array-like, optional
-            Weights >= 0 of the rows, up to a common factor.
+            Weights >= 0 of the rows; a common factor has no effect.
         offset : (n,) array-like, optional
-            Added to the coefficient of T of every node: with the Poisson base, the log of an
-            exposure such as the length of a document.
+            Added to the coefficient of T of every node.  With the Poisson base, this is the log of
+            an exposure, for example of the length of a document.
         covariates : (n, d) array-like, optional
-            Covariates of the rows: z_i . slopes_s is added to the coefficient of T of node s, and
-            each node has its own slopes.  Scores then need the covariates of their rows; `at`
-            returns the joint model of rows with given covariates.
+            z_i . slopes_s is added to the coefficient of T of node s in row i; each node has its
+            own slopes.  Scores then need the covariates of their rows; `at` returns the joint model
+            of rows with given covariates.
         feature_names : sequence of str, optional
             Names of the columns if X has none, for example a CSR matrix.
 
@@ -212,7 +212,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         feature_names: Sequence[str] | None,
         covariates: npt.ArrayLike | None = None,
     ) -> Problem:
-        """Check the arguments of a fit and prepare its samples."""
+        """Return the problem of a fit, after checking the arguments."""
         preparation.check_parameters(self)
         x = self._validated(X, reset=True)
         self.names_ = self._chosen_names(feature_names, x.shape[1])
@@ -246,11 +246,11 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         return tags
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
-        """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
+        """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
         preparation.check_kind(X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
-        except Exception as error:  # of scikit-learn, or of a stranger's __array__
+        except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
             raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
@@ -261,7 +261,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         return x
 
     def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
-        """Return the names that were given, those of the data frame, or x0, x1, ..."""
+        """Return the given names, those of the data frame, or x0, x1, ..."""
         if given is None:
             given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
         given = checks.items("feature_names", given)
@@ -279,7 +279,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         offset: FloatArray,
         covariates: extra.Covariates,
     ) -> Problem:
-        """Return the samples of the fit with what does not depend on alpha."""
+        """Return the problem of the fit: everything that does not depend on alpha."""
         k, base = int(self.k), resolve(self.base)
         terms = terms_of(k, self.interactions)
         coordinates = intercept_coordinates(terms, base.free(k))
@@ -296,7 +296,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         )
 
     def _starts(self, problem: Problem) -> list[NodeFit] | None:
-        """Return the last node fits if a warm start can use them."""
+        """Return the last node fits if a warm start can use them, else None."""
         before = getattr(self, "node_fits_", None)
         if not self.warm_start or before is None or len(before) != problem.x.shape[1]:
             return None
@@ -306,7 +306,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         return before if same else None
 
     def _solve(self, problem: Problem) -> None:
-        """Fit the nodes, then one model."""
+        """Fit the nodes and combine them, and store the result."""
         starts, k = self._starts(problem), problem.k
         sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], k, self.names_)
         if isinstance(self.candidate_sets, str):
@@ -327,7 +327,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     def _nodes(
         self, problem: Problem, design: Design, starts: list[NodeFit] | None, stage: int
     ) -> list[NodeFit]:
-        """Solve every node; the joint fit needs them only roughly."""
+        """Return the node regressions, with a rough tolerance if they only start a joint fit."""
         ignored = {"checkpoint", "n_jobs", "verbose", "max_memory", "warm_start"}
         settings = {n: v for n, v in self.get_params().items() if n not in ignored}
         kept = checkpoint_of(problem, self.checkpoint, stage, settings, storage.plain)
@@ -341,7 +341,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         return self.symmetrize == "joint" and self.k > 1
 
     def _chosen(self, problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
-        """Return the sets of `size` that any node chose."""
+        """Return the sets (m, size) that at least one node selected."""
         model = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "max")
         sets = [i.sets for i in model.interactions if i.term.size == size]
         return np.unique(np.concatenate(sets), axis=0)

@@ -1,16 +1,16 @@
-"""Proximal Newton steps on l1 regressions of one or of many nodes, with tied parameters.
+"""Proximal Newton steps for l1 regressions of one or of many nodes, with tied parameters.
 
     minimise over b:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> )
                       + sum_c ( penalty_c |b_c| + ridge_c b_c^2 / 2 ),
-    eta_s = offset + sum of (parameter) (column) over the slots of node s.
+    eta_s = offset + sum over the slots of node s of b_parameter * column.
 
 Newton steps are those of QUIC: a quadratic model of the active parameters, solved by coordinate
-descent, and a line search on the true objective.  A is evaluated once for each step.  If the line
-search finds no descent within a few halvings, the curvature of A along the step is far from the
-curvature at eta, and the step is repeated with a multiple of the mean curvature added (Levenberg,
-Marquardt).  If A is flat along a parameter (when its column is not 0, the variable has a single
-value with certainty), a quadratic model is useless; this parameter then moves alone, until its
-slope changes.
+descent, and a line search on the true objective.  A is evaluated once for each trial step.  If the
+line search finds no descent within a few halvings, the curvature of A along the step is far from
+that at eta, and the step is repeated with a multiple of the mean curvature added (Levenberg,
+Marquardt).  If A is flat along a parameter (wherever its column is not 0, the variable has one
+value with certainty), a quadratic model is useless; this parameter then moves alone until its slope
+changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,21 +28,20 @@ from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
 MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
 MOST_DAMPING = 1e12
-MOST_SWEEPS = 100
-ARMIJO = 1e-4
-STRAIGHT = (
-    0.75  # of the descent at the first slope, from which on a step of twice the size is tried
-)
-FLAT = 1e-8  # curvature over the square of the slope, in 1 / nats: the step promises 5e7 nats
-MOST_TRIALS = 200  # points that a search along a flat parameter looks at
-MOST_STALLED = 10  # steps in a row that lower neither the objective nor the worst violation
+MOST_SWEEPS = 100  # of a coordinate descent
+ARMIJO = 1e-4  # share of the predicted descent that a step must reach
+STRAIGHT = 0.75  # share of the predicted descent from which on a step of twice the size is tried
+FLAT = 1e-8  # curvature / slope^2, in 1 / nats, below which a parameter counts as flat
+MOST_TRIALS = 200  # evaluations of a search along a flat parameter
+MOST_STALLED = 10  # stop after so many steps that lower neither objective nor worst violation
 Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
 
 
 class State(NamedTuple):
-    """Where a solver is: eta (q, n, c), what follows from it, and the objective.
+    """A point of a solver: eta (q, n, c), the derivatives there, and the objective in nats.
 
-    residual : (q, n, c), w (E[t] - t).  covariance : (q, n, c, c), w Cov[t].  losses : (q,).
+    residual : (q, n, c), w (E[t] - t).  covariance : (q, n, c, c), w Cov[t].
+    losses : (q,), the mean negative log-likelihood of each node without B.
     """
 
     eta: FloatArray
@@ -54,12 +53,16 @@ class State(NamedTuple):
 
 @dataclass
 class NewtonSolver:
-    """The problem of q nodes.
+    """The problem of q nodes, and the state of its solution.
 
     families : the base of each node.
     observed : (q, n, c) float64, t(x_is).
-    weights : (n,) float64, of the samples, with mean 1.
+    weights : (n,) float64, the weights of the samples, with mean 1.
     offset : float64 that broadcasts to (q, n, c), added to eta.
+    intercepts : the coordinates with intercepts, and the covariates.
+    apply : the built-in map, or that of a thread pool, over nodes.
+    steps : the number of Newton steps so far.
+    last : the state at the end of the last solve.
     """
 
     families: Sequence[Base]
@@ -73,7 +76,7 @@ class NewtonSolver:
 
     @cached_property
     def ridge(self) -> FloatArray:
-        """The weight (q, f + d) of half the square of every intercept, in units of Var[t]."""
+        """The ridge weight (q, f + d) of every intercept, of half its square; 0 for slopes."""
         weight = np.array([family.ridge for family in self.families])[:, None]
         ridge = weight * self.variances[:, self.intercepts.coordinates]
         return np.pad(ridge, ((0, 0), (0, self.intercepts.covariates.count)))
@@ -92,7 +95,7 @@ class NewtonSolver:
         return np.asarray(np.maximum(np.einsum("i,qic->qc", share, centered**2), 1e-12))
 
     def starting_intercepts(self) -> FloatArray:
-        """Return the heads (q, f + d) of a model that is near the independent one."""
+        """Return intercepts and slopes (q, f + d) near those of the independent model."""
         starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
         chosen = np.array(starts)[:, self.intercepts.coordinates]
         return np.pad(chosen, ((0, 0), (0, self.intercepts.covariates.count)))
@@ -100,9 +103,10 @@ class NewtonSolver:
     def solve(
         self, play: Play, target: float, most_steps: int = MOST_STEPS
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Move play.coef until no condition is violated by more than `target`.
+        """Improve play.coef until no optimality condition is violated by more than `target`.
 
-        Returns the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective.
+        Stops earlier after `most_steps` steps, or if rounding prevents further descent.  Returns
+        the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective in nats.
         """
         state = self._first_state(play)
         damping, stalled, least = 0.0, 0, np.inf
@@ -139,12 +143,15 @@ class NewtonSolver:
         return state.residual, slopes, state.objective
 
     def residual(self, play: Play) -> FloatArray:
-        """Return the residuals w (E[t] - t), (q, n, c), at play.coef or at a better start."""
+        """Return the residuals w (E[t] - t), (q, n, c), at play.coef.
+
+        If the independent model is better, play.coef is first replaced by it.
+        """
         self.last = self._first_state(play)
         return self.last.residual
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
-        """Return the derivative of the objective without its penalty at `coef`."""
+        """Return the gradient (m,) at `coef` of the objective without the l1 penalty."""
         return kernels.descent.gradients(play.slots, state.residual) + play.ridge * coef
 
     def _off_a_plateau(
@@ -152,9 +159,9 @@ class NewtonSolver:
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state after a move along a flat parameter, or None.
 
-        slopes : (m,), the relevant violations.  The parameter with the largest slope moves until
-        its slope has fallen by at least a tenth without changing its sign.  There, the objective,
-        which is convex, is lower and has a curvature.
+        slopes : (m,), the violations that count.  Of the flat parameters, the one with the largest
+        violation moves until its slope has decreased by at least a tenth without changing its
+        sign.  There, the convex objective is lower and has a curvature.
         """
         curvature = kernels.descent.curvatures(play.slots, state.covariance) + play.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
@@ -180,10 +187,11 @@ class NewtonSolver:
         return None
 
     def _first_state(self, play: Play) -> State:
-        """Return the state of play.coef; a start that is worse than no sets is dropped.
+        """Return the state at play.coef, or at the independent model if that is better.
 
-        If the last solve stopped at the same eta, its derivatives are reused.  Merged estimates and
-        those of other data may be far off, or have no normalizer.
+        Merged estimates, and estimates from other data, may be worse than the independent model or
+        have no normalizer; play.coef is then replaced.  If the last solve stopped at the same eta,
+        its derivatives are reused.
         """
         eta, last, self.last = self._eta(play), self.last, None
         if last is not None and np.allclose(eta, last.eta, rtol=1e-13, atol=1e-13):
@@ -202,7 +210,7 @@ class NewtonSolver:
         return state
 
     def _eta(self, play: Play) -> FloatArray:
-        """Return eta (q, n, c) of the active parameters."""
+        """Return eta (q, n, c) = offset + Z play.coef."""
         eta = np.empty(self.observed.shape)
         eta[:] = self.offset
         kernels.descent.add_columns(play.slots, play.coef, eta)
@@ -211,9 +219,9 @@ class NewtonSolver:
     def _state(
         self, eta: FloatArray, coef: FloatArray, play: Play, near: State | None = None
     ) -> State:
-        """Evaluate every node, or those whose eta is not that of `near`.
+        """Return the state at eta; nodes with the same eta as in `near` are copied from it.
 
-        An infeasible eta has the objective +inf.
+        The objective is +inf if an eta has no normalizer.
         """
         n, c = eta.shape[1:]
         residual, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
@@ -236,7 +244,7 @@ class NewtonSolver:
     def _search(
         self, play: Play, state: State, direction: FloatArray, gradient: FloatArray
     ) -> tuple[FloatArray, State] | None:
-        """Return the coefficients and the state of a step that descends enough, or None."""
+        """Return the coefficients and the state after a line search, or None without descent."""
         if not np.isfinite(direction).all():
             return None
         moved = np.zeros(state.eta.shape)
@@ -266,10 +274,10 @@ class NewtonSolver:
     def _direction(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, tolerance: float
     ) -> FloatArray:
-        """Return the Newton direction by coordinate descent.
+        """Return the Newton direction (m,) by coordinate descent.
 
-        If columns are so correlated that the descent is slow, a search over the signs continues
-        from its result.
+        If the descent does not converge, because columns are correlated, a search over the signs
+        continues from its result (`feature_sign`).
         """
         coordinates, penalised, _ = self.intercepts
         free = np.flatnonzero(~penalised)
@@ -293,7 +301,7 @@ class NewtonSolver:
     def _polished(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
     ) -> FloatArray:
-        """Return the minimum of the quadratic model by its signs, or `direction` if it is lower."""
+        """Return the minimum of the quadratic model, or `direction` if none lower is found."""
 
         def column(m: int) -> FloatArray:
             unit = np.zeros(play.coef.size)
@@ -308,7 +316,7 @@ class NewtonSolver:
 
 
 def _inverses(matrices: FloatArray) -> FloatArray:
-    """Return the pseudoinverses of symmetric matrices (q, u, u), the reciprocals if u is 1."""
+    """Return the pseudoinverses of symmetric matrices (q, u, u); for u = 1, the reciprocals."""
     if matrices.shape[-1] == 1:
         return np.divide(1.0, matrices, out=np.zeros(matrices.shape), where=matrices != 0)
     return np.ascontiguousarray(np.linalg.pinv(matrices, hermitian=True))

@@ -1,14 +1,16 @@
-"""Whether a model can be normalised: a certificate, or a direction along which it cannot.
+"""Decides if a model can be normalised: a certificate, or a direction along which it cannot.
 
 Along x = z v the density is exp(eta_1(v) z + lower powers) times the base (Section 3 of the paper).
-The factorial of the Poisson base outgrows every power.  The other bases need eta_1(v) < 0 in every
-direction, where eta_1 is the part of degree one in T,
+With bases of counts, every model has a normalizer: the base outgrows every interaction.  The other
+bases need eta_1(v) < 0 in every direction v, where eta_1 is the part of degree one in T,
 
     Q(T) = sum_s theta_s T_s + sum_S theta_S prod_{t in S} T_t^(1/|S|).
 
-By the inequality of the arithmetic and geometric means Q(T) <= sum_s T_s (theta_s +
-sum_{S with s} max(theta_S, 0) / |S|), so a negative bracket for every s is a certificate.  For k =
-2, a negative definite matrix is also a certificate, and for the Gaussian base it is necessary, too.
+By the inequality of arithmetic and geometric means, Q(T) <= sum_s T_s (theta_s +
+sum_{S with s} max(theta_S, 0) / |S|), so a negative bracket for every s is a certificate.  (For the
+Gaussian base, |theta_S| replaces the maximum for sets of even size, whose products have a sign.)
+For k = 2, a negative definite matrix is also a certificate; for the Gaussian base it is also
+necessary.
 """
 
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from fstgrad.errors import InfeasibleError
 from fstgrad.grm.parameters import Parameters
 from fstgrad.summary import short_repr
 
-STARTS = 20
+STARTS = 20  # of the search for a counterexample
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Normalizability:
     value : bool or None
         None if neither a certificate nor a counterexample was found.
     certificate : str
-        The reason of the result.
+        The reason for the result.
     direction : (p,) float64 or None
-        A direction x in which the density does not decay.
+        If value is False, a direction x along which the density does not decay.
     """
 
     value: bool | None
@@ -46,7 +48,10 @@ class Normalizability:
 
 
 def require(parameters: Parameters, purpose: str) -> None:
-    """Raise InfeasibleError if a counterexample shows that there is no normalizer."""
+    """Raise InfeasibleError if the model is known to have no normalizer.
+
+    purpose : the computation that needs one, for the error message.
+    """
     answer = is_normalizable(parameters)
     if answer.value is False:
         raise InfeasibleError(
@@ -57,7 +62,7 @@ def require(parameters: Parameters, purpose: str) -> None:
 
 
 def is_normalizable(parameters: Parameters) -> Normalizability:
-    """Return whether exp of the potential has a finite sum or integral."""
+    """Return whether exp(potential) has a finite sum or integral, as far as it can be decided."""
     family = parameters.family
     if family.always_normalizable:
         return Normalizability(True, f"the {family.name} base outgrows every interaction")
@@ -85,7 +90,7 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
 
 
 def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:
-    """Return (sets, values, size) of the terms of degree one."""
+    """Return (sets, values, size) of the terms of degree one in T, those with size = root."""
     return [
         (term.sets, term.values, term.term.size)
         for term in parameters.interactions
@@ -94,7 +99,10 @@ def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:
 
 
 def _brackets(parameters: Parameters) -> FloatArray:
-    """Return theta_s + sum_{S with s} |theta_S|+ / |S|, (p,)."""
+    """Return theta_s + sum_{S with s} max(theta_S, 0) / |S|, (p,).
+
+    If the product over S can have either sign, |theta_S| replaces max(theta_S, 0).
+    """
     total = parameters.intercepts[:, 0].copy()
     for sets, values, size in _leading(parameters):
         signed = parameters.family.whole_line and size % 2 == 0
@@ -104,7 +112,7 @@ def _brackets(parameters: Parameters) -> FloatArray:
 
 
 def _matrix(parameters: Parameters) -> FloatArray:
-    """Return M with Q = t_2' M t_2 of a pairwise model."""
+    """Return the symmetric M (p, p) with Q = t_2' M t_2 of a pairwise model."""
     matrix = np.diag(parameters.intercepts[:, 0])
     for sets, values, _ in _leading(parameters):
         np.add.at(matrix, (sets[:, 0], sets[:, 1]), values / 2)
@@ -113,7 +121,7 @@ def _matrix(parameters: Parameters) -> FloatArray:
 
 
 def _search(parameters: Parameters) -> tuple[FloatArray, float]:
-    """Return a direction x and the largest Q(T) / sum(T) that gradient ascent finds."""
+    """Return the direction x (p,) with the largest Q(T) / sum(T) found, and this value."""
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(0)
@@ -139,7 +147,10 @@ def _search(parameters: Parameters) -> tuple[FloatArray, float]:
 def _negative_quotient(
     y: FloatArray, parameters: Parameters, sign: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return -Q(T) / sum(T) and its gradient in y = log T."""
+    """Return -Q(T) / sum(T) and its gradient by y = log T, both (p,).
+
+    sign : (p,), the signs of x.
+    """
     t = np.exp(y - y.max())
     total = t.sum()
     slope = parameters.intercepts[:, 0] * t

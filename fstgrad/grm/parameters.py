@@ -1,10 +1,11 @@
-"""The parameters of a generalized root model and the potentials they give.
+"""The parameters of a generalized root model, and its potentials.
 
     log p(x) = sum_s sum_j intercept_sj t_j(x_s) + sum_S theta_S prod_{t in S} t_j(x_t)
                + sum_s B(x_s) - A,
 
-with one theta_S for each set S of a term Psi_(j)^(l), l = |S|. The super-symmetric tensor contains
-Psi_S = theta_S / l! for each of the l! orders of S, so that <Psi, x o ... o x> counts theta_S once.
+with one theta_S for each set S of a term Psi_(j)^(l), l = |S|; j is the root of the term of S.  The
+super-symmetric tensor contains Psi_S = theta_S / l! for each of the l! orders of S, so that
+<Psi, x o ... o x> counts theta_S once.
 """
 
 from collections.abc import Iterator
@@ -19,15 +20,15 @@ from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
 from fstgrad.summary import short_repr
 
-ROWS = 4_000_000  # entries of eta that are held at once
+ROWS = 4_000_000  # entries of eta that are stored at once
 NO_SLOPES = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
 class Interactions:
-    """The non-zero coefficients of one term.
+    """The nonzero coefficients of one term.
 
-    sets : (m, size) int64, each ascending.  values : (m,) float64.
+    sets : (m, size) int64, each ascending.  values : (m,) float64, theta_S.
     """
 
     term: Term
@@ -43,10 +44,10 @@ class Parameters:
 
     families : the base of each node, all of one class.
     k : the largest root.
-    intercepts : (p, k + e) float64, for t_1, ..., t_k and the e statistics of the family.
+    intercepts : (p, k + e) float64, for t_1, ..., t_k and the e additional statistics.
     interactions : one entry for each term.
-    slopes : (p, d) float64, of the covariates z (d,) of a row: theta_s is
-        intercept_s1 + slopes_s . z.
+    slopes : (p, d) float64, of d covariates; with the covariates z (d,) of a row, the coefficient
+        of t_1(x_s) is intercept_s1 + slopes_s . z.
     """
 
     families: tuple[Base, ...]
@@ -64,7 +65,7 @@ class Parameters:
 
     @property
     def family(self) -> Base:
-        """The base of the first node, for everything that does not depend on the node."""
+        """The base of the first node, for properties that all nodes share."""
         return self.families[0]
 
     @property
@@ -74,21 +75,21 @@ class Parameters:
 
     @cached_property
     def groups(self) -> list[tuple[Base, IntArray]]:
-        """The distinct families, each with its nodes."""
+        """The distinct families, each with the numbers of its nodes."""
         nodes: dict[Base, list[int]] = {}
         for node, family in enumerate(self.families):
             nodes.setdefault(family, []).append(node)
         return [(family, np.array(found, dtype=np.int64)) for family, found in nodes.items()]
 
     def log_base(self, x: FloatArray) -> FloatArray:
-        """Return B of every entry of x (n, p)."""
+        """Return B of every entry of x (n, p), in nats, (n, p)."""
         out = np.empty(x.shape)
         for family, nodes in self.groups:
             out[:, nodes] = family.log_base(x[:, nodes])
         return out
 
     def at_offset(self, offset: float, covariates: FloatArray | None = None) -> "Parameters":
-        """Return the parameters of a row: its offset and covariates (d,) act on every theta_s."""
+        """Return the parameters for a row: intercepts with its offset and covariates (d,) added."""
         intercepts, slopes = self.intercepts.copy(), self.slopes
         intercepts[:, 0] += offset
         if covariates is not None:
@@ -97,7 +98,7 @@ class Parameters:
         return replace(self, intercepts=intercepts, slopes=slopes)
 
     def shifts(self, offset: FloatArray, covariates: FloatArray) -> FloatArray:
-        """Return what offsets (n,) and covariates (n, d) add to every theta_s, (n, p)."""
+        """Return what offsets (n,) and covariates (n, d) of rows add to eta_1 of nodes, (n, p)."""
         shift = np.repeat(offset[:, None], self.features, axis=1)
         return shift + covariates @ self.slopes.T if self.slopes.size else shift
 
@@ -107,7 +108,10 @@ class Parameters:
 
     @cached_property
     def flat(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-        """Return sizes (m,), roots (m,), members (m, k) padded with -1, and values (m,)."""
+        """Return sizes (m,), roots (m,), members (m, max(k, 2)) and values (m,) of all m sets.
+
+        Rows of `members` are padded with -1.
+        """
         sizes = [np.full(len(i.values), i.term.size) for i in self.interactions]
         roots = [np.full(len(i.values), i.term.root) for i in self.interactions]
         width = max(self.k, 2)
@@ -124,7 +128,10 @@ class Parameters:
         )
 
     def eta(self, x: FloatArray) -> FloatArray:
-        """Return the natural parameters of all node conditionals, (n, p, k), for x (n, p)."""
+        """Return the natural parameters of all node conditionals, (n, p, k + e), for x (n, p).
+
+        They do not include covariates.
+        """
         statistics = self.family.statistics(x, self.k)
         eta = np.broadcast_to(self.intercepts, statistics.shape).copy()
         kernels.potentials.add_interactions(statistics, *self.flat, eta)
@@ -140,7 +147,10 @@ class Parameters:
     def conditional_log_likelihoods(
         self, x: FloatArray, shift: FloatArray | None = None
     ) -> FloatArray:
-        """Return log p(x_s | all other x), (n, p), for x (n, p) and a shift (n, p) of eta_1."""
+        """Return log p(x_s | all other x) in nats, (n, p), for x (n, p).
+
+        shift : (n, p), added to eta_1, for offsets and covariates.
+        """
         eta = self.eta(x)
         if shift is not None:
             eta[:, :, 0] += shift
@@ -152,12 +162,12 @@ class Parameters:
         return np.asarray(fit - value + self.log_base(x))
 
     def conditional_log_partition(self, node: int, x: FloatArray) -> FloatArray:
-        """Return A of the conditional of one node, (n,), for the others in x (n, p)."""
+        """Return A (n,) of the conditional of a node, given the others in the rows of x (n, p)."""
         eta = np.ascontiguousarray(self.eta(x)[:, node])
         return self.families[node].derivatives(eta)[0]
 
     def chunks(self, n: int) -> Iterator[slice]:
-        """Divide n rows so that eta of a piece stays small."""
+        """Yield slices that divide n rows, each with at most about ROWS entries of eta."""
         size = max(1, ROWS // self.intercepts.size)
         return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
@@ -172,7 +182,7 @@ def unflatten(
     values: FloatArray,
     slopes: FloatArray,
 ) -> Parameters:
-    """Return the parameters from the arrays of `Parameters.flat`."""
+    """Return the parameters from the arrays of `Parameters.flat`, its inverse."""
     terms = sorted({(int(j), int(l)) for j, l in zip(roots, sizes, strict=True)})
     interactions = []
     for root, size in terms:

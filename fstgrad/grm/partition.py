@@ -14,18 +14,20 @@ from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains
 from fstgrad.summary import short_repr
 
-MOST_COUNTS = 2048  # of one variable in an exact sum
-LOG_NEGLIGIBLE = np.log(1e-13)
-LOOSE = 1e4  # nats by which a bound may exceed log Z before a box is worth its sum
-RELIABLE = 20.0  # effective samples below which an estimate is doubtful
+MOST_COUNTS = 2048  # counts of one variable in an exact sum
+LOG_NEGLIGIBLE = np.log(1e-13)  # of a share of Z
+LOOSE = 1e4  # nats: if the bound exceeds the independent log Z by more, a box is not summed
+RELIABLE = 20.0  # with fewer effective samples, a warning is given
 
 
 @dataclass(frozen=True)
 class PartitionEstimate:
-    """log Z in nats.
+    """log Z, exact or estimated.
 
-    standard_error : float, of `value`; 0 if it is exact.
-    effective_samples : float, (sum w)^2 / sum w^2 of the importance weights.
+    value : float, log Z in nats.
+    standard_error : float, of `value`, in nats; 0 if it is exact.
+    effective_samples : float, (sum w)^2 / sum w^2 of the importance weights; inf if exact.
+    exact : bool
     """
 
     value: float
@@ -39,7 +41,11 @@ class PartitionEstimate:
 def log_partition(
     parameters: Parameters, method: str, *, samples: int, steps: int, rng: Seed
 ) -> PartitionEstimate:
-    """Return log Z by "exact", "ais", or "auto" (exact if possible)."""
+    """Return log Z by the method "exact", "ais", or "auto" (exact if possible, else "ais").
+
+    samples, steps : chains and steps of annealing.  Raises InvalidInputError if "exact" is not
+    possible, InfeasibleError if the model is known to have no normalizer.
+    """
     checks.one_of("method", method, ("auto", "exact", "ais"))
     samples = checks.positive_integer("samples", samples, minimum=2)
     steps = checks.positive_integer("steps", steps)
@@ -59,8 +65,9 @@ def log_partition(
 def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> PartitionEstimate:
     """Return log Z by annealed importance sampling (Neal, Statistics and Computing 2001).
 
-    The path scales the interactions from 0, where log Z = sum_s A(intercepts_s), to 1, with one
-    Gibbs sweep at each of `steps` equal steps; the standard error is the delta method's.
+    The interactions are multiplied by a weight that grows from 0, where log Z = sum_s
+    A(intercepts_s), to 1 in `steps` equal steps, with one Gibbs sweep at each.  The standard error
+    is from the delta method.  Warns if there are few effective samples.
     """
     normalization.require(parameters, "log_partition")
     generator = checks.generator(rng)
@@ -97,7 +104,7 @@ def _interaction_energy(parameters: Parameters, statistics: FloatArray) -> Float
 
 
 def _exact(parameters: Parameters) -> float | None:
-    """Return log Z if there is a closed form or a small sum."""
+    """Return log Z if there is a closed form or a small sum, else None."""
     if not parameters.flat[3].size:
         return independent_log_partition(parameters)
     if parameters.family.is_normal(parameters.k):
@@ -108,7 +115,7 @@ def _exact(parameters: Parameters) -> float | None:
 
 
 def independent_log_partition(parameters: Parameters) -> float:
-    """Return sum_s A(intercepts_s), log Z without the interactions."""
+    """Return sum_s A(intercepts_s) in nats: log Z without the interactions."""
     return float(
         sum(
             family.log_partition(eta).value
@@ -118,7 +125,10 @@ def independent_log_partition(parameters: Parameters) -> float:
 
 
 def _gaussian(parameters: Parameters) -> float:
-    """Return p/2 log 2 pi - log det(P) / 2 + h P^-1 h / 2 for exp(-x P x / 2 + h x)."""
+    """Return p/2 log 2 pi - log det(P) / 2 + h' P^-1 h / 2 for the density exp(-x' P x / 2 + h' x).
+
+    Raises InfeasibleError if P is not positive definite.
+    """
     p = parameters.features
     precision = np.diag(-2.0 * parameters.intercepts[:, 0])
     for term in parameters.interactions:
@@ -139,9 +149,10 @@ def _gaussian(parameters: Parameters) -> float:
 
 
 def _count_sum(parameters: Parameters) -> float | None:
-    """Sum all variables but the last over a box; for the last, A of its conditional is the sum.
+    """Return log Z of counts by a sum over a box of all variables but the last.
 
-    None if the bound on the mass outside the largest box is not negligible.
+    The sum over the last variable is A of its conditional.  Returns None if the bound on the mass
+    outside the largest box is not negligible.
     """
     summed = parameters.features - 1
     total, size = -np.inf, 32
@@ -157,7 +168,7 @@ def _count_sum(parameters: Parameters) -> float | None:
 
 
 def _box_sum(parameters: Parameters, size: int, summed: int) -> float:
-    """Return log of the sum over {0, ..., size - 1}^summed and all counts of the last variable."""
+    """Return the log of the sum over {0, ..., size - 1}^summed and all counts of the last node."""
     axes = np.meshgrid(*[np.arange(float(size))] * summed, indexing="ij")
     x = np.stack([*(axis.ravel() for axis in axes), np.zeros(size**summed)], axis=1)
     last = parameters.families[-1]
@@ -171,10 +182,10 @@ def _box_sum(parameters: Parameters, size: int, summed: int) -> float:
 
 
 def _log_mass_outside(parameters: Parameters, size: int) -> float:
-    """Return an upper bound on the log mass with one of the summed variables >= size.
+    """Return an upper bound on the log mass of states with a summed variable >= size.
 
-    The product of l statistics t_j is at most the mean of T^(l/j) <= 1 + T over its members, so the
-    density lies below that of an independent model.
+    The product of l statistics t_j is at most the mean of T^(l/j) over its members, and T^(l/j) <=
+    1 + T for l <= j.  So the unnormalised density is below that of an independent model.
     """
     extra = np.zeros(parameters.features)
     constant = 0.0

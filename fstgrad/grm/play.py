@@ -13,14 +13,14 @@ from fstgrad.grm.design import Design
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.descent import Slots
 
-EAGER = 0.75  # of alpha: sets whose gradient at a warm start passes this are in play at once
+EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
 
 
 class Intercepts(NamedTuple):
-    """The separate parameters of every node: f intercepts and the slopes of d covariates.
+    """The parameters that every node has for itself: f intercepts and d slopes of covariates.
 
-    coordinates : (f,), the coordinates of eta, from 0, that have an intercept.
-    penalised : (f,), which of these are penalised.
+    coordinates : (f,) int64, the coordinates of eta, from 0, that have an intercept.
+    penalised : (f,) bool, which of these intercepts are penalised.
     """
 
     coordinates: IntArray
@@ -33,14 +33,20 @@ class Intercepts(NamedTuple):
         return self.coordinates.size + self.covariates.count
 
     def spread(self, heads: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
-        """Return intercepts (q, width) and slopes (q, d) of z from those of a fit (q, f + d)."""
+        """Return intercepts (q, width) and slopes (q, d) of z, from heads (q, f + d) of a fit.
+
+        Coordinates without an intercept are 0.
+        """
         outward = self.covariates.outward(heads)
         f, intercepts = self.coordinates.size, np.zeros((len(heads), width))
         intercepts[:, self.coordinates] = outward[:, :f]
         return intercepts, outward[:, f:]
 
     def gathered(self, intercepts: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Return the heads (q, f + d) of a fit from intercepts (q, c) and slopes (q, d) of z."""
+        """Return the heads (q, f + d) of a fit, from intercepts (q, c) and slopes (q, d) of z.
+
+        Slopes of another number of covariates are replaced by 0.
+        """
         if slopes.shape[1] != self.covariates.count:
             slopes = np.zeros((len(intercepts), self.covariates.count))
         heads = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
@@ -49,10 +55,12 @@ class Intercepts(NamedTuple):
 
 @dataclass
 class Play:
-    """The active parameters: the intercepts and slopes of every node, then sets of variables.
+    """The m active parameters: the intercepts and slopes of every node, then sets of variables.
 
-    term, key : (m,) int64, which set a parameter is, -1 for intercepts and slopes.
-    coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
+    term, key : (m,) int64, the number of the block of the design and the combinatorial number of
+        the set; -1 for intercepts and slopes.
+    coef, penalty, ridge : (m,) float64, the values and the weights of |coef| and coef^2 / 2.
+    slots : how the parameters act on eta.
     """
 
     term: IntArray
@@ -64,13 +72,16 @@ class Play:
 
 
 def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
-    """Return the losses (q,) plus the penalty of the coefficients (m,), +inf if infeasible."""
+    """Return sum of losses (q,) + penalty . |coef| + ridge . coef^2 / 2; inf if not finite."""
     value = float(losses.sum() + play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
     return value if np.isfinite(value) else np.inf
 
 
 def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
-    """Set to 0 the direction of the intercepts `idle` (m,) of nodes without moving sets."""
+    """Set the direction (m,) of intercepts to 0 in nodes in which nothing else moves.
+
+    These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
+    """
     nodes = play.slots.node
     moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
     heads = np.flatnonzero(play.term < 0)
@@ -82,14 +93,17 @@ def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
 
 
 def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
-    """Return how far each parameter is from 0 in gradient + penalty * sign(coef)."""
+    """Return the violation (m,) of the optimality condition of each parameter.
+
+    |gradient + penalty * sign(coef)| if coef != 0, else max(|gradient| - penalty, 0).
+    """
     active = np.abs(gradient + penalty * np.sign(coef))
     idle = np.maximum(np.abs(gradient) - penalty, 0.0)
     return np.where(coef != 0, active, idle)
 
 
 def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray:
-    """Return the scale of every column (block, column)."""
+    """Return the scale (s,) of each column, given by its block (s,) and its number (s,)."""
     out = np.ones(column.size)
     for number, source in enumerate(design.blocks):
         mine = block == number
@@ -105,17 +119,17 @@ def put_in_play(
     sets: tuple[IntArray, IntArray, FloatArray],
     slots: tuple[IntArray, IntArray, IntArray, IntArray],
 ) -> Play:
-    """Return the active parameters.
+    """Return the active parameters with their penalties and columns.
 
     Parameters
     ----------
-    heads : Intercepts, ridge (q, f + d)
-        The separate parameters of a node; the weight of half the square of each.
+    heads : (Intercepts, ridge)
+        The parameters of a node, and the weight (q, f + d) of half the square of each.
     start : (q, f + d)
-        The intercepts and slopes of q nodes, in the units of the fit.
-    sets : term (m,), key (m,), coef (m,)
-        The sets; each is penalised by alpha times the scales of its columns.
-    slots : parameter (s,), node (s,), block (s,), column (s,)
+        The intercepts and slopes of q nodes, for the columns of the fit.
+    sets : (term, key, coef), (m,) each
+        The sets; the penalty of each is alpha times the sum of the scales of its columns.
+    slots : (parameter, node, block, column), (s,) each
         The slots of the sets, in the order of their parameters.
     """
     parameter, node, block, column = slots

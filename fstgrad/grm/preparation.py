@@ -1,4 +1,4 @@
-"""The input of a fit: roots of the data, columns that vary, candidate sets."""
+"""Prepares the input of a fit: checks, roots of the data, columns that vary, candidate sets."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from fstgrad.grm.families import resolve
 
 
 class NotNumbers(InvalidInputError, TypeError):
-    """X has entries that are not numbers; scikit-learn also expects a TypeError."""
+    """X has entries that are not numbers; also a TypeError, which scikit-learn expects."""
 
 
 def check_parameters(model: Any) -> None:
-    """Raise if an argument of a `GeneralizedRootModel` has a wrong type or value."""
+    """Raise InvalidInputError if an argument of a `GeneralizedRootModel` is invalid."""
     checks.positive_integer("k", model.k)
     resolve(model.base)
     checks.positive_number("alpha", model.alpha)
@@ -40,7 +40,10 @@ def check_parameters(model: Any) -> None:
 
 
 def check_kind(x: object) -> None:
-    """Raise if X is a damaged sparse matrix, or has masked values, which would be read."""
+    """Raise InvalidInputError if X is a damaged sparse matrix or has masked values.
+
+    scikit-learn would use masked values as if they were data.
+    """
     if sparse.issparse(x):
         checks.sparse_matrix("X", x)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
@@ -50,7 +53,10 @@ def check_kind(x: object) -> None:
 def statistics(
     x: sparse.csr_matrix, varying: BoolArray, base: Base, k: int
 ) -> dict[int, sparse.csr_matrix]:
-    """Return t_j of the columns that vary, CSR (n, p) for each root j; all share their pattern."""
+    """Return t_j of the columns that vary, CSR (n, p) for each root j from 1 to k.
+
+    varying : (p,) bool; the other columns are 0.  All matrices share the arrays of their pattern.
+    """
     shared = sparse.csr_matrix(x @ sparse.diags(varying.astype(float)))
     shared.eliminate_zeros()
     shared.sort_indices()
@@ -64,7 +70,7 @@ def statistics(
 
 
 def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
-    """Return the family of every column; its own parameters, if any, are fitted."""
+    """Return the family of every column of x (n, p), its own parameters, if any, fitted."""
     if type(base).fitted_to is Base.fitted_to:
         return (base,) * x.shape[1]
     columns = x.tocsc()
@@ -72,7 +78,10 @@ def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
 
 
 def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
-    """Return the weights of the rows with mean 1."""
+    """Return the weights (n,) of the rows, scaled to mean 1; ones for None.
+
+    Raises InvalidInputError for a negative weight, or if all are 0.
+    """
     if weights is None:
         return np.ones(samples)
     if isinstance(weights, int | float):
@@ -87,14 +96,17 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
 
 
 def offsets(offset: npt.ArrayLike | None, samples: int) -> FloatArray:
-    """Return the offsets of the rows, 0 by default."""
+    """Return the offsets (n,) of the rows, checked; zeros for None."""
     if offset is None:
         return np.zeros(samples)
     return checks.real_array("offset", offset, (samples,))
 
 
 def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:
-    """Return which columns vary; the others are kept without interactions, with one warning."""
+    """Return which columns of x (n, p) vary, (p,) bool.
+
+    Warns about constant columns if k > 1; they are kept without interactions.
+    """
     spread = x.max(axis=0).toarray().ravel() - x.min(axis=0).toarray().ravel()
     constant = np.flatnonzero(spread == 0)
     if constant.size and k > 1:
@@ -109,7 +121,11 @@ def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:
 def candidates(
     sets: str | Sequence[Sequence[int | str]] | None, features: int, k: int, names: Sequence[str]
 ) -> dict[int, IntArray]:
-    """Return the candidate sets of each size from 2 to k; an empty dict for all sets."""
+    """Return the candidate sets (m, size) of each size from 2 to k, ascending.
+
+    Returns an empty dict, which means all sets, for None and "stagewise".  Raises InvalidInputError
+    for an unknown column or a set of fewer than two.
+    """
     if sets is None or isinstance(sets, str):
         return {}
     number_of = {name: i for i, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""The data of a fit, prepared once: families, statistics, design, and the problems."""
+"""The data of a fit, prepared once, and the problems of nodes that are solved with them."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ from fstgrad.grm.regression import NodeFit, NodeRegression
 
 @dataclass(frozen=True)
 class Solving:
-    """The arguments of the model that determine how a fit is solved."""
+    """The arguments of `GeneralizedRootModel` that determine how a fit is solved."""
 
     alpha: float
     tol: float
@@ -37,11 +37,16 @@ class Solving:
 
 @dataclass
 class Problem:
-    """The samples of a fit.
+    """The samples of a fit, and what can be reused by fits with another alpha.
 
-    x : CSR (n, p).  families : one for each column.  terms, intercepts : of the model.
-    varying : (p,) bool.  weights : (n,), mean 1.  offset : (n,), added to the first coordinate.
-    keep : the solvers of the nodes are kept, so that the next fit continues from their states.
+    x : CSR (n, p).
+    families : one for each column.
+    terms, intercepts : of the model.
+    varying : (p,) bool, the columns that vary.
+    weights : (n,), mean 1.
+    offset : (n,), added to the first coordinate of eta.
+    max_memory : float, in bytes.
+    keep : whether to keep the solvers of the nodes, so that the next fit continues from them.
     """
 
     x: sparse.csr_matrix
@@ -60,7 +65,7 @@ class Problem:
     solvers: dict[int, NewtonSolver] = field(default_factory=dict, init=False)
 
     def design(self, sizes: dict[int, IntArray]) -> Design:
-        """Return the design of the candidate sets; that of all sets is kept."""
+        """Return the design of the candidate sets {size: (m, size)}; for all sets ({}), cached."""
         if not sizes and 0 in self.designs:
             return self.designs[0]
         statistics = preparation.statistics(self.x, self.varying, self.families[0], self.k)
@@ -72,17 +77,17 @@ class Problem:
         return design
 
     def pairs_of(self, design: Design) -> Design:
-        """Return a design restricted to pairs, which is enough to start a joint fit."""
+        """Return the design restricted to pairs, which are enough to start a joint fit."""
         larger = {s: np.empty((0, s), np.int64) for s in range(3, self.k + 1)}
         return replace(design, candidates={**design.candidates, **larger})
 
     def blank(self) -> Parameters:
-        """Return the families without coefficients."""
+        """Return parameters with the families, zero intercepts and no sets."""
         width = self.k + self.families[0].own
         return Parameters(self.families, self.k, np.zeros((self.x.shape[1], width)), ())
 
     def node_solver(self, node: int, fixed: FloatArray | float = 0.0) -> NewtonSolver:
-        """Return the solver of one node; fixed (n, c) is added to its eta."""
+        """Return the solver of one node; `fixed`, (1, n, c) or a number, is added to its eta."""
         observed = self._observed(node)[None]
         offset = np.zeros(observed.shape) + fixed
         offset[:, :, 0] += self.offset
@@ -94,7 +99,7 @@ class Problem:
         return self.x.tocsc()
 
     def _observed(self, node: int) -> FloatArray:
-        """Return t of one column, (n, c); that of 0 is made once."""
+        """Return t of one column, (n, c)."""
         start, end = self.columns.indptr[node : node + 2]
         family, n = self.families[node], self.x.shape[0]
         out = np.repeat(family.statistics(np.zeros(1), self.k), n, axis=0)
@@ -105,7 +110,7 @@ class Problem:
     def fit_node(
         self, node: int, design: Design, solving: Solving, start: NodeFit | None
     ) -> NodeFit:
-        """Return the regression of one node; a constant column uses no sets."""
+        """Return the solution of a node's regression, from `start`; constant columns get no sets."""
         if not self.varying[node]:
             nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
             design = Design(design.samples, design.features, design.blocks, nothing)
@@ -120,7 +125,7 @@ class Problem:
         return regression.fit(start)
 
     def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
-        """Return the tied pseudo-likelihood fit, from `start`."""
+        """Return the joint fit with tied parameters, from `start`, in threads."""
         regression = self.joint(design, solving)
         regression.solver.steps = 0
         if solving.threads == 1:
@@ -132,7 +137,7 @@ class Problem:
         return found
 
     def joint(self, design: Design, solving: Solving) -> JointRegression:
-        """Return the problem of all nodes with tied parameters; its solver keeps its state."""
+        """Return the problem of all nodes with tied parameters; its solver is cached."""
         if self.solver is None:
             self.solver = self._joint_solver()
         return JointRegression(
@@ -140,12 +145,12 @@ class Problem:
         )
 
     def joint_bytes(self) -> int:
-        """Return the bytes of the derivatives of all nodes at all rows."""
+        """Return the number of bytes of the derivatives of all nodes at all rows."""
         width = self.k + self.families[0].own
         return 8 * self.x.shape[0] * self.x.shape[1] * width * (4 + 2 * width)
 
     def _joint_solver(self) -> NewtonSolver:
-        """Return the solver of all nodes."""
+        """Return the solver of all nodes; raise MemoryLimitError if it needs too much memory."""
         n, p = self.x.shape
         width = self.k + self.families[0].own
         need = self.joint_bytes()
@@ -163,10 +168,10 @@ class Problem:
         return NewtonSolver(self.families, observed, self.weights, offset, self.intercepts)
 
     def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
-        """Return the parameters with optimal intercepts for the given interactions.
+        """Return the parameters with optimal intercepts and slopes for their interactions.
 
-        The intercepts of the node fits belong to their own estimates of theta_S, not to merged
-        ones.
+        Needed after merging, since the intercepts of a node fit are optimal for its own estimates
+        of theta_S, not for the merged ones.
         """
         free = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
         fixed = free.eta(self.x.toarray())
@@ -196,10 +201,12 @@ class Problem:
 
 
 def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> float:
-    """Return the smallest alpha that leaves no set in the model, from the independent model.
+    """Return the smallest alpha at which the model has no set, times 1 + 1e-9.
 
-    If the tied gradient of a set exceeds a bound, so does the gradient of one of its nodes.  The
-    bound is lowered until the largest tied gradient found is above it.
+    This is the largest gradient of a set, divided by its scale, at the independent model.  With
+    `joint`, it is the largest tied gradient: if the tied gradient of a set exceeds a bound, so does
+    the gradient of one of its nodes; the bound is lowered until the largest tied gradient found
+    exceeds it.
     """
     design = problem.design({})
     alone = replace(solving, alpha=1e300, screening="kkt")
@@ -234,7 +241,7 @@ def solve_nodes(
     checkpoint: fitting.Checkpoint | None = None,
     progress: fitting.Progress | None = None,
 ) -> list[NodeFit]:
-    """Return the regressions of all nodes, in threads."""
+    """Return the solutions of all node regressions, computed in threads; see `fitting.fit_all`."""
     return fitting.fit_all(
         lambda node: problem.fit_node(node, design, solving, starts[node] if starts else None),
         problem.x.shape[1],
@@ -247,7 +254,12 @@ def solve_nodes(
 def checkpoint_of(
     problem: Problem, path: Any, stage: int, settings: dict[str, Any], plain: Callable[[Any], Any]
 ) -> fitting.Checkpoint | None:
-    """Return the file with the finished nodes of a stage, None without a path."""
+    """Return the checkpoint of a stage of a fit; None without a path.
+
+    stage : the largest size of a set in the stage; stages before the last have a suffix in the name
+    of their file.  settings : the arguments of the model that affect the result.  plain : converts
+    values to types of JSON.
+    """
     if path is None:
         return None
     shape = problem.x.shape

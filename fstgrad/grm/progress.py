@@ -1,4 +1,4 @@
-"""The progress bar of a fit: node, size of its model, time left."""
+"""The progress bar of a fit: finished nodes, remaining time, last node and its nonzeros."""
 
 import importlib.util
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def _console() -> "Console":
-    """Return the console of a bar; in a notebook without widgets, plain text once at the end.
+    """Return the console for a progress bar.
 
-    Rich would warn there that ipywidgets is not installed.
+    In a notebook without ipywidgets, it prints plain text once at the end; Rich would warn there
+    that ipywidgets is not installed.
     """
     from rich.console import Console
 
@@ -27,7 +28,7 @@ def _console() -> "Console":
 
 @contextmanager
 def node_progress(nodes: int, names: Sequence[str], *, enabled: bool) -> Iterator[Progress | None]:
-    """Yield a function to call after each node; None if no bar is wanted."""
+    """Yield a function (node, fit) to call after each node; None unless `enabled`."""
     if not enabled:
         yield None
         return

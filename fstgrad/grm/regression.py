@@ -1,13 +1,12 @@
 """One node regression: the l1-penalised maximum likelihood of a node given all others.
 
     minimise over b:  mean_i w_i ( A(eta_i) - <eta_i, t(x_is)> ) + alpha sum_c |b_c|,
-    eta_ij = sum_{c of root j} b_c z_ic,      t_j(x) = T(x)^(1/j),
+    eta_ij = intercept_j + offset + sum_{c of root j} b_c z_ic,      t_j(x) = T(x)^(1/j),
 
 with the columns z of `fstgrad.grm.design`, by the Newton steps of `fstgrad.grm.newton` on a working
-set.  Between the solves, one scan over all columns (O(nonzeros of the design)) finds the columns
-that violate the Karush-Kuhn-Tucker conditions, and they join the working set.  At the end, no
-column of the whole design violates them by more than `tol`; this residual is the certificate of the
-fit.
+set.  Between two solves, one scan over all columns, O(nonzeros of the design), finds the columns
+that violate the Karush-Kuhn-Tucker conditions, and they join the working set.  At the end, the
+largest violation over all columns of the design is at most `tol`; it is the certificate of the fit.
 """
 
 from dataclasses import dataclass, field
@@ -24,12 +23,14 @@ from fstgrad.grm.play import EAGER, Play, put_in_play
 class NodeFit:
     r"""The solution of one node regression.
 
-    intercepts : (m,) float64, those of the coordinates in `Intercepts`, then the slopes of the
+    intercepts : (f + d,) float64, those of the coordinates in `Intercepts`, then the slopes of the
         covariates.
-    term, key : (c,) int64, the block of the design and the combinatorial number of S \ {s}.
-    values : (c,) float64, the nonzero coefficients theta_S.
+    term, key : (m,) int64, the block of the design and the combinatorial number of S \ {s}.
+    values : (m,) float64, the nonzero coefficients theta_S.
     kkt : float, the largest violation of the optimality conditions over all candidate columns.
-    steps, scans : int, Newton steps and scans over all columns.
+    objective : float, the minimum in nats.
+    steps, scans : int, the numbers of Newton steps and of scans over all columns.
+    converged : bool, whether kkt is at most the tolerance.
     """
 
     intercepts: FloatArray
@@ -45,7 +46,13 @@ class NodeFit:
 
 @dataclass
 class NodeRegression:
-    """The problem of one node: a solver with this node alone."""
+    """The problem of one node.
+
+    solver : the solver of this node alone.
+    design : the shared design.
+    alpha, tol, max_iter, screening : as in `GeneralizedRootModel`.
+    columns : for each block, the columns that the node may use.
+    """
 
     solver: NewtonSolver
     design: Design
@@ -62,7 +69,7 @@ class NodeRegression:
     def fit(self, start: NodeFit | None = None) -> NodeFit:
         """Return the solution, from `start` or from the independent model."""
         play = self._start(start)
-        if start is not None and self.design.blocks:  # columns that the next solve will take
+        if start is not None and self.design.blocks:  # first add columns that will become active
             gradients = self._scan(self.solver.residual(play)[0])
             play = self._grow(play, self._violations(gradients, play, EAGER)[1])
         residual, slopes, objective = self.solver.solve(play, 0.5 * self.tol)
@@ -78,7 +85,7 @@ class NodeRegression:
             target = max(0.5 * self.tol, 0.1 * kkt)
             residual, slopes, objective = self.solver.solve(play, target)
             if self.solver.steps == before and outside <= 0:
-                break  # rounding: neither a new column nor a step
+                break  # at the limit of rounding: neither a new column nor a step
         used = (play.term >= 0) & (play.coef != 0)
         return NodeFit(
             intercepts=self.solver.intercepts.covariates.outward(play.coef[play.term < 0]),
@@ -116,7 +123,10 @@ class NodeRegression:
         return put_in_play(self.design, heads, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
-        """Return the gradients of all columns that the node may use, block by block."""
+        """Return the gradients of all columns that the node may use, one array per block.
+
+        residual : (n, c).
+        """
         return [
             self.design.gradients(number, columns, residual)
             for number, columns in enumerate(self.columns)
@@ -125,9 +135,9 @@ class NodeRegression:
     def _violations(
         self, gradients: list[FloatArray], play: Play, share: float = 1.0
     ) -> tuple[float, list[IntArray]]:
-        """Return the worst violation outside the working set and the columns that violate.
+        """Return the worst violation outside the working set, and the columns of each block to add.
 
-        share : the share of alpha that the gradient of a column must exceed.
+        These are the columns outside the working set whose gradient exceeds share * alpha.
         """
         worst, found, sizes = 0.0, [], []
         in_play = self.design.find(play.term, play.key)
@@ -147,7 +157,7 @@ class NodeRegression:
         return worst, found
 
     def _grow(self, play: Play, found: list[IntArray]) -> Play:
-        """Return the working set without its zeros and with the columns that violate."""
+        """Return the working set without its zeros, and with the columns `found` added."""
         kept = (play.term >= 0) & (play.coef != 0)
         term = np.concatenate(
             [play.term[kept], *(np.full(f.size, number) for number, f in enumerate(found))]

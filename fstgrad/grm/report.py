@@ -1,4 +1,4 @@
-"""Goodness of fit: samples of a model compared with the data, and rows that support a set."""
+"""Goodness of fit: samples of a model compared with data, and rows that support a set."""
 
 import warnings
 from dataclasses import dataclass
@@ -12,17 +12,20 @@ from fstgrad.checks import FloatArray, Seed
 from fstgrad.grm import sampling
 from fstgrad.summary import short_repr
 
-MOST_ROWS = 500  # of each side in the discrepancies of pairs
-MOST_PAIRS = 200
-SWEEPS = 100  # of a chain for each row, where rows have laws of their own
-SUPPORTS = 3  # rows named for each set
+MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pairs are computed
+MOST_PAIRS = 200  # pairs of columns in the mean discrepancy
+SWEEPS = 100  # of the chain of each row, if rows have different distributions
+SUPPORTS = 3  # rows listed for each set
 
 
 class SetReport(NamedTuple):
-    """A set of the model: its columns, its coefficient and the evidence for it.
+    """A set of the model and the evidence for it.
 
-    rows : the rows of the data in which the product of its columns is largest.
-    stability : float, the share of fits to resampled rows with this set and sign; NaN without fits.
+    names : the columns of the set.
+    value : float, its coefficient theta_S.
+    rows : the rows of the data in which the absolute product of these columns is largest.
+    stability : float, the share of fits to resampled rows that select the set with the same sign;
+        NaN without such fits.
     """
 
     names: tuple[str, ...]
@@ -39,14 +42,16 @@ class SetReport(NamedTuple):
 
 @dataclass(frozen=True)
 class FitReport:
-    """Data and samples side by side.
+    """Statistics of data and of samples side by side.
 
-    names : the p columns.  data, samples : dict of "mean", "variance", "zeros" to (p,) float64.
-    spearman : float, the mean absolute difference of the rank correlations of all pairs.
-    discrepancy : float, the mean over pairs of the squared maximum mean discrepancy of
-        log(1 + x) over its standard deviation, with a Gaussian kernel of width 1; near 0 if the
-        distributions agree.
-    r_hat : float, the largest of the samples; NaN if each draw has a separate row.
+    names : the p columns.
+    data, samples : dict of "mean", "variance" and "zeros" (their share), (p,) float64 each.
+    spearman : float, the mean absolute difference between the rank correlations, over all pairs.
+    discrepancy : float, the mean over pairs of columns of the squared maximum mean discrepancy,
+        computed from sign(x) log(1 + |x|) over its standard deviation in the data, with a Gaussian
+        kernel of width 1; near 0 if the distributions agree.
+    r_hat : float, the largest R-hat of the samples; NaN if each draw has the offset and covariates
+        of a different row.
     sets : list of SetReport, the strongest sets of each size, the strongest first.
     """
 
@@ -61,7 +66,7 @@ class FitReport:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        """Return a line for each column, then the numbers of the pairs, then the sets."""
+        """Return a line for each column, then the statistics of pairs, then the sets."""
         head = f"{'column':20s} {'mean':>10s} {'sampled':>10s} {'variance':>10s} {'sampled':>10s} "
         lines = [head + f"{'zeros':>7s} {'sampled':>7s}"]
         for i, name in enumerate(self.names):
@@ -93,9 +98,11 @@ def fit_report(
     bootstrap: int,
     top: int,
 ) -> FitReport:
-    """Compare `samples` Gibbs draws of a fitted model with the data (n, p), and list its sets.
+    """Return a comparison of Gibbs draws of a fitted model with data (n, p), and its sets.
 
-    shift : (n, p), if the rows have offsets or covariates. given : these, for other fits.
+    shift : (n, p), added to eta_1, if the rows have offsets or covariates.
+    given : the offsets and covariates of the rows, for fits to resampled rows.
+    samples, rng, bootstrap, top : as in `GeneralizedRootModel.report`.
     """
     generator = checks.generator(rng)
     samples = checks.positive_integer("samples", samples)
@@ -130,7 +137,7 @@ def _stable(
     fits: int,
     rng: np.random.Generator,
 ) -> list[SetReport]:
-    """Return the sets with the share of fits to resampled rows that have them, with this sign."""
+    """Return the sets with `stability`, from fits to `fits` bootstrap samples of the rows."""
     from sklearn.base import clone
 
     counts = np.zeros(len(sets))
@@ -153,7 +160,10 @@ def _stable(
 
 
 def spearman_difference(x: FloatArray, y: FloatArray) -> float:
-    """Return the mean absolute difference of the rank correlations of all pairs of columns."""
+    """Return the mean absolute difference of the rank correlations, over all pairs of columns.
+
+    x : (n, p).  y : (m, p).  The correlation with a constant column counts as 0.
+    """
     from scipy.stats import rankdata
 
     upper = np.triu_indices(x.shape[1], 1)
@@ -166,7 +176,11 @@ def spearman_difference(x: FloatArray, y: FloatArray) -> float:
 
 
 def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> float:
-    """Return the mean squared maximum mean discrepancy of pairs of columns (unbiased)."""
+    """Return the mean unbiased squared maximum mean discrepancy over pairs of columns.
+
+    x : (n, p), data.  y : (m, p), samples.  At most MOST_ROWS random rows of each and MOST_PAIRS
+    random pairs are used.
+    """
     p = x.shape[1]
     first, second = np.triu_indices(p, 1)
     if not first.size:
@@ -185,7 +199,10 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
 
 
 def supporting_rows(model: Any, x: FloatArray, names: tuple[str, ...], top: int) -> list[int]:
-    """Return the rows in which the product of the columns `names` is largest, the largest first."""
+    """Return up to `top` rows of x (n, p) with the largest |product| of the columns `names`.
+
+    The largest first; rows with product 0 are left out.
+    """
     columns = [model.names_.index(name) for name in names]
     product = np.abs(x[:, columns]).prod(axis=1)
     order = np.argsort(-product, kind="stable")[:top]

@@ -17,9 +17,11 @@ from fstgrad.summary import short_repr
 class GibbsSample:
     """Draws with diagnostics.
 
-    values : (k, p) float64, the chains one after another.
-    r_hat : (p,) float64, the split R-hat of each variable; near 1 when the chains have mixed.
-    effective : (p,) float64, the effective number of independent draws of each mean, by batches.
+    values : (k, p) float64, the draws of the first chain, then those of the next, and so on.
+    r_hat : (p,) float64, the split R-hat of each variable, near 1 if the chains have mixed; NaN
+        with fewer than 4 draws per chain.
+    effective : (p,) float64, the effective number of independent draws for the mean of each
+        variable, from means of batches; NaN with too few draws.
     """
 
     values: FloatArray
@@ -30,11 +32,11 @@ class GibbsSample:
 
 
 class Chains:
-    """Independent Gibbs chains; `weight` scales the interactions (for annealing).
+    """c independent Gibbs chains.
 
-    state : (c, p) float64, starts at draws with no interactions after the first sweep of weight 0,
-        at zero otherwise.
-    shift : (c, p) float64, added to the first intercept of every node, 0 at first.
+    state : (c, p) float64, the values; all 0 at first.
+    statistics : (c, p, k + e) float64, the statistics of the state.
+    shift : (c, p) float64, added to the first intercept of every node; 0 at first.
     """
 
     def __init__(self, parameters: Parameters, chains: int) -> None:
@@ -48,7 +50,11 @@ class Chains:
         self.pointer, self.touching = _incidence(parameters)
 
     def sweep(self, rng: np.random.Generator, weight: float = 1.0) -> None:
-        """Draw every variable of every chain once, given the others."""
+        """Draw every variable of every chain once, given the others, in place.
+
+        weight : multiplies the interactions, for annealing.
+        Raises NotSupportedError if a conditional cannot be drawn.
+        """
         sizes, roots, members, values = self.parameters.flat
         arrays = kernels.sampling.ChainArrays(
             self.state, self.statistics, self.parameters.intercepts, self.shift, self.pointer,
@@ -65,7 +71,10 @@ class Chains:
 def gibbs(
     parameters: Parameters, k: int, rng: Seed = None, *, burn_in: int, thin: int, chains: int
 ) -> GibbsSample:
-    """Return k draws from `chains` chains, each after `burn_in` sweeps, `thin` sweeps apart."""
+    """Return k draws from min(chains, k) chains, each after `burn_in` sweeps, `thin` sweeps apart.
+
+    Raises InfeasibleError if the model is known to have no normalizer.
+    """
     count = checks.positive_integer("k", k)
     many = min(checks.positive_integer("chains", chains), count)
     thin = checks.positive_integer("thin", thin)
@@ -87,7 +96,10 @@ def gibbs(
 
 
 def one_each(parameters: Parameters, shift: FloatArray, sweeps: int, rng: Seed) -> FloatArray:
-    """Return a draw (c, p) for each row of shifts (c, p) of the first intercepts."""
+    """Return one draw (c, p) for each row of `shift` (c, p), each from its own chain.
+
+    shift : added to the first intercept of each node.  sweeps : of each chain.
+    """
     normalization.require(parameters, "sample")
     generator = checks.generator(rng)
     running = started(parameters, len(shift), generator)
@@ -98,7 +110,7 @@ def one_each(parameters: Parameters, shift: FloatArray, sweeps: int, rng: Seed) 
 
 
 def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Chains:
-    """Return chains at draws of the independent model."""
+    """Return chains that start at draws of independent variables (`Base.first_draw`)."""
     rows = zip(parameters.families, parameters.intercepts, strict=True)
     typical = np.array([family.first_draw(eta) for family, eta in rows])
     running = Chains(replace(parameters, intercepts=typical), chains)
@@ -108,7 +120,10 @@ def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Ch
 
 
 def _split_r_hat(draws: FloatArray) -> FloatArray:
-    """Return the split R-hat (Gelman et al., Bayesian Data Analysis, 11.4); NaN below 4 draws."""
+    """Return the split R-hat (p,) of draws (chains, draws, p); NaN below 4 draws per chain.
+
+    Source: Gelman et al., Bayesian Data Analysis, section 11.4.
+    """
     half = draws.shape[1] // 2
     if half < 2:
         return np.full(draws.shape[2], np.nan)
@@ -117,13 +132,14 @@ def _split_r_hat(draws: FloatArray) -> FloatArray:
 
 
 def _effective(draws: FloatArray) -> FloatArray:
-    """Return the effective sample size of the means by batches of about sqrt(n) draws.
+    """Return the effective sample size (p,) of the means, from batches of about sqrt(n) draws.
 
-    The long-run variance has the lugsail correction of batches of twice the length.
+    draws : (chains, n, p).  The long-run variance has the lugsail correction, from batches of twice
+    the length.
     """
     chains, each, p = draws.shape
     size = max(1, int(np.sqrt(each)))
-    number = each // (2 * size)  # pairs of batches
+    number = each // (2 * size)  # pairs of batches per chain
     if chains * number < 4:
         return np.full(p, np.nan)
     pairs = draws[:, : 2 * number * size].reshape(chains * number, 2, size, p).mean(axis=2)
@@ -139,7 +155,7 @@ def _effective(draws: FloatArray) -> FloatArray:
 
 
 def _incidence(parameters: Parameters) -> tuple[IntArray, IntArray]:
-    """Return, for each node, the numbers of the sets that contain it, as pointer and list."""
+    """Return pointer (p + 1,) and list: node s is in the sets list[pointer[s]:pointer[s + 1]]."""
     sizes, _, members, _ = parameters.flat
     number = np.repeat(np.arange(len(sizes)), sizes)
     node = members[members >= 0]

@@ -1,4 +1,4 @@
-"""The fit of a model to rows: scores, and a report of samples and sets."""
+"""How well a model fits rows of data: scores, and a report of samples and sets."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ScoringMixin:
-    """Methods that compare a model with rows; they need `_validated`."""
+    """Methods that compare a fitted model with rows of data."""
 
     parameters_: "Parameters"
     uses_offset_: bool
@@ -34,10 +34,11 @@ class ScoringMixin:
         bootstrap: int = 0,
         top: int = 10,
     ) -> report.FitReport:
-        """Compare Gibbs draws with data X (n, p), and list the strongest sets.
+        """Return a comparison of Gibbs draws with data X (n, p), and the strongest sets.
 
-        `print(model.report(X))` shows both: means, variances, zeros, rank correlations and MMD;
-        then the signed sets with the rows of X that support them.
+        `print(model.report(X))` shows means, variances, shares of zeros, rank correlations and
+        maximum mean discrepancies, then the sets with their coefficients and the rows of X that
+        support them.
 
         Parameters
         ----------
@@ -45,7 +46,7 @@ class ScoringMixin:
             The data of the fit or other rows.
         samples : int
             The number of draws.  If the rows have offsets or covariates, each draw has those of a
-            row of X.
+            random row of X.
         rng : Generator, int or None
             For the draws and the resampled rows.
         offset, covariates
@@ -54,7 +55,7 @@ class ScoringMixin:
             The number of fits to rows drawn with replacement, with the settings of the model; 0 for
             none.  The report then has the share of fits that select each set with the same sign.
         top : int
-            The number of listed sets.
+            The number of sets of each size in the report.
         """
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
@@ -71,7 +72,10 @@ class ScoringMixin:
         )  # fmt: skip
 
     def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
-        """Return the rows of X in which the product of a set of columns is largest."""
+        """Return up to `top` rows of X with the largest |product| of the columns `names`.
+
+        The largest first; rows with product 0 are left out.
+        """
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         names = items("names", names)
@@ -92,7 +96,10 @@ class ScoringMixin:
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
     ) -> float:
-        """Return the mean over rows, weighted, and nodes of log p(x_s | all other x), in nats."""
+        """Return the weighted mean over rows, and the mean over nodes, of log p(x_s | all other x).
+
+        In nats; the arguments are those of `fit`.
+        """
         found = self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
         weights = preparation.sample_weights(sample_weight, len(found))
         return float((weights * found).mean() / self.parameters_.features)
@@ -104,7 +111,7 @@ class ScoringMixin:
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
     ) -> FloatArray:
-        """Return sum_s log p(x_s | all other x) of each row, (n,), in nats.
+        """Return sum_s log p(x_s | all other x) of each row, (n,) float64, in nats.
 
         Parameters
         ----------
@@ -114,6 +121,11 @@ class ScoringMixin:
             As in `fit`; required if the fit had an offset.
         covariates : (n, d) array-like, optional
             As in `fit`; required if the fit had covariates.
+
+        Raises
+        ------
+        InvalidInputError
+            X, the offset or the covariates are invalid or missing, or a log-likelihood overflows.
         """
         parameters = self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
@@ -137,13 +149,13 @@ class ScoringMixin:
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
     ) -> FloatArray:
-        """Return the pseudo-log-likelihood of each row, (n,), in nats."""
+        """Return what `pseudo_log_likelihood` returns, (n,), in nats."""
         return self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
 
     def _shifts(
         self, rows: int, offset: npt.ArrayLike | None, covariates: npt.ArrayLike | None
     ) -> FloatArray:
-        """Return the shift of every theta_s by offsets and covariates of the rows, (n, p)."""
+        """Return what offsets and covariates of the rows add to eta_1 of each node, (n, p)."""
         parameters = self._fitted()
         if offset is None and self.uses_offset_:
             raise InvalidInputError(

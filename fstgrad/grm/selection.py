@@ -1,4 +1,4 @@
-"""The choice of alpha: the smallest without sets, paths, EBIC, cross-validation, stability."""
+"""The choice of alpha: alpha_max, paths, EBIC, cross-validation, stability selection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from fstgrad.grm.problem import Problem, largest_useful_alpha
 from fstgrad.summary import short_repr
 
 MatrixLike = Any
-SMALLEST_SHARE = 0.01  # of alpha_max: the end of a default path
+SMALLEST_SHARE = 0.01  # a default path ends at this share of alpha_max
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Models along a path, and the criterion of their comparison.
+    """The best model along a path, and the criterion for all its alphas.
 
     model : the model of the best alpha, fitted to all rows.
-    alphas : (m,) float64, from the largest down.
-    criterion : (m,) float64, EBIC (smaller is better) or the mean held-out score (larger is
-    better).
+    alphas : (m,) float64, decreasing.
+    criterion : (m,) float64, EBIC in nats (smaller is better), or the mean held-out score in nats
+        (larger is better).
     """
 
     model: Any
@@ -37,7 +37,7 @@ class Selection:
 
 
 class SelectionMixin:
-    """Methods that fit a model many times; they use `_prepared`, `_solve` and `score`."""
+    """Methods that fit a model many times; they do not change the model itself."""
 
     def alpha_max(
         self,
@@ -48,10 +48,10 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> float:
-        """Return the smallest alpha at which the model has no set, to about 1e-9.
+        """Return the smallest alpha at which the model has no set, to a relative 1e-9.
 
-        With symmetrize="joint", it is the alpha of the tied parameters, otherwise the largest of
-        all nodes.
+        With symmetrize="joint", it is that of the joint fit; otherwise, the largest over all node
+        regressions.  The arguments are those of `fit`.
         """
         model = self._copy()
         problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
@@ -67,9 +67,9 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> list[Any]:
-        """Return one fitted model for each alpha, from the largest down.
+        """Return one fitted model for each alpha, the largest alpha first.
 
-        Each fit starts from the last model, and all models share one design.
+        Each fit starts from the previous model, and all models share one design.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class SelectionMixin:
         alphas : sequence of float, or int
             The penalties, in any order; or their number, for geometric steps from alpha_max down to
             a hundredth of it.
-        sample_weight, offset, covariates
+        sample_weight, offset, covariates, feature_names
             As in `fit`.
         """
         first = self._copy()
@@ -115,12 +115,14 @@ class SelectionMixin:
 
         Parameters
         ----------
+        X, alphas
+            As in `path`.
         criterion : {"ebic", "cv"}
             "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
-            BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean score of
-            rows that were held out.  Both weight the rows by `sample_weight`.
+            BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean over
+            folds of the score of held-out rows.  Both weight the rows by `sample_weight`.
         gamma : float
-            The weight of the number of candidate sets; 0 is BIC.
+            The weight, >= 0, of the number of candidate sets; 0 is BIC.
         folds : int
             The number of folds of "cv".
         rng : Generator, int or None
@@ -158,9 +160,11 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> dict[tuple[str, ...], float]:
-        """Return how often each set is chosen on random halves of the rows, the most stable first.
+        """Return the share of random halves of the rows on which each set is selected.
 
-        Meinshausen and Buehlmann, Journal of the Royal Statistical Society B 72 (2010).
+        A dict from sets of names to shares in (0, 1], the largest first.  The model is fitted to
+        `samples` halves.  Source: Meinshausen and Buehlmann, Journal of the Royal Statistical
+        Society B 72 (2010).
         """
         generator = checks.generator(rng)
         samples = checks.positive_integer("samples", samples)
@@ -187,7 +191,7 @@ class SelectionMixin:
                 setattr(self, name, getattr(other, name))
 
     def _alphas(self, problem: Problem, alphas: Sequence[float] | int) -> FloatArray:
-        """Return the penalties from the largest down."""
+        """Return the penalties (m,), the largest first."""
         if isinstance(alphas, int | np.integer):
             count = checks.positive_integer("alphas", alphas)
             model = self._copy()
@@ -225,7 +229,7 @@ def _of_rows(
     offset: npt.ArrayLike | None,
     covariates: npt.ArrayLike | None,
 ) -> dict[str, Any]:
-    """Return what the rows have beside their counts, by the name of the argument."""
+    """Return weights (scaled to mean 1), offsets and covariates, by the name of the argument."""
     if sample_weight is not None:
         sample_weight = preparation.sample_weights(sample_weight, len(_rows(x)))
     return {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
@@ -237,12 +241,12 @@ def _taken(given: dict[str, Any], rows: npt.NDArray[np.int64]) -> dict[str, Any]
 
 
 def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:
-    """Return the rows of an array, a sparse matrix or a data frame."""
+    """Return some rows of an array, a sparse matrix or a data frame."""
     from sklearn.utils import _safe_indexing
 
     try:
         return _safe_indexing(x, rows)
-    except Exception as error:  # whatever __getitem__ of a stranger raises
+    except Exception as error:  # from __getitem__ of an unknown class
         raise InvalidInputError(
             f"X is a {type(x).__name__} whose rows cannot be taken; give an array, a sparse matrix "
             "or a data frame"

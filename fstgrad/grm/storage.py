@@ -1,4 +1,4 @@
-"""Fitted models in .npz files: plain arrays and one JSON text, no executable code."""
+"""Fitted models in .npz files: arrays and JSON texts, without executable code."""
 
 import json
 import os
@@ -42,7 +42,7 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted `GeneralizedRootModel`."""
+    """Write a fitted `GeneralizedRootModel` to an .npz file, without its checkpoint path."""
     settings = {**model.get_params(), "checkpoint": None}
     settings["base"] = to_description(resolve(model.base))
     families = [to_description(family) for family in model.families_]
@@ -74,7 +74,8 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     InvalidInputError
-        It is another or a damaged file, or has sets of columns that the model does not have.
+        The file is damaged, was not written by `save`, or has sets of columns that the model does
+        not have.
     """
     arrays = read_arrays(path, _ARRAYS | fitting.FITS, what=WHAT)
     try:
@@ -103,7 +104,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """Return the arguments of the model; a path among them is never opened."""
+    """Return the arguments of the model, with checkpoint=None: no path from a file is opened."""
     settings = json_object(text, _SETTINGS)
     sets = settings["candidate_sets"]
     if isinstance(sets, list) and not all(
@@ -117,7 +118,7 @@ def _settings(text: str) -> dict[str, Any]:
 
 
 def _families(text: str, columns: int, base: str | Base) -> tuple[Base, ...]:
-    """Return the family of each column."""
+    """Return the family of each column; raise InvalidInputError if they are not valid."""
     listed = json_object(text, {"families": list})["families"]
     families = tuple(from_description(description) for description in listed)
     if len(families) != columns:
@@ -128,7 +129,10 @@ def _families(text: str, columns: int, base: str | Base) -> tuple[Base, ...]:
 
 
 def _check(arrays: dict[str, Any], model: Any) -> None:
-    """Raise if a set does not have `size` ascending columns, coupled by a root up to k."""
+    """Raise InvalidInputError unless the arrays are consistent with each other and the model.
+
+    In particular, each set must have `size` ascending columns and a root from `size` to k.
+    """
     names, k = arrays["names"], model.k
     features, width = len(names), max(k, 2)
     if len(set(names.tolist())) < features:
@@ -154,7 +158,10 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
 
 
 def plain(value: object) -> object:
-    """Convert numpy scalars, arrays and families to types of JSON."""
+    """Return a numpy scalar, array, family, range or set as types of JSON.
+
+    Raises TypeError for other values, as `json.dumps` expects of its `default`.
+    """
     if isinstance(value, Base):
         return to_description(value)
     if isinstance(value, np.ndarray | np.generic):

@@ -12,15 +12,16 @@ from fstgrad.grm import kernels
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.counts import Table
 
-SINGLES = 256  # counts that are summed one by one, unless the family has fewer
+SINGLES = 256  # first counts of a table that are single points
 Function = Callable[[FloatArray], FloatArray]
 
 
 def gauss_points(count: int, nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Return points and weights that sum polynomials of degree 2 nodes - 1 over 0, ..., count - 1.
+    """Return points and weights (nodes,) of a quadrature for sums over 0, ..., count - 1.
 
-    This is the Gauss quadrature of the discrete Chebyshev (Gram) polynomials, from the eigenvalues
-    of their Jacobi matrix (Golub and Welsch, Mathematics of Computation 1969).
+    It is exact for polynomials of degree 2 nodes - 1: the Gauss quadrature of the discrete
+    Chebyshev (Gram) polynomials, from the eigenvalues of their Jacobi matrix (Golub and Welsch,
+    Mathematics of Computation 1969).
     """
     from scipy.linalg import eigh_tridiagonal
 
@@ -31,9 +32,10 @@ def gauss_points(count: int, nodes: int) -> tuple[FloatArray, FloatArray]:
 
 
 def panel_edges(first: int, last: int, width: Function) -> IntArray:
-    """Return the first counts of the panels from `first` on, and the end of the last panel.
+    """Return the first count of each panel from `first` on, then the end of the last panel.
 
-    width : the number of counts of a panel at x, x -> width; a panel has at least 2 NODES counts.
+    The last panel contains `last` - 1.  width : a function from x to the number of counts of a
+    panel that starts at x; a panel has at least 2 NODES counts.
     """
     edges = [first]
     while edges[-1] < last:
@@ -57,10 +59,10 @@ def smooth_table(
     ----------
     log_base, statistics : functions of x (m,), to (m,) and (m, k)
     last : int
-        A count that the panels include; more counts may follow.
+        The panels extend at least up to this count; the family has more counts.
     width : function
-        The number of counts of a panel at x: about the standard deviation of the narrowest
-        distribution of the family around x.
+        From x to the number of counts of a panel at x: about the standard deviation of the
+        narrowest distribution of the family around x.
     base_limit : float
         The limit of B(x + 1) - B(x).
     linear : (k,) float64
@@ -87,7 +89,10 @@ def smooth_table(
 
 
 def finite_table(log_base: FloatArray, statistics: FloatArray) -> "Table":
-    """Return the table of a family on 0, ..., m - 1: log_base (m,), statistics (m, k)."""
+    """Return the table of a family on the counts 0, ..., m - 1, all single points.
+
+    log_base : (m,), B.  statistics : (m, k), t.
+    """
     count = len(log_base)
     base = np.where(np.isneginf(log_base), -1e300, log_base)
     values = np.column_stack([base, statistics])
@@ -103,7 +108,7 @@ def finite_table(log_base: FloatArray, statistics: FloatArray) -> "Table":
 def with_zero_indicator(table: "Table") -> "Table":
     """Return the table with one more statistic, 1[x = 0]."""
     indicator = (table.points == 0).astype(float)[:, None]
-    falls = np.column_stack([-indicator, np.zeros(len(indicator))])  # least and largest increment
+    falls = np.column_stack([-indicator, np.zeros(len(indicator))])  # least, largest increment
     before = np.column_stack([np.full(len(indicator), -1.0), np.zeros(len(indicator))])
     return table._replace(
         statistics=np.hstack([table.statistics, indicator]),
@@ -113,9 +118,10 @@ def with_zero_indicator(table: "Table") -> "Table":
 
 
 def _increment_bounds(increments: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the columns `later` and `earlier` of a table from increments (q, 1 + k) at its points.
+    """Return `later` and `earlier` (q, 1 + 2 k) of a table from increments (q, 1 + k) of B and t.
 
-    increments[q] is the increase from x_q to x_q + 1; beyond the last point, it tends to `limits`.
+    increments[q] is the increment from x_q to x_q + 1; beyond the last point, increments tend to
+    limits (1 + k,).
     """
     whole = np.vstack([increments, limits])
     largest = np.maximum.accumulate(whole[::-1], axis=0)[::-1][:-1]
