@@ -110,7 +110,7 @@ class Problem:
     def fit_node(
         self, node: int, design: Design, solving: Solving, start: NodeFit | None
     ) -> NodeFit:
-        """Return the solution of a node's regression, from `start`; constant columns get no sets."""
+        """Return the solution of one node regression; a constant column has no sets."""
         if not self.varying[node]:
             nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
             design = Design(design.samples, design.features, design.blocks, nothing)
