@@ -184,7 +184,10 @@ class GaussianMeasure(Measure):
 
 
 def _narrow(a: FloatArray, b: FloatArray) -> Pair:
-    """Bound log of the integral of e^(-z^2 / 2) over a short [a, b], where a difference cancels."""
+    """Return bounds on the log of the integral of e^(-z^2 / 2) over a short interval [a, b].
+
+    A difference of distribution functions would cancel there.
+    """
     with np.errstate(divide="ignore"):
         width = np.log(b - a)
     ends = -0.5 * np.minimum(a * a, b * b), -0.5 * np.maximum(a * a, b * b)

@@ -1,7 +1,7 @@
 """One node regression: the l1-penalised maximum likelihood of a node given all others.
 
     minimise over b:  mean_i w_i ( A(eta_i) - <eta_i, t(x_is)> ) + alpha sum_c |b_c|,
-    eta_ij = intercept_j + offset + sum_{c of root j} b_c z_ic,      t_j(x) = T(x)^(1/j),
+    eta_ij = intercept_j + [j = 1] offset_i + sum_{c of root j} b_c z_ic,   t_j(x) = T(x)^(1/j),
 
 with the columns z of `fstgrad.grm.design`, by the Newton steps of `fstgrad.grm.newton` on a working
 set.  Between two solves, one scan over all columns, O(nonzeros of the design), finds the columns

@@ -299,7 +299,7 @@ class Split(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A bucket tree of n buckets, wired: where each bucket reads and writes.
+    """A bucket tree of n buckets, with the places in memory where each bucket reads and writes.
 
     Attributes
     ----------

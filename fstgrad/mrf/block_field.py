@@ -65,10 +65,10 @@ class _Blocks:
         self.left, self.right = edges[self.cross].T
 
     def expected(self, q: FloatArray) -> FloatArray:
-        """Return node scores plus the expected scores under q of what leaves a block, (I, C).
+        """Return node scores plus the expected scores of edges and factors between blocks.
 
-        q : (I, C), marginals of nodes.  -inf for a label that meets a hard zero with positive
-        probability.
+        q : (I, C), marginals of nodes.  The result is (I, C), with -inf for a label that meets a
+        hard zero with positive probability.
         """
         out = self.model.scores.node.copy()
         if self.model.factors.number:

@@ -107,9 +107,8 @@ class Graph:
     def rank(self) -> IntArray:
         """The position (I,) of each node in an order in which neighbours are near each other.
 
-        The given order if neighbours are less than FAR apart on average.  Otherwise the reverse
-        order of Cuthill and McKee (1969), if it halves the mean distance (on random graphs it does
-        not).
+        The given order if neighbours are at most FAR apart on average.  Otherwise the reverse order
+        of Cuthill and McKee (1969), if it halves the mean distance (on random graphs it does not).
         """
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import reverse_cuthill_mckee

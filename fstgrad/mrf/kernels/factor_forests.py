@@ -45,7 +45,7 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
 def hear(
     factors: Factors, f: int, split: Split, heard: FloatArray, by_label: bool, scratch: Scratch
 ) -> tuple[FloatArray, float]:
-    """Return the scores of the cells of factor f, what it hears added, and the largest of them.
+    """Return the scores of the cells of factor f, with its messages added, and the largest.
 
     scores[cell] = split.cells[cell] + sum over its slots of heard[slot, label in the cell].  With
     `by_label`, scratch.sums[k, c] becomes the log-sum-exp of the scores of the cells in which node

@@ -195,7 +195,7 @@ def augment(
     """Push the largest flow along the path through arc `bridge`; return it and the orphan count.
 
     A node whose parent arc is saturated becomes an ORPHAN and is written to orphans (I,).  Returns
-    (inf, 0), with nothing changed, if the path has no finite capacity.
+    (inf, 0), without changing anything, if the capacity of the path is infinite.
     """
     mid, back = np.uint64(bridge), np.uint64(net.mate[bridge])
     left, right = np.uint64(net.head[back]), np.uint64(net.head[mid])

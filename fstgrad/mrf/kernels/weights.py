@@ -55,7 +55,7 @@ def nodes_by_block(lanes: Lanes, node: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def by_arcs(lanes: Lanes, sent: FloatArray, messages: FloatArray) -> None:
-    """Write the message into node i against each of its arcs a to messages[a], (2E, C)."""
+    """Write the message along the reverse of each arc a to messages[a], (2E, C)."""
     for lane in range(len(lanes.arc)):
         at = lanes.source[lane]
         for c in range(messages.shape[1]):
@@ -116,7 +116,7 @@ def sweep(
 def hear(
     lanes: Lanes, first: np.uint64, width: np.uint64, sent: FloatArray, heard: FloatArray
 ) -> None:
-    """Write the message that comes back against the arc of each lane to heard (C, >= lanes).
+    """Write the message along the reverse of each lane's arc to heard (C, >= lanes).
 
     `first` is the first lane of the block, `width` its number of lanes.
     """
