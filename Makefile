@@ -71,12 +71,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy reads the tree as it is installed: cli/ and grammars/ inside the package.
+# mypy reads the tree as it is installed, cli/ and grammars/ inside the package, and the benchmarks.
 types: $(VENV)/.dev
 	rm -rf build/types && mkdir -p build/types/fstgrad
 	for entry in fstgrad/* cli grammars; do \
 	    ln -s "$(CURDIR)/$$entry" build/types/fstgrad/; done
 	cd build/types && $(abspath $(BIN))/mypy --config-file "$(CURDIR)/pyproject.toml" -p fstgrad
+	cd benchmarks && MYPYPATH="$(CURDIR)/build/types" $(abspath $(BIN))/mypy --config-file mypy.ini .
 
 bench: $(VENV)/.dev
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done

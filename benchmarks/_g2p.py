@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pynini
+import pywrapfst
 
 import fstgrad as fg
 from fstgrad.checks import FloatArray
@@ -82,15 +83,15 @@ def phone_loss(alphabet: fg.Alphabet) -> fg.TransducerLoss:
     fst = pynini.Fst(arc_type="log64")
     state = fst.add_state()
     fst.set_start(state)
-    fst.set_final(state, pynini.Weight("log64", 0))
+    fst.set_final(state, pywrapfst.Weight("log64", 0))
     costs = {symbol: 0 if symbol == EMPTY else 1 for symbol in alphabet}
     for i, a in enumerate(alphabet, start=1):
-        fst.add_arc(state, pynini.Arc(i, 0, pynini.Weight("log64", costs[a]), state))
-        fst.add_arc(state, pynini.Arc(0, i, pynini.Weight("log64", costs[a]), state))
+        fst.add_arc(state, pywrapfst.Arc(i, 0, pywrapfst.Weight("log64", costs[a]), state))
+        fst.add_arc(state, pywrapfst.Arc(0, i, pywrapfst.Weight("log64", costs[a]), state))
         for j, b in enumerate(alphabet, start=1):
             if EMPTY not in (a, b):
-                cost = pynini.Weight("log64", int(a != b))
-                fst.add_arc(state, pynini.Arc(i, j, cost, state))
+                cost = pywrapfst.Weight("log64", int(a != b))
+                fst.add_arc(state, pywrapfst.Arc(i, j, cost, state))
     return fg.TransducerLoss(fst, alphabet)
 
 

@@ -22,6 +22,7 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import _harness
@@ -157,7 +158,7 @@ def compared(task: Task, rounds: int, path: str) -> Iterator[dict[str, Any]]:
     for _ in range(rounds):
         model = timed("train 0", lambda: ours(task, ITERATIONS))
         timed("train 1", lambda: crfsuite(task, ITERATIONS, path))
-        for i, train in enumerate((ours, lambda *given: crfsuite(*given, f"{path}.other"))):
+        for i, train in enumerate((ours, partial(crfsuite, path=f"{path}.other"))):
             if needed[i] < ITERATIONS:
                 timed(f"reach {i}", lambda i=i, train=train: train(task, needed[i]))
         tagger = crfsuite_tagger(path)

@@ -86,7 +86,7 @@ def pgmax_bp(grid, side):
     if not hasattr(jax.lib, "xla_bridge"):  # PGMax 0.6.1 needs the module of older JAX
         from jax.extend import backend
 
-        jax.lib.xla_bridge = backend
+        setattr(jax.lib, "xla_bridge", backend)  # noqa: B010
     labels = grid.num_labels
     pixels = vgroup.NDVarArray(num_states=labels, shape=(side, side))
     graph = fgraph.FactorGraph(variable_groups=pixels)

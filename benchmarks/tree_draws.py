@@ -132,8 +132,8 @@ def on_updates(quick):
                     "updates": lambda w=w, h=again: updated_draws(
                         w, COUNT, np.random.default_rng(0), h
                     ),
-                    "eliminations": lambda own=own, h=heads: kernels.sampling.colbourn(
-                        *own, np.random.default_rng(0), h
+                    "eliminations": lambda w=w, mu=marginals, h=heads: kernels.sampling.colbourn(
+                        w, mu, False, False, np.random.default_rng(0), h
                     ),
                 }
             )

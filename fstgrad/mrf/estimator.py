@@ -233,5 +233,9 @@ class MRFClassifier:
         return np.stack([model.infer(method, **options).node for model in self.models(X)])
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Return the share of nodes whose predicted label equals y; -1 counts as an error."""
-        return float(np.mean(self.predict(X) == self._labels(y, self._features(X))))
+        """Return the share of the known labels in y, those that are not -1, that are predicted."""
+        labels = self._labels(y, self._features(X))
+        known = labels != UNKNOWN
+        if not known.any():
+            raise InvalidInputError("y has no known label; give one that is not -1")
+        return float(np.mean((self.predict(X) == labels)[known]))

@@ -63,6 +63,10 @@ def test_unknown_labels():
     model = MRFClassifier(GRID, method="exact", l2=1e-3).fit(X, hidden)
     contrast = model.weights_[:, 1] - model.weights_[:, 0]
     np.testing.assert_allclose(contrast, [1.6, -0.6], atol=0.35)
+    right = (model.predict(X) == hidden)[hidden >= 0].mean()
+    assert model.score(X, hidden) == pytest.approx(right, abs=1e-15)
+    with pytest.raises(fg.InvalidInputError, match="no known label"):
+        model.score(X, np.full_like(hidden, -1))
     with pytest.raises(fg.InvalidInputError, match="unknown labels"):
         MRFClassifier(GRID, method="cd").fit(X, hidden)
 
