@@ -212,7 +212,8 @@ class Alphabet:
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
         if ids.ndim != 1:
             raise AlphabetError(f"{name} has shape {ids.shape}; a sequence of ids is 1-dimensional")
-        if ids.size and ids.view(np.uint64).max() >= len(self):  # as uint64, negative ids are large
+        # as uint64, negative ids are large
+        if ids.size and np.maximum.reduce(ids.view(np.uint64)) >= len(self):
             bad = np.flatnonzero((ids < 0) | (ids >= len(self)))
             raise AlphabetError(
                 f"{name}[{bad[0]}] is {ids[bad[0]]}; ids of this alphabet run from 0 to "

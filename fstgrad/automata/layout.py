@@ -140,6 +140,11 @@ class Layout:
         """The weights (N, C) of the loss 0: 1, or 0 if dead."""
         return self.alive.astype(np.float64)
 
+    @cached_property
+    def unweighted_final(self) -> FloatArray:
+        """The final weights (S_l,) of the loss 0."""
+        return np.ones(len(self.final))
+
 
 def _only_symbols(
     class_of: IntArray, ends: IntArray, alive: npt.NDArray[np.bool_], siblings: IntArray

@@ -235,7 +235,7 @@ class Strings(NamedTuple):
         rows = self.scores.reshape(len(self.scores), -1, n)
         rows.flags.writeable = False  # of the view only: every call has the same kernel signature
         table, highest = np.empty(rows.shape), np.empty(len(rows))
-        tally = np.zeros((len(self.automata), 3 + order))
+        tally = np.zeros((len(self.automata), 4 + order))
         used, forbidden = used_contexts(order, n), []
         complete = np.array([b.is_complete for b in self.automata])
         fits = np.empty(len(spread), dtype=np.bool_)

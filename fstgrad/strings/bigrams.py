@@ -13,7 +13,6 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
-from fstgrad.strings.kernels.arrays import Dual
 from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, solve
 from fstgrad.strings.tangents import tangent
 
@@ -79,10 +78,10 @@ def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bi
     table, shift = weighed
     layout, change = b.bigram_layout, np.zeros(table.shape)
     log_z, expected = kernels.tangents.tangent_pass(
-        Dual(table, change),
+        (table, change),
         layout.walk,
-        Dual(layout.unweighted, layout.cost),
-        Dual(np.ones(len(layout.final)), layout.final_cost),
+        (layout.unweighted, layout.cost),
+        (layout.unweighted_final, layout.final_cost),
         False,
         2,
     )

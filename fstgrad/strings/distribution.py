@@ -178,7 +178,7 @@ class StringDistribution(ArrayDistribution):
         """
         index = self._flat_index(structure)
         scores = self.scores.take(index)
-        total = float(scores.sum())
+        total = float(np.add.reduce(scores))
         if total == -np.inf:
             position = int(np.flatnonzero(np.isneginf(scores))[0])
             raise InfeasibleError(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
-from fstgrad.distribution import is_far
+from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_risk, lattice_softmax_margin
@@ -105,7 +105,7 @@ def softmax_margin(
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         places, score = distribution.gold(gold)
         weighed = score_table(distribution.scores)
-        if is_far(weighed.highest):
+        if weighed.farthest > FAR:
             distribution = distribution.near
             places, score = distribution.gold(gold)
             weighed = score_table(distribution.scores)

@@ -33,6 +33,8 @@ class ScoreTable(NamedTuple):
         q columns of scores.  +inf if some symbol cannot follow some context.
     whole : float, nats
         The sum over positions of the range of their finite scores.
+    farthest : float, nats
+        The largest absolute value in `highest`.
     """
 
     table: FloatArray
@@ -40,6 +42,7 @@ class ScoreTable(NamedTuple):
     shift: float
     exchange: float
     whole: float
+    farthest: float
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
         """Return whether every weight that matters to 1e-16 stays in the range of float64.
@@ -125,7 +128,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
     rows.flags.writeable = False  # of the view only: every call has the same kernel signature
-    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
+    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(4 + order)
     used = used_contexts(order, n)
     shift = few(kernels.passes.shift_scores, 2 * rows.size)
     position = shift(rows, used, table, highest, tally)
@@ -134,7 +137,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    return ScoreTable(table, highest, *tally[:3].tolist())
+    return ScoreTable(table, highest, *tally[:4].tolist())
 
 
 NO_STRING = (

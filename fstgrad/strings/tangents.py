@@ -9,7 +9,6 @@ from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 from fstgrad.strings.algebra import Log
-from fstgrad.strings.kernels.arrays import Dual
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
@@ -77,7 +76,7 @@ def tangent(
     layout = b.bigram_layout if order == 2 else b.plain_layout
     weight, final = layout.weight, layout.final
     if scale == 0:
-        weight, final = layout.unweighted, np.ones(len(final))
+        weight, final = layout.unweighted, layout.unweighted_final
     cost, final_cost = layout.cost, layout.final_cost
     if slope == 0:
         cost, final_cost = np.zeros_like(cost), np.zeros_like(final_cost)
@@ -88,10 +87,10 @@ def tangent(
         for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
     log_z, expected = kernels.tangents.tangent_pass(
-        Dual(table, change),
+        (table, change),
         layout.walk,
-        Dual(weight, cost),
-        Dual(final, final_cost),
+        (weight, cost),
+        (final, final_cost),
         direction is not None,
         order,
     )

@@ -46,11 +46,12 @@ def shift_scores(
         Row min(t, q - 1) says which contexts occur at position t.
     highest : (l,)
         Receives the largest score of each position.
-    tally : (3 + q,), zeros at first
-        [0] is the sum of `highest`.  [1] is the largest change of the score if another prefix
-        replaces a prefix: q columns of ranges; +inf if any symbol is forbidden.  [2] is the sum
-        over positions of the range of their finite scores.  The last q entries are, for the last q
-        positions, the largest range of a symbol's scores over contexts.
+    tally : (4 + q,), zeros at first
+        [0] is the sum of `highest`, [3] the largest of their absolute values.  [1] is the largest
+        change of the score if another prefix replaces a prefix: q columns of ranges; +inf if any
+        symbol is forbidden.  [2] is the sum over positions of the range of their finite scores.
+        The last q entries are, for the last q positions, the largest range of a symbol's scores
+        over contexts.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def shift_scores(
     """
     length, contexts, n = table.shape
     order = len(used)
-    # t < l, the length of `table` and `highest`; tally[3:] is a ring buffer of `order` entries
+    # t < l, the length of `table` and `highest`; tally[4:] is a ring buffer of `order` entries
     high, low = np.empty(n), np.empty(n)
     for t in range(length):
         row = min(t, order - 1)
@@ -88,10 +89,11 @@ def shift_scores(
         highest[t] = largest
         tally[0] += largest
         tally[2] += largest - least
-        tally[3 + t % order] = apart
+        tally[3] = max(tally[3], abs(largest))
+        tally[4 + t % order] = apart
         window = 0.0
         for i in range(order):
-            window += tally[3 + i]
+            window += tally[4 + i]
         tally[1] = max(tally[1], window)
     return -1
 
