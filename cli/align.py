@@ -28,8 +28,12 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
     show_default=True,
     help="Maximum number of symbols of y on one link.",
 )
-@click.option("--no-empty-x", is_flag=True, help="Every link has a symbol of x: no insertions.")
-@click.option("--no-empty-y", is_flag=True, help="Every link has a symbol of y: no deletions.")
+@click.option(
+    "--no-empty-x", is_flag=True, help="Require a symbol of x on every link (no insertions)."
+)
+@click.option(
+    "--no-empty-y", is_flag=True, help="Require a symbol of y on every link (no deletions)."
+)
 @click.option(
     "--normalization",
     type=click.Choice(NORMALIZATIONS),
@@ -44,7 +48,11 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
     show_default=True,
     help="Maximum number of training iterations.",
 )
-@click.option("--posteriors", is_flag=True, help="Add the posterior of each link: u:v:0.98.")
+@click.option(
+    "--posteriors",
+    is_flag=True,
+    help="Append the posterior probability of each link, as in u:v:0.980.",
+)
 @reading_options
 def align(
     pairs: str,

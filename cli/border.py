@@ -62,7 +62,7 @@ class Named(Input):
         if known in self.names and (self.first or not os.path.exists(value)):
             return value
         if not os.path.exists(value) and value != "-":
-            self.fail(f"{value!r} is no file, and none of {', '.join(self.names)}", param, ctx)
+            self.fail(f"{value!r} is neither a file nor one of {', '.join(self.names)}", param, ctx)
         return super().convert(value, param, ctx)
 
     def shell_complete(
@@ -125,7 +125,7 @@ class Number(click.ParamType):  # type: ignore[type-arg]
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a number", param, ctx)
         if number != number:
-            self.fail("nan is not a number here", param, ctx)
+            self.fail("nan is not allowed", param, ctx)
         if abs(number) == float("inf") and not (self.infinite and number > 0):
             self.fail(f"{value!r} is not a finite number", param, ctx)
         if self.minimum is not None and (

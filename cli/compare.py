@@ -22,7 +22,7 @@ from fstgrad.training.comparison import compare as compared
     type=COUNT,
     default=2000,
     show_default=True,
-    help="Number of resamples of the bootstrap.",
+    help="Number of bootstrap resamples.",
 )
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."

@@ -176,7 +176,7 @@ class _Run:
             echo(
                 f"fstgrad: {self.unreliable:,} estimates are not reliable{few} (too few effective "
                 'samples, or a wide interval: "reliable" is false); raise --samples or '
-                "--max-states, give a --cap, or shorten the strings",
+                "--max-states, give --cap, or shorten the strings",
                 err=True,
             )
 
@@ -254,9 +254,9 @@ def _chosen(problem: Problem, run: _Run) -> str:
     """Return a text: the methods that `auto` chose, and why; why caps were not raised further."""
     function, text = problem.objective, ""
     if function.method == "auto" and run.methods:
-        why = f" ({run.why or f'exact passes {function.max_states:,} states'})"
+        why = f" ({run.why or f'exact exceeds {function.max_states:,} states'})"
         text = f" chose {_counts(run.methods)}{'' if set(run.methods) == {'exact'} else why}"
-    return text + (f" (caps end by {_counts(run.reasons)})" if run.reasons else "")
+    return text + (f" (caps stopped by {_counts(run.reasons)})" if run.reasons else "")
 
 
 def _counts(numbers: Counter[str]) -> str:

@@ -68,7 +68,7 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     required=True,
     type=Output(),
     metavar="FILE",
-    help="x.far, in which the entry has the name of the grammar, or x.fst.",
+    help="Write x.far, whose entry has the name of the grammar, or x.fst.",
 )
 @alphabet_option
 @symbols_option
@@ -94,7 +94,8 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
     "--output",
     type=Output(),
     metavar="FILE",
-    help="x.svg, x.pdf or x.png (by graphviz), or x.dot.  [default: DOT text to standard output]",
+    help="Write x.svg, x.pdf or x.png (needs graphviz), or x.dot.  [default: DOT text to standard "
+    "output]",
 )
 @alphabet_option
 @symbols_option
@@ -119,7 +120,7 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
 
 def _check_builder(found: Grammar) -> None:
     if not found.takes_alphabet:
-        without_effect(("alphabet", "symbols"), f"on {found.name}, whose builder takes none")
+        without_effect(("alphabet", "symbols"), f"on {found.name}, whose builder uses no alphabet")
 
 
 for command in (test, explain, new, fit, compare):

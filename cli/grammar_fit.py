@@ -64,8 +64,8 @@ learning_options = group(
         type=click.Choice(["pair", "arc", "cost", "rule"]),
         default="pair",
         show_default=True,
-        help="Arcs that share a cost: those with the same symbols, none, those of one kind and "
-        "cost, or those of one rule.",
+        help="Which arcs share a cost.  pair: those with the same symbols; arc: none; cost: those "
+        "of one kind and cost; rule: those of one rule.",
     ),
     click.option(
         "--smoothing",
@@ -79,7 +79,7 @@ learning_options = group(
         type=click.Choice(["uniform", "transducer"]),
         default="uniform",
         show_default=True,
-        help="Spread the pseudocounts evenly, or in proportion to the grammar's own costs.",
+        help="Spread the pseudocounts evenly, or in proportion to the grammar's own probabilities.",
     ),
     click.option(
         "--held-out",
@@ -93,7 +93,8 @@ learning_options = group(
         type=click.IntRange(1, 1000),
         default=1,
         show_default=True,
-        help="Random restarts; the best likelihood wins.",
+        help="Number of starts; the fit with the highest likelihood of the held-out pairs is kept "
+        "(without held-out pairs, with the highest posterior probability).",
     ),
     click.option(
         "--iterations",
@@ -103,7 +104,11 @@ learning_options = group(
         help="Maximum number of EM iterations.",
     ),
     click.option(
-        "--seed", type=SEED, default=0, show_default=True, help="Seed of the split and restarts."
+        "--seed",
+        type=SEED,
+        default=0,
+        show_default=True,
+        help="Random seed of the held-out pairs and the starts.",
     ),
     heading="Learning",
 )
@@ -118,10 +123,10 @@ learning_options = group(
     type=Output(),
     required=True,
     metavar="FILE",
-    help="x.far or x.fst for the learned grammar, or x.tsv for a table of costs.",
+    help="Write the learned grammar to x.far or x.fst, or a table of costs to x.tsv.",
 )
 @click.option(
-    "--table", type=Output(), metavar="FILE.tsv", help="Also write the table of costs here."
+    "--table", type=Output(), metavar="FILE.tsv", help="Also write the table of costs to this file."
 )
 @click.option(
     "--rank",
@@ -204,7 +209,7 @@ def _ranked(
     for name, cost in (("likelihood", found.cost), ("ranking", better.cost)):
         losses = losses_of(found.pair_transducer, questions.pairs, cost, "probability")
         measures = ranking(ranks(questions, losses))
-        echo(f"costs by {name}: right word first {cell(measures.at_1)} on the pairs learned from")
+        echo(f"costs by {name}: right word first {cell(measures.at_1)} on the training pairs")
     return better
 
 

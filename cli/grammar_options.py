@@ -27,7 +27,7 @@ alphabet_option = click.option(
     "--alphabet",
     type=Named(tuple(STANDARD), first=True),
     metavar="FILE|NAME",
-    help=f"A file of one symbol per line, or {', '.join(STANDARD)}.  [default: the grammar's own]",
+    help=f"File with one symbol per line, or {', '.join(STANDARD)}.  [default: the grammar's own]",
 )
 symbols_option = click.option(
     "--symbols", help="The alphabet as text: characters, or words separated by spaces."

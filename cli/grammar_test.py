@@ -27,7 +27,11 @@ _MOST_NAMES = 8
 @reference_argument
 @alphabet_option
 @symbols_option
-@click.option("--update", is_flag=True, help="Show the differences, then write the new values.")
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Show the differences, then write the computed losses to the file of the grammar.",
+)
 @click.option(
     "--strict", is_flag=True, help="Also fail on unused rules, unreachable states and ties."
 )

@@ -36,7 +36,7 @@ def grm() -> None:
 @click.option(
     "--base", type=click.Choice(list(BASES)), default="poisson",
     show_default=True, metavar="FAMILY",
-    help=f"The family of one column given the others: {', '.join(BASES)}.",
+    help=f"Family of one column given the others: {', '.join(BASES)}.",
 )  # fmt: skip
 @click.option(
     "--features", type=COUNT, help="Keep only this many columns, those with the largest totals."
@@ -45,10 +45,12 @@ def grm() -> None:
 @click.option(
     "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
     show_default=True,
-    help="Sets of size j act through the root x^(1/j) only, or through smaller roots too.",
+    help="strongest: sets of size j act through x^(1/j) only; all: sets of every size up to j do.",
 )  # fmt: skip
 @click.option(
-    "--stagewise", is_flag=True, help="Consider larger sets only over cliques of smaller ones."
+    "--stagewise",
+    is_flag=True,
+    help="Consider larger sets only over cliques of the smaller sets that were chosen.",
 )
 @click.option(
     "--symmetrize", type=click.Choice(["joint", "average", "min", "max"]),
@@ -61,19 +63,23 @@ def grm() -> None:
 )  # fmt: skip
 @click.option(
     "--covariates", type=INPUT,
-    help="Table of covariates of the rows; they shift the coefficient of every column.",
+    help="Covariates, one row per row of COUNTS; they shift the coefficient of every column.",
 )  # fmt: skip
 @click.option(
-    "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
+    "--tol",
+    type=POSITIVE,
+    default=1e-4,
+    show_default=True,
+    help="Stop when the KKT residual is at most this.",
 )
 @click.option(
     "--threads", "--jobs", "jobs", type=INTEGER, default=-1, show_default=True,
     help="Number of threads; -1 uses all cores. (--jobs is the old name.)",
 )  # fmt: skip
 @click.option(
-    "--checkpoint", type=OUTPUT, help="Keep finished nodes in this file, and resume from it."
+    "--checkpoint", type=OUTPUT, help="Store the finished columns in this file, and resume from it."
 )
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @click.option(
     "-o", "--output", type=OUTPUT, required=True, help="Write the model to this .npz file."
 )
@@ -159,7 +165,7 @@ def top(
     "--chains", type=COUNT, default=4, show_default=True, help="Number of independent chains."
 )
 @click.option(
-    "--covariates", type=INPUT, help="Table of one row: the covariates of the rows that are drawn."
+    "--covariates", type=INPUT, help="Table with one row: the covariates of the rows to draw."
 )
 @click.option(
     "-o",
@@ -238,7 +244,7 @@ def score(model: str, counts: str, variable: str | None, covariates: str | None)
 )
 @click.option(
     "--bootstrap", type=whole(0), default=0, show_default=True,
-    help="Fits to resampled rows, for the stability of the sets.",
+    help="Number of fits to resampled rows, to measure the stability of the sets; 0 for none.",
 )  # fmt: skip
 @click.option(
     "--top", type=whole(0), default=10, show_default=True, help="Number of sets of each size."

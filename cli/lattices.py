@@ -68,7 +68,7 @@ def lattice_objective(
     alphabet = _alphabet(found, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
-        raise click.UsageError(f"{kind} needs a loss; give a --loss")
+        raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
     evaluate = partial(_evaluated, kind, constants)
     loop = RowLoop(lambda row: _solved(row, found, alphabet, loss, evaluate, options), skip_errors)
     start, total = time.perf_counter(), 0.0
@@ -97,7 +97,7 @@ def lattice_objective(
 def _check_loss_options(kind: Kind, options: ProblemOptions) -> None:
     """Reject options that have no effect without a loss."""
     if kind == "crf":
-        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which takes no loss")
+        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
     if options.choice.loss == "none":
         without_effect(OF_LOSSES, "with --loss none")
 
@@ -114,7 +114,7 @@ def _solved(
     name, text = row.columns()
     if name not in found:
         near = difflib.get_close_matches(name, found) or sorted(found)[:3]
-        raise InvalidInputError(f"no lattice {name!r}; there is {', '.join(near)}")
+        raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(near)}")
     lattice = Lattice.from_fst(found[name], alphabet)
     target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
     b = None

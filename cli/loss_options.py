@@ -74,44 +74,55 @@ _parameters = (
         "PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
     click.option(
-        "--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [default: 1]"
+        "--insert-cost",
+        type=COST,
+        help="Cost of an insertion, for edit*, osa, wer, cer, smith-waterman.  [default: 1]",
     ),
     click.option(
-        "--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [default: 1]"
+        "--delete-cost",
+        type=COST,
+        help="Cost of a deletion, for edit*, osa, wer, cer, smith-waterman.  [default: 1]",
     ),
     click.option(
         "--substitute-cost",
         type=COST,
-        help="edit*, osa, wer, cer, hamming, smith-waterman.  [default: 1]",
+        help="Cost of a substitution, for edit*, osa, wer, cer, hamming, smith-waterman.  "
+        "[default: 1]",
     ),
-    click.option("--match-cost", type=Number(), help="smith-waterman.  [default: -2]"),
+    click.option(
+        "--match-cost", type=Number(), help="Cost of a match, for smith-waterman.  [default: -2]"
+    ),
     click.option(
         "--confusion",
         type=FILE,
-        help="edit: substitution costs, rows a TAB b TAB cost (hypothesis, target).",
+        help="Table of substitution costs, for edit: rows a TAB b TAB cost, with a from the "
+        "hypothesis and b from the target.",
     ),
-    click.option("--transpose-cost", type=COST, help="osa.  [default: 1]"),
+    click.option(
+        "--transpose-cost", type=COST, help="Cost of a transposition, for osa.  [default: 1]"
+    ),
     click.option(
         "--matrix",
         type=Named(MATRICES, first=False),
         metavar="NAME|FILE",
-        help=f"smith-waterman, alignment: scores of {', '.join(MATRICES)}; or a file in the text "
-        "format of NCBI.",
+        help=f"Substitution scores, for smith-waterman and alignment: {', '.join(MATRICES)}, or a "
+        "file in the text format of NCBI.",
     ),
     click.option(
         "--gap-open",
         type=NOT_NEGATIVE,
-        help="smith-waterman, alignment: cost of the first symbol of a gap.",
+        help="Cost of the first symbol of a gap, for smith-waterman and alignment.",
     ),
     click.option(
         "--gap-extend",
         type=NOT_NEGATIVE,
-        help="smith-waterman, alignment: cost of each further symbol.  [default: --gap-open]",
+        help="Cost of each further symbol of a gap, for smith-waterman and alignment.  "
+        "[default: --gap-open]",
     ),
     click.option(
         "--free-ends",
         type=click.Choice(["none", "y", "target", "both"]),
-        help="alignment: the strings whose unaligned ends cost nothing.  [default: none]",
+        help="Strings whose unaligned ends cost nothing, for alignment.  [default: none]",
     ),
     click.option(
         "--ngram-order",
@@ -119,20 +130,25 @@ _parameters = (
         help="Order n of the n-grams.  [default: ngram, gappy 2; mismatch 3; ngram-sum 4]",
     ),
     click.option(
-        "--decay", type=POSITIVE, help="gappy: weight per symbol covered.  [default: 0.5]"
+        "--decay",
+        type=POSITIVE,
+        help="Weight of each symbol that an n-gram with gaps covers, for gappy.  [default: 0.5]",
     ),
     click.option(
-        "--mismatches", type=whole(0), help="mismatch: symbols that may differ.  [default: 1]"
+        "--mismatches",
+        type=whole(0),
+        help="Number of symbols of an n-gram that may differ, for mismatch.  [default: 1]",
     ),
     click.option(
         "--smoothing",
         type=NOT_NEGATIVE,
-        help="n-gram kernels: added to the count inside the logarithm.  [default: 0]",
+        help="Number added to the count inside the logarithm, for n-gram kernels.  [default: 0]",
     ),
     click.option(
         "--log/--no-log",
         default=None,
-        help="n-gram kernels: the loss is -log of the count, or minus the count.",
+        help="Whether the loss is -log of the count or minus the count, for n-gram kernels.  "
+        "[default: log]",
     ),
 )
 loss_options = group("choice", LossChoice, *_parameters, heading="Loss")
@@ -147,7 +163,7 @@ model_loss_options = group(
         show_default=True,
         shell_complete=complete_loss,
         help="model: the loss of the training.  A model contains rules (x.rules), but no other "
-        "loss from a file: give that again, as in fstgrad train.",
+        "loss from a file: give such a loss again, as in fstgrad train.",
     ),
     *_parameters[1:],
     heading="Loss",

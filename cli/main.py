@@ -30,22 +30,31 @@ if TYPE_CHECKING:
 
 # command -> (module, one line of help); the module has an object of the same name.
 COMMANDS = {
-    "grad": ("fstgrad.cli.grad", "Gradient of an objective over string pairs."),
-    "risk": ("fstgrad.cli.risk", "Expected loss over string pairs or lattices."),
-    "loss": ("fstgrad.cli.loss", "The loss of column 1 against column 2."),
-    "marginals": ("fstgrad.cli.marginals", "Gradient terms Q of one pair."),
+    "grad": ("fstgrad.cli.grad", "Compute the gradient of an objective over string pairs."),
+    "risk": ("fstgrad.cli.risk", "Compute the expected loss of string pairs or lattices."),
+    "loss": ("fstgrad.cli.loss", "Print the loss of column 1 against column 2."),
+    "marginals": ("fstgrad.cli.marginals", "Print the gradient terms Q of one pair."),
     "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: write, test, explain, train."),
-    "align": ("fstgrad.cli.align", "Align the symbols of pairs, by expectation maximization."),
+    "align": ("fstgrad.cli.align", "Align the symbols of pairs by expectation maximization."),
     "train": ("fstgrad.cli.train", "Train a sequence model on pairs."),
-    "predict": ("fstgrad.cli.predict", "The outputs of a trained model."),
-    "evaluate": ("fstgrad.cli.evaluate", "Accuracy, mean loss and error rate of a model."),
+    "predict": ("fstgrad.cli.predict", "Print the outputs of a trained model."),
+    "evaluate": (
+        "fstgrad.cli.evaluate",
+        "Compute accuracy, mean loss and error rate of a model.",
+    ),
     "compare": (
         "fstgrad.cli.compare",
-        "Two models on the same pairs: error rates with intervals.",
+        "Compare two models on the same pairs: error rates with intervals.",
     ),
-    "report": ("fstgrad.cli.reporting", "One HTML page of a run: tables, curves, worst pairs."),
-    "completion": ("fstgrad.cli.completion", "Completion for bash, zsh and fish."),
-    "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
+    "report": (
+        "fstgrad.cli.reporting",
+        "Write one HTML page about a run: tables, curves, worst pairs.",
+    ),
+    "completion": (
+        "fstgrad.cli.completion",
+        "Print the completion script for bash, zsh or fish.",
+    ),
+    "doctor": ("fstgrad.cli.doctor", "Print versions, and test OpenFst for silent errors."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
     "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),
     "grm": ("fstgrad.cli.grm", "Generalized root models of word counts."),
@@ -207,7 +216,8 @@ def _said(error: BaseException) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return (
             1,
-            f"out of memory{f' ({error})' if str(error) else ''}; use smaller input or limits",
+            f"out of memory{f' ({error})' if str(error) else ''}; use a smaller input or lower "
+            "limits",
         )
     if isinstance(error, UnicodeEncodeError):
         return 1, f"the output cannot hold the text ({error}); set PYTHONUTF8=1"

@@ -17,7 +17,9 @@ from fstgrad.io import located, write_arrays
 
 @click.command(cls=Command)
 @pairs_argument
-@click.option("--line", type=COUNT, default=1, show_default=True, help="Line number of the pair.")
+@click.option(
+    "--line", type=COUNT, default=1, show_default=True, help="Number of the pair, from 1."
+)
 @problem_options
 @output_npz
 @click.option("--top", type=whole(0), default=20, show_default=True, help="Number of rows shown.")
@@ -43,7 +45,7 @@ def marginals(
     problem = open_problem(pairs, options)
     row = next(islice(problem.rows, line - 1, None), None)
     if row is None:
-        raise InvalidInputError(f"{pairs}: there is no line {line}")
+        raise InvalidInputError(f"{pairs} has no pair number {line}")
     with located(row):
         pair = row.pair(options.reading.tokens_x, options.reading.tokens_y)
         distribution = problem.objective.distribution(problem.weights, *pair)

@@ -68,14 +68,23 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
     found = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
     tokens = [found.get(f"tokens_{side}") for side in "xy"] if isinstance(found, dict) else []
     if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
-        raise InvalidInputError(f"{path}: its tokens_x and tokens_y are {shown(found)}")
+        raise InvalidInputError(
+            f"{path}: the reading options in the model are {shown(found)}; tokens_x and tokens_y "
+            "must be chars or words"
+        )
     tags = found.get("tags")
     if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
-        raise InvalidInputError(f"{path}: its column of tags is {shown(tags)}")
+        raise InvalidInputError(
+            f"{path}: the column of tags in the model is {shown(tags)}; it must be a whole number "
+            ">= 1"
+        )
     tokens_x, tokens_y = cast(list[Tokens], tokens)
     decompose = found.get("decompose")
     if decompose not in (None, "nfd"):
-        raise InvalidInputError(f"{path}: its decomposition is {shown(decompose)}")
+        raise InvalidInputError(
+            f"{path}: the decomposition in the model is {shown(decompose)}; it must be nfd or "
+            "absent"
+        )
     return model, ModelReading(tokens_x, tokens_y, None, decompose), tags
 
 
@@ -116,7 +125,9 @@ def columns(
 def _stored_rules(path: str, text: object, alphabet: Alphabet) -> RuleLoss:
     """Return the loss of the rules in a model file."""
     if not isinstance(text, str) or len(text) > MOST_BYTES:
-        raise InvalidInputError(f"its rules are {shown(text)[:100]}, not the text of a grammar")
+        raise InvalidInputError(
+            f"the rules in the model are {shown(text)[:100]}, not the text of a grammar"
+        )
     return RuleLoss(RuleSet.parse(text, f"{path}: rules"), alphabet)
 
 
@@ -124,7 +135,7 @@ def _stored_choice(found: object, alphabet: Alphabet) -> LossChoice:
     """Return the loss options of a model file, after checking their types."""
     names = [field.name for field in dataclasses.fields(LossChoice)]
     if not isinstance(found, dict) or not set(found) <= set(names) or "loss" not in found:
-        raise InvalidInputError(f"its loss is {shown(found)}, not a name and numbers")
+        raise InvalidInputError(f"the loss in the model is {shown(found)}, not a name and numbers")
     values: dict[str, Any] = dict.fromkeys(names)
     for name, value in found.items():
         if value is not None or name == "loss":
@@ -137,18 +148,21 @@ def _stored_value(name: str, value: object, symbols: int) -> Any:
         if isinstance(value, str) and (value in LOSSES or value in NAMES):
             return value
         raise InvalidInputError(
-            f"the model was trained with the loss {shown(value)}, which is a file and not in the "
-            "model; give it again with --loss"
+            f"the model was trained with the loss {shown(value)}, a file that the model "
+            "does not contain; give it with --loss"
         )
     if name in ("matrix", "confusion"):
         if isinstance(value, str):
             raise InvalidInputError(
-                f"the model names a file as --{name}, which is not read; give --loss and --{name}"
+                f"--{name} in the model is a file, which the model does not contain; give --loss "
+                f"and --{name}"
             )
         return real_array(name, value, (symbols, symbols)).tolist()  # type: ignore[arg-type]
     kind: type | tuple[type, ...] = {"log": bool, "free_ends": str}.get(name, (int, float))
     if _NUMBERS.get(name) is int:
         kind = int
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InvalidInputError(f"its {name} is {shown(value)}")
+        raise InvalidInputError(
+            f"the parameter {name} in the model is {shown(value)}; it has the wrong type"
+        )
     return value

@@ -103,6 +103,10 @@ def mrf() -> None:
     """Markov random fields: UAI models (.uai, .evid) and images."""
 
 
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
     """Return the model given the evidence, and the label counts of the file's variables."""
     file = uai.read_model(path)
@@ -209,7 +213,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
     found = loaded.decode(method, **run.given(rng=seed))
     echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
     certainty = (
-        "unknown distance from the best"
+        "the distance from the best is unknown"
         if np.isinf(found.gap)
         else ("the best" if found.gap == 0 else f"within {found.gap:.2g} of the best")
     )
@@ -266,8 +270,8 @@ def sample(
 )  # fmt: skip
 @click.option(
     "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
-    metavar="METHOD", help=f"A labeling of high score by {', '.join(LABELINGS)}; or marginals by "
-    f"{', '.join(ESTIMATES)}.",
+    metavar="METHOD", help=f"{_listed(LABELINGS)} find a labeling of high score; "
+    f"{_listed(ESTIMATES)} compute marginals.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=Output(), required=True, help="Write the result to this PNG file."
@@ -285,7 +289,7 @@ def sample(
 )
 @click.option(
     "--contrast", type=NOT_NEGATIVE, default=0.0, show_default=True,
-    help="How strongly label changes prefer the edges of the image; 0: not at all.",
+    help="How strongly label changes prefer the edges of the image; 0 for not at all.",
 )  # fmt: skip
 @seed_option
 @run_options
@@ -309,7 +313,9 @@ def denoise(
     node = None
     if method in LABELINGS:
         if panels is not None:
-            raise click.UsageError(f"--marginals needs marginals, which {method} does not give")
+            raise click.UsageError(
+                f"--marginals needs a method that computes marginals; {method} does not"
+            )
         found = model.decode(method, **run.given(rng=seed)).labels
     else:
         node = _infer(model, method, run, seed).node

@@ -172,7 +172,7 @@ reading_options = group(
         "--alphabet",
         type=ALPHABET,
         metavar="FILE|NAME",
-        help=f"A file of one symbol per line, or {', '.join(STANDARD)}.  "
+        help=f"File with one symbol per line, or {', '.join(STANDARD)}.  "
         "[default: the symbols in the data]",
     ),
     heading="How the pairs are read",
@@ -211,7 +211,7 @@ compile_options = group(
         type=COUNT,
         default=2_000_000,
         show_default=True,
-        help="Fail beyond this many states.",
+        help="Maximum number of states of a loss automaton.",
     ),
     heading=EXACTNESS,
 )
@@ -239,8 +239,8 @@ method_options = group(
         type=click.Choice(PROPOSALS),
         default="auto",
         show_default=True,
-        help="sampled, auto: the distribution to draw strings from; risk allows auto, band and "
-        "plain.",
+        help="sampled, auto: the distribution from which strings are drawn; risk allows auto, band "
+        "and plain.",
     ),
     click.option(
         "--seconds",
@@ -260,7 +260,7 @@ def cache_memory_option(default: int) -> Decorator:
         type=whole(0),
         default=default,
         show_default=True,
-        metavar="MB",
+        metavar="MiB",
         help="Memory of all processes for compiled losses that are kept for reuse.",
     )
 
@@ -330,7 +330,8 @@ lattice_options = group(
         "source",
         type=Input(folders=True),
         metavar="FAR_OR_DIR",
-        help="Acceptors with costs as weights; column 1 names one, and column 2 is its target.",
+        help="Archive or folder of acceptors with costs as weights.  Column 1 names an acceptor; "
+        "column 2 is its target.",
     ),
     click.option(
         "--posteriors",

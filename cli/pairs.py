@@ -58,7 +58,7 @@ def rows_and_alphabet(
 def tell_alphabet(alphabet: Alphabet) -> None:
     """Report on standard error, at the end of the command, that the alphabet is from the data."""
     count = len(alphabet)
-    note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} of the data")
+    note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} from the data")
 
 
 def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:

@@ -57,7 +57,7 @@ def open_problem(
     rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=known)
     loss = build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
-        raise click.UsageError(f"--objective {kind} needs a loss; give a --loss")
+        raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
     features = QGramCounts(alphabet, options.model.order)
     compilation = options.compilation
     objective = PairObjective(
@@ -82,7 +82,7 @@ def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation |
     without_effect(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
-        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which takes no loss")
+        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
     elif options.choice.loss == "none":
         without_effect(OF_LOSSES, "with --loss none")
     elif estimation is not None:

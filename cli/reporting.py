@@ -97,7 +97,7 @@ def _add_lines(page: Page, run: str, top: int) -> None:
         try:
             rows.append(json.loads(line))
         except ValueError as error:
-            raise InvalidInputError(f"{run}:{number}: no JSON: {error}") from error
+            raise InvalidInputError(f"{run}:{number}: not JSON: {error}") from error
         if not isinstance(rows[-1], dict):
             raise InvalidInputError(f"{run}:{number}: not a JSON object; give output of a command")
     if not rows:
@@ -114,7 +114,7 @@ def _add_lines(page: Page, run: str, top: int) -> None:
         )
     names = list(dict.fromkeys(name for row in rows for name in row))
     order = sorted(rows, key=lambda row: -_number(row.get("objective")))
-    page.note(f"The pairs of the largest objective: {min(top, len(rows)):,} of {len(rows):,}.")
+    page.note(f"The {min(top, len(rows)):,} of {len(rows):,} pairs with the largest objective.")
     page.table(names, [[_shown(row.get(name)) for name in names] for row in order[:top]])
 
 
@@ -137,7 +137,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
         ("setting", "value"),
         [*numbers, ("symbols", len(alphabet)), ("order", gradient.ndim), ("gradient norm", norm)],
     )
-    page.note(f"The largest entries of {gradient.size:,}.")
+    page.note(f"The largest of {gradient.size:,} entries.")
     page.table(
         (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
@@ -201,8 +201,8 @@ def _add_worst(
     loss = EditDistance(Alphabet(symbols or ["-"]))
     worst = np.argsort(-distances, kind="stable")[: min(top, int((distances > 0).sum()))]
     page.note(
-        f"The worst pairs, {len(worst):,} of {int((distances > 0).sum()):,} that are wrong: below "
-        "the prediction its edits, below these the target."
+        f"The {len(worst):,} worst of {int((distances > 0).sum()):,} wrong pairs.  Each alignment "
+        "shows the prediction, the edits and the target."
     )
     page.table(
         ("row", "x", "edits", "alignment"),
@@ -227,9 +227,10 @@ def _add_counts(page: Page, run: str, top: int) -> None:
     _add_picture(
         page,
         lambda: plot.word_graph(model.to_networkx(shown)),
-        f"The {shown} strongest sets of each size: what occurs together, and what keeps apart.",
+        f"The {shown} strongest sets of each size: words that occur together, and words that "
+        "avoid each other.",
     )
-    page.note("The strongest sets of each size; a set of one is the column's own root term.")
+    page.note("The strongest sets of each size; a set of size 1 is the root term of its column.")
     found = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
     page.table(
         ("size", "coefficient", "names"), [(s, w.value, " + ".join(w.names)) for s, w in found]

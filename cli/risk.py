@@ -42,8 +42,8 @@ def risk(
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  With
     --lattices, each row is the name of a lattice TAB its target.  Standard output gets one JSON
-    line per row.  The lines of lattices appear one by one; of those of pairs, the first appears
-    alone, and the others in blocks of 16.
+    line per row.  The lines of lattices appear one by one; the first line of pairs appears alone,
+    and the others in blocks of 16.
     """
     if lattices.source is not None:
         lattice_objective(pairs, "risk", options, lattices, skip_errors)

@@ -78,19 +78,25 @@ def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator
 model_options = group(
     "model",
     Model,
-    click.option("--objective", type=click.Choice(OBJECTIVES), default="crf", show_default=True),
+    click.option(
+        "--objective",
+        type=click.Choice(OBJECTIVES),
+        default="crf",
+        show_default=True,
+        help="Training objective.",
+    ),
     click.option(
         "--alignment",
         type=click.Choice(["auto", "em", "given", "none"]),
         default="auto",
         show_default=True,
         callback=lambda _context, _option, value: None if value == "none" else value,
-        help="em: learn from the pairs which string of y each symbol of x gives.  given: y_s "
-        "belongs to x_s.  none: y has the median length for x.  auto: given if all "
-        "lengths are equal, else em.",
+        help="em: learn from the pairs which string of y each symbol of x produces.  given: y_s "
+        "belongs to x_s.  none: y has the median length of the targets for inputs as long as x.  "
+        "auto: given if x and y have the same length in all pairs, else em.",
     ),
     _number("--order", 2, "Order q of the model: it scores the q-grams of y."),
-    _number("--window", 3, "Symbols of x on each side of the centre.", whole(0)),
+    _number("--window", 3, "Number of symbols of x on each side of the current one.", whole(0)),
     _number("--span", 3, "Maximum number of symbols of x in a feature."),
     _number("--min-count", 1, "Leave out features of x that occur less often."),
     click.option(
@@ -100,14 +106,20 @@ model_options = group(
         "[default: 1e-4 for risk, else 3e-4]",
     ),
     *cap_options,
-    _number("--max-states", 2_000_000, "Fail beyond this many states."),
+    _number("--max-states", 2_000_000, "Maximum number of states of a loss automaton."),
     heading="Model",
 )
 
 training_options = group(
     "training",
     Training,
-    click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True),
+    click.option(
+        "--optimizer",
+        type=click.Choice(OPTIMIZERS),
+        default="adam",
+        show_default=True,
+        help="Optimization algorithm.",
+    ),
     click.option(
         "--epochs",
         type=COUNT,
@@ -131,7 +143,8 @@ training_options = group(
         default=0.1,
         show_default=True,
         help="Without --validation, the share of the pairs that is held out, if there are at least "
-        "50.  They choose the epoch; a quarter as many epochs with all pairs follow.",
+        "50.  They select the epoch; training then continues on all pairs for a quarter as many "
+        "epochs.",
     ),
     heading="Training",
 )
@@ -145,7 +158,7 @@ training_options = group(
 @loss_options
 @method_options
 @reading_options
-@click.option("--validation", type=FILE, help="Pairs on which the best epoch is chosen.")
+@click.option("--validation", type=FILE, help="Validation pairs, which select the epoch.")
 @click.option(
     "-o",
     "--output",
@@ -166,7 +179,7 @@ training_options = group(
     "--tags",
     type=COUNT,
     metavar="COLUMN",
-    help="The column of side symbols, such as the features of an inflected form.",
+    help="Number of the column of side symbols, such as the features of an inflected form.",
 )
 @click.option(
     "--decompose",
@@ -282,12 +295,12 @@ def _check_effects(
     if validation is not None:
         without_effect(("held_out",), "with --validation")
     elif training.held_out == 0:
-        without_effect(("patience",), "without pairs that validate")
+        without_effect(("patience",), "without validation pairs")
     if training.optimizer == "lbfgs":
         without_effect(("batch_size", "learning_rate"), "with --optimizer lbfgs")
     about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # which also shuffles
     if model.objective == "crf":
-        without_effect(about_losses, "with --objective crf, which takes no loss")
+        without_effect(about_losses, "with --objective crf, which uses no loss")
     elif choice.loss == "none":
         without_effect(about_losses, "with --loss none")
     else:

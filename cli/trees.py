@@ -46,9 +46,9 @@ family_options = group(
         "--single-root/--many-roots",
         default=True,
         show_default=True,
-        help="Exactly one arc leaves the root, or at least one.",
+        help="Whether exactly one arc leaves the root, or at least one.",
     ),
-    click.option("--projective", is_flag=True, help="Only trees without crossing arcs."),
+    click.option("--projective", is_flag=True, help="Allow only trees without crossing arcs."),
     heading="Which trees",
 )
 
@@ -69,6 +69,9 @@ class Treebank:
         return [name for line in read_lines(self.labels) for name in line.split()]
 
 
+labels_option = click.option(
+    "--labels", type=FILE, help="File with one relation per line, in the order of the labels."
+)
 treebank_options = group(
     "bank",
     Treebank,
@@ -78,19 +81,17 @@ treebank_options = group(
         metavar="IN.conllu",
         help="Write the trees of these sentences to --output, as CoNLL-U.",
     ),
-    click.option("--labels", type=FILE, help="One relation per line, in the order of the labels."),
+    labels_option,
     heading="Treebank",
 )
 output_conllu = click.option(
-    "-o", "--output", type=Output(), metavar="OUT.conllu", help="The output of --conllu."
-)
+    "-o", "--output", type=Output(), metavar="OUT.conllu",
+    help="Write the sentences of --conllu with their trees to this file.",
+)  # fmt: skip
 decode_option = click.option(
-    "--decode",
-    type=click.Choice(["map", "mbr"]),
-    default="map",
-    show_default=True,
-    help="The most probable tree, or the one with the largest expected number of correct heads.",
-)
+    "--decode", type=click.Choice(["map", "mbr"]), default="map", show_default=True,
+    help="map: the most probable tree; mbr: the one with the most correct heads in expectation.",
+)  # fmt: skip
 
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")
 
@@ -110,8 +111,9 @@ def trees() -> None:
 @family_options
 @treebank_options
 @click.option(
-    "-o", "--output", type=Output(), metavar="FILE", help="Arrays; with --conllu, CoNLL-U."
-)
+    "-o", "--output", type=Output(), metavar="FILE",
+    help="Write the arc probabilities to this npz file; with --conllu, write CoNLL-U.",
+)  # fmt: skip
 def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -> None:
     """Print log Z of every sentence in nats; write its arc probabilities to --output.
 
@@ -138,12 +140,9 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
 @scores_argument
 @family_options
 @click.option(
-    "--order",
-    type=Number(0, infinite=True),
-    default=1.0,
-    show_default=True,
+    "--order", type=Number(0, infinite=True), default=1.0, show_default=True,
     help="Order of the Renyi entropy; 1 is the Shannon entropy.",
-)
+)  # fmt: skip
 @output_npz
 def entropy(scores: str, family: Family, order: float, output: str | None) -> None:
     """Print the entropy of every sentence in nats; write its gradient to --output."""
@@ -191,7 +190,7 @@ def decode(
 @family_options
 @treebank_options
 @click.option("-k", type=COUNT, default=1, show_default=True, help="Number of trees.")
-@click.option("--seed", type=SEED, help="Random seed.  [default: a fresh one]")
+@click.option("--seed", type=SEED, help="Random seed.  [default: a new random seed]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
 @output_conllu
 def sample(
@@ -240,7 +239,8 @@ def kl(scores: str, other: str, family: Family) -> None:
     count = len(treebank.read_scores(scores))
     if len(rivals) != count:
         raise InvalidInputError(
-            f"{scores} has {count} sentences and {other} has {len(rivals)}; give as many"
+            f"{scores} has {count} sentences and {other} has {len(rivals)}; give files with the "
+            "same number of sentences"
         )
     remaining = iter(rivals)
 
@@ -259,8 +259,8 @@ def kl(scores: str, other: str, family: Family) -> None:
 
 @trees.command()
 @click.argument("gold", type=FILE, metavar="GOLD.conllu")
-@click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="The score tables.")
-@click.option("--labels", type=FILE, help="One relation per line, in the order of the label axis.")
+@click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="File of scores.")
+@labels_option
 @decode_option
 @family_options
 def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Family) -> None:
@@ -314,10 +314,10 @@ class TreebankWriter:
             if bank.labels is not None:
                 without_effect(("labels",), "without --conllu")
             if output is not None and not arrays:
-                raise click.UsageError("--output needs --conllu, whose sentences it will hold")
+                raise click.UsageError("--output needs --conllu, the sentences to write")
             return
         if output is None:
-            raise click.UsageError("--conllu needs --output, where the trees are written")
+            raise click.UsageError("--conllu needs --output, the file for the trees")
         tables = treebank.read_scores(scores)
         blocks = list(conllu.read_blocks(bank.conllu))
         places = conllu.match(

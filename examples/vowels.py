@@ -1,4 +1,4 @@
-"""A vowel for another costs one half.
+"""Replacing a vowel by another vowel costs one half.
 
 Any other edit costs 1.
 

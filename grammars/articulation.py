@@ -1,4 +1,4 @@
-"""Confusion of sounds in IPA by binary features: what differs in fewer features costs less.
+"""Confusion of sounds in IPA: the cost grows with the number of features that differ.
 
 A substitution costs 1/8 for each feature whose values differ, or 1/16 if only one of the two sounds
 has a value; at least 1/16 and at most 1.  A diacritic, a length mark or the first part of an

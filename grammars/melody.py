@@ -1,4 +1,4 @@
-"""Distance of melodies as intervals: a transposed tune is the same.
+"""Distance of melodies, written as intervals: transposing a tune costs nothing.
 
 Symbols are intervals in semitones, from -12 to +12.  A substitution costs 0.125 for each semitone
 of difference, at least 0.25 if the direction changes, and at most 1; if the intervals differ by an

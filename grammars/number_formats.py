@@ -1,4 +1,4 @@
-"""Edit distance of numbers, regardless of notation.
+"""Edit distance of numbers that ignores their notation.
 
 These cost nothing: a leading plus, leading zeros, separators of groups of digits (a comma, a space,
 an apostrophe), a point or a comma as decimal mark, and zeros at the end of the decimals, together

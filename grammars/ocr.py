@@ -1,4 +1,4 @@
-"""Misread characters: similar shapes cost less, also one character for two.
+"""Misread characters: confusions of similar shapes, such as rn and m, cost less.
 
 Replacing a character by one of similar shape costs 0.25, two characters by one that looks like both
 joined (rn by m) or the reverse 0.5, any other edit 1.

@@ -4,7 +4,7 @@ EDIT = '''"""NAME: edit distance in which some confusions are cheap.
 
 Replacing one of a group of alike letters by another costs 0.25, any other edit 1.
 
-Source: (say where the costs come from).
+Source: (name the source of the costs).
 """
 
 import string
@@ -14,10 +14,10 @@ import pynini
 from fstgrad.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
-# The symbols that the grammar is made for, where nobody names others.
+# The default alphabet of the grammar.
 ALPHABET = string.ascii_lowercase
 
-# Rows (hypothesis, target, loss): `fstgrad grammar test FILE` compares them.
+# Rows (hypothesis, target, loss): `fstgrad grammar test FILE` checks them.
 EXAMPLES = [
     ("cat", "cat", 0.0),
     ("kat", "cat", 0.25),
@@ -44,7 +44,7 @@ def _substitution(read: str, written: str) -> float:
 
 CONTEXT = """# NAME: spelling errors that depend on their place.
 #
-# Source: (say where the costs come from).
+# Source: (name the source of the costs).
 
 alphabet = abcdefghijklmnopqrstuvwxyz
 
@@ -55,14 +55,14 @@ V = a e i o u
 edit = 1
 
 # READ -> WRITTEN COST / BEFORE _ AFTER: what the hypothesis has, what the target has, and where.
-# 0 is nothing, # the edge of the word, ^V anything but V, V* any number of them.
+# 0 is the empty string, # the edge of the word, ^V any symbol not in V, V* any number of V.
 silent e: -> e 0.25 / ^V _ #
 vowels: V -> V 0.5
 ie <-> ei 0.25
 ph <-> f 0.25
 double l: l -> ll 0.25 / V _
 
-# Examples: ? HYPOTHESIS => TARGET LOSS.  `fstgrad grammar test FILE` compares them.
+# Examples: ? HYPOTHESIS => TARGET LOSS.  `fstgrad grammar test FILE` checks them.
 ? fone => phone 0.25
 ? recieve => receive 0.25
 ? hous => house 0.25
@@ -71,9 +71,9 @@ double l: l -> ll 0.25 / V _
 ? cart => cat 1
 """
 
-WORDS = '''"""NAME: distance of sentences; small words cost little, and so do two forms of one word.
+WORDS = '''"""NAME: distance of sentences; small words and other forms of a word cost little.
 
-Source: (say where the costs come from).
+Source: (name the source of the costs).
 """
 
 import pynini
@@ -81,7 +81,7 @@ import pynini
 from fstgrad.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
-# Symbols are words: strings are written with spaces between them.
+# The symbols are words; spaces separate them in a string.
 ALPHABET = ("a", "the", "cat", "cats", "dog", "sat", "sits", "here")
 
 EXAMPLES = [
@@ -116,7 +116,7 @@ DNA = '''"""NAME: mutations of DNA with affine gaps.
 
 A transition costs 0.5, a transversion 1; a gap of k bases 1.5 + 0.5 (k - 1).
 
-Source: (say where the costs come from).
+Source: (name the source of the costs).
 """
 
 import pynini
@@ -151,13 +151,13 @@ def _substitution(a: str, b: str) -> float:
     return 0.5 if {a, b} in _TRANSITIONS else 1.0
 '''
 
-NORMALIZE = """# NAME: spellings that count as the same.
+NORMALIZE = """# NAME: spellings that count as equal.
 #
-# Source: (say where the costs come from).
+# Source: (name the source of the costs).
 
 alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ äöüß-"
 
-# What is the same costs 0; any other insertion, deletion or substitution costs 1.
+# Equivalent spellings cost 0; any other insertion, deletion or substitution costs 1.
 edit = 1
 
 "ä" <-> ae 0
@@ -167,7 +167,7 @@ edit = 1
 "-" <-> " " 0
 double space: "  " -> " " 0
 
-# Examples: ? HYPOTHESIS => TARGET LOSS.  `fstgrad grammar test FILE` compares them.
+# Examples: ? HYPOTHESIS => TARGET LOSS.  `fstgrad grammar test FILE` checks them.
 ? strasse => straße 0
 ? Mueller => Müller 0
 ? E-Mail => E Mail 0

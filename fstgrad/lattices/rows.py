@@ -4,7 +4,7 @@ A row holds the weight of a prefix for each state of M (a cell).  Let two prefix
 state q of the lattice.  If their canonical rows are equal, their losses differ by the same constant
 for all continuations.  Only the continuations of q count here, not all strings:
 
-- tropical.  Let c_j(y) be the cost of a continuation y from cell j.  A dynamic programme over pairs
+- tropical.  Let c_j(y) be the cost of a continuation y from cell j.  A dynamic program over pairs
   of cells, backward through the lattice, gives for each state q
 
       gap_q[j, k] >= c_k(y) - c_j(y)    for every continuation y of q.

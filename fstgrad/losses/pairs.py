@@ -1,4 +1,4 @@
-"""Losses of many pairs at once, by a dynamic programme for each kind of loss.
+"""Losses of many pairs at once, by a dynamic program for each kind of loss.
 
 ======================================== ==================================================
 loss                                     programme

@@ -164,7 +164,7 @@ class TransducerLoss(Loss):
 
     @cached_property
     def _programme(self) -> PairLoss | None:
-        """The dynamic programme for pairs; None if pairs need a machine."""
+        """The dynamic program for pairs; None if pairs need a machine."""
         if self.semiring != "tropical" or len(self._arrays) > 1:
             return None
         return pair_loss(self._arrays[0], len(self.alphabet))

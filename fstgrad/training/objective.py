@@ -307,7 +307,7 @@ class PairObjective:
         b = exact_within(self._automata(ids), limit)
         if b is not None:
             return _Compiled("exact", b)
-        reason = f"exact passes {limit:,} states"
+        reason = f"exact exceeds {limit:,} states"
         try:
             if self.cap == "auto":
                 choice = self._raised(ids, scores)

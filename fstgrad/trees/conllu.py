@@ -109,6 +109,6 @@ def match(tables: Sequence[str], sentences: Sequence[str], *, where: str) -> lis
     if len(tables) != len(sentences):
         raise InvalidInputError(
             f"{where}: there are {len(sentences)} sentences and {len(tables)} tables, whose names "
-            "are no sent_id; give as many, or name the tables after the sentences"
+            "are not sent_ids; give one table per sentence, or name the tables after the sentences"
         )
     return list(range(len(tables)))

@@ -163,7 +163,7 @@ def test_methods(run, pairs):
     chosen = {line["method"] for line in map(json.loads, out.splitlines())}
     assert "capped" in chosen
     assert "auto chose" in " ".join(err.split())
-    assert "exact passes 60 states" in err
+    assert "exact exceeds 60 states" in err
     code, out, err = run(pairs, "--method", "sampled", "--samples", 100)
     lines = [json.loads(line) for line in out.splitlines()]
     assert all(line["standard_error"] >= 0 for line in lines)
@@ -181,7 +181,7 @@ def test_a_cap_that_is_raised(run, pairs, tmp_path):
     journal = tmp_path / "r.jsonl"
     code, _, err = run(pairs, *options, "--resume", journal)
     assert code == 0
-    assert "within 0.5 nats (caps end by tolerance for 50)" in " ".join(err.split())
+    assert "within 0.5 nats (caps stopped by tolerance for 50)" in " ".join(err.split())
     assert "under the uncapped loss, up to" in " ".join(err.split())
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line, true in zip(lines, exact, strict=True):
@@ -244,7 +244,7 @@ def test_proposal_and_seconds(run, tmp_path):
         (["--method", "auto", "--seconds", 0], "--seconds"),
         (["--temperature", 2], "--temperature has no effect"),
         (["--objective", "raml", "--epsilon", 2], "--epsilon has no effect"),
-        (["--objective", "hinge", "--loss", "none"], "give a --loss"),
+        (["--objective", "hinge", "--loss", "none"], "give --loss"),
     ):
         code, out, err = run(path, *options)
         assert (code, out) == (2, "")

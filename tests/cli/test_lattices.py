@@ -87,7 +87,7 @@ def test_grad(files, capsys, objective):
 @pytest.mark.parametrize(
     "row, message",
     [
-        ("u3\tthe cat sat\n", "no lattice 'u3'; there is u1, u2"),
+        ("u3\tthe cat sat\n", "no lattice 'u3'; --lattices has u1, u2"),
         ("u1\tsat the cat\n", "closest"),
         ("u1\n", "one tab"),
     ],
@@ -151,4 +151,4 @@ def test_other_objectives(files, capsys, kind):
         "--objective", kind, "--loss", "none",
     )  # fmt: skip
     assert (code, lines) == (2, [])
-    assert "give a --loss" in err
+    assert "give --loss" in err

@@ -12,7 +12,7 @@ def test_the_table_is_drawn(run, tmp_path, ending, start):
     (tmp_path / "pairs").write_text("ab\tba\n")
     path = tmp_path / f"q.{ending}"
     code, out, err = run("marginals", tmp_path / "pairs", "--plot", path)
-    assert (code, err) == (0, "fstgrad: alphabet: 2 symbols of the data\n")
+    assert (code, err) == (0, "fstgrad: alphabet: 2 symbols from the data\n")
     assert out.startswith("position\tqgram\tprobability\n")
     assert path.read_bytes().startswith(start)
 

@@ -48,7 +48,7 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     )  # fmt: skip
     assert (code, out) == (0, "")
     assert len(err.splitlines()) == 11
-    assert "alphabet: 3 symbols of the data" in err
+    assert "alphabet: 3 symbols from the data" in err
     assert "objective" in err
     assert "gradient norm" in err
     assert curves.read_text().startswith("<?xml")
@@ -160,7 +160,7 @@ def test_a_model_runs_no_code_that_it_names(run, model, pairs, tmp_path, name):
     assert run("predict", model, pairs.with_name("none"))[0] == 2
     code, out, err = run("evaluate", model, pairs)
     assert (code, out) == (1, "")
-    assert "give it again with --loss" in err
+    assert "a file that the model does not contain; give it with --loss" in err
     (tmp_path / "x").write_text("abc\n")
     assert run("predict", model, tmp_path / "x")[0] == 0
     assert not mark.exists()

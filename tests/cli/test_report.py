@@ -66,10 +66,10 @@ def page(folder, run):
 
 def test_the_page(page):
     text = page.read_text()
-    for part in ("learning_rate", "1-gram", "mean objective", "accuracy", "worst pairs", "alpha"):
+    for part in ("learning_rate", "1-gram", "mean objective", "accuracy", "worst of", "alpha"):
         assert part in text
     assert text.count("<svg") == 2  # curves of the model, and the word graph
-    assert "occurs together" in text
+    assert "occur together" in text
     number = r'<td class="number">'
     for size, names in ((1, r"\w+"), (2, r"\w+ \+ \w+")):
         assert re.search(rf"<tr>{number}{size}</td>{number}[^<]+</td><td>{names}</td></tr>", text)
@@ -149,7 +149,7 @@ def test_the_page_in_a_browser(page, tmp_path):
     "text, said",
     [
         ("", "has no lines"),
-        ("no json\n", ":1: no JSON"),
+        ("no json\n", ":1: not JSON"),
         ("[1]\n", ":1: not a JSON object"),
         ("PK not an archive", "PK"),
     ],

@@ -35,7 +35,7 @@ def load(path):
 def test_loss_is_one_number_a_line(run):
     code, out, err = run("loss", "-", stdin="sitting\tkitten\nabc\tabc\n\tab\n")
     assert (code, out) == (0, "3.0\n0.0\n2.0\n")
-    assert err == "fstgrad: alphabet: 10 symbols of the data\n"
+    assert err == "fstgrad: alphabet: 10 symbols from the data\n"
 
 
 def test_loss_of_words(run):
@@ -252,7 +252,7 @@ def test_marginals_of_one_line(run, pairs, tmp_path):
         (2, "'bpe' is not one of", ["grad", "PAIRS", "--tokens-y", "bpe"]),
         (2, "the folder of", ["grad", "PAIRS", "--output", "absent/g.npz"]),
         (2, "exclude each other", ["grad", "PAIRS", "--weights", "W", "--random-weights", 1]),
-        (2, "give a --loss", ["grad", "PAIRS", "--objective", "risk", "--loss", "none"]),
+        (2, "give --loss", ["grad", "PAIRS", "--objective", "risk", "--loss", "none"]),
         (2, "no command 'gard'; did you mean grad", ["gard"]),
         (1, "PAIRS:1: y[0] is 'c', which is not in", ["grad", "PAIRS", "--alphabet", "AB"]),
         (1, "W: weights has shape (2, 2); the", ["grad", "PAIRS", "--weights", "W"]),
@@ -260,10 +260,10 @@ def test_marginals_of_one_line(run, pairs, tmp_path):
         (1, "PAIRS: not an npz file", ["grad", "PAIRS", "--weights", "PAIRS"]),
         (1, "E: no row has a symbol", ["grad", "E"]),
         (1, "no rows", ["grad", "E", "--alphabet", "AB"]),
-        (1, "PAIRS: there is no line 9", ["marginals", "PAIRS", "--line", 9]),
+        (1, "PAIRS has no pair number 9", ["marginals", "PAIRS", "--line", 9]),
         (1, "PAIRS:1: ", ["grad", "PAIRS", "--max-states", 3]),
         (1, "--max-states 3", ["grad", "PAIRS", "--max-states", 3]),
-        (2, "nan is not a number", ["grad", "PAIRS", "--insert-cost", "nan"]),
+        (2, "nan is not allowed", ["grad", "PAIRS", "--insert-cost", "nan"]),
         (1, "AB:2: 'a' is already on line 1", ["grad", "PAIRS", "--alphabet", "TWICE"]),
         (1, "PAIRS:2: ", ["grad", "PAIRS", "--loss", "ngram", "--ngram-order", 3]),
     ],
@@ -318,7 +318,7 @@ def test_progress_bar_on_a_terminal_only():
     assert b"loss" in shown
     assert b"100%" in shown
     done = subprocess.run(command, input=b"a\tb\n" * 20, capture_output=True, check=False)
-    assert done.stderr == b"fstgrad: alphabet: 2 symbols of the data\n"
+    assert done.stderr == b"fstgrad: alphabet: 2 symbols from the data\n"
 
 
 def test_a_closed_pipe_is_not_an_error():
@@ -363,7 +363,7 @@ def test_where_no_row_can_be_used_the_first_one_says_why(run, command, tmp_path)
 
 def test_the_alphabet_of_the_data_is_told(run):
     _, _, err = run("grad", "-", stdin="x\tab\n")
-    assert "fstgrad: alphabet: 2 symbols of the data\n" in err
+    assert "fstgrad: alphabet: 2 symbols from the data\n" in err
     _, _, err = run("grad", "-", "--alphabet", "latin", stdin="x\tab\n")
     assert "alphabet" not in err
 

@@ -54,7 +54,7 @@ def test_matrices_on_the_command_line(run):
     assert (code, out, err) == (0, "-28.0\n", "")
     code, _, err = run(*options, "--matrix", "BLOSUM63", stdin="A\tA\n")
     assert code == 2
-    assert "'BLOSUM63' is no file, and none of BLOSUM45, BLOSUM50, BLOSUM62" in err
+    assert "'BLOSUM63' is neither a file nor one of BLOSUM45, BLOSUM50, BLOSUM62" in err
 
 
 def test_a_model_keeps_a_matrix_of_a_name(run, tmp_path):
@@ -64,6 +64,6 @@ def test_a_model_keeps_a_matrix_of_a_name(run, tmp_path):
         "train", pairs, "--loss", "alignment", "--matrix", "PAM250", "--gap-open", 4,
         "--alignment", "none", "--epochs", 2, "-o", model,
     )  # fmt: skip
-    assert (code, "alphabet: 4 symbols of the data" in err) == (0, True)
+    assert (code, "alphabet: 4 symbols from the data" in err) == (0, True)
     code, out, _ = run("evaluate", model, pairs)
     assert (code, '"loss"' in out) == (0, True)

@@ -147,7 +147,7 @@ def test_denoise_refuses_marginals_of_a_labeling(run, tmp_path):
         tmp_path / "p.png",
     ]
     code, _, err = run("denoise", tmp_path / "in.png", *arguments)
-    assert (code, "--marginals needs marginals" in err) == (2, True)
+    assert (code, "--marginals needs a method that computes marginals" in err) == (2, True)
 
 
 def test_segmentation_levels():

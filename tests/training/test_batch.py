@@ -242,7 +242,7 @@ def test_auto_raises_a_cap_before_it_samples():
     assert (chosen.method, chosen.reason, chosen.cap) == ("capped", "tolerance", 5.0)
     for cap in (None, "auto"):
         sampled = part(400, 1.0, cap=cap)
-        assert (sampled.method, sampled.reason) == ("sampled", "exact passes 400 states")
+        assert (sampled.method, sampled.reason) == ("sampled", "exact exceeds 400 states")
         assert sampled.proposal.startswith("band")
         assert sampled.is_reliable
         assert sampled.lower <= part(539, 1.0, cap=cap).value <= sampled.upper

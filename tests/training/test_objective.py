@@ -134,7 +134,7 @@ def test_auto_beyond_exact_determinization():
     part = objective(w, "x", y)
     assert part.method == "sampled"
     assert part.proposal.startswith("band")
-    assert part.reason.startswith("exact passes")
+    assert part.reason.startswith("exact exceeds")
     assert part.is_reliable
     assert part.lower <= part.value <= part.upper <= part.lower + 0.07
     again = objective(w, "x", y)

@@ -1,4 +1,4 @@
-"""Losses of pairs of strings, without an automaton: one dynamic programme per pair.
+"""Losses of pairs of strings, without an automaton: one dynamic program per pair.
 
 Strings are concatenated: string i is ids[first[i] : first[i + 1]].  `pairs` (N, 2) are the indices
 of a hypothesis in y and of a target in z.  Costs are float64, +inf if there is no path.

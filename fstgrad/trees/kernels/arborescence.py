@@ -13,7 +13,7 @@ Arrays of a search: components 1 .. n are the dependents, n+1 .. count-1 the con
 score (2n+1, n+1) is the score of the best arc from each head into each component, minus the scores
 chosen inside the component.  entry is the dependent at which this arc ends.  chosen is the head
 that each component took.  parent is the component into which it was contracted, or -1.  The chosen
-scores are a solution of the dual linear programme.
+scores are a solution of the dual linear program.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Normal form of a table of scores: without negligible arcs and without a constant of all trees.
 
 The chosen scores y_c of a search for the best tree (`arborescence`) are a solution of the dual
-linear programme: with the reduced score r_ij = s_ij - sum of y_c over the components c that the arc
+linear program: with the reduced score r_ij = s_ij - sum of y_c over the components c that the arc
 i -> j enters, the score of a tree is
 
     sum of y_c over all c  +  sum of r over its arcs  +  sum of y_c (entries into c - 1),
