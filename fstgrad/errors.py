@@ -57,12 +57,12 @@ class StateLimitError(FstgradError):
     def __init__(
         self, states: int, limit: int, *, where: str, remedy: str, nbytes: int | None = None
     ) -> None:
-        passed = f"{states:,} states pass max_states={limit:,}"
+        passed = f"{states:,} states exceed max_states={limit:,}"
         if nbytes is not None:
             reached = f"after {states:,} states the next level would bring memory to"
             passed = (
                 f"{reached if states else 'this would take'} {nbytes:,} bytes, "
-                f"more than goes with max_states={limit:,} or than half of the memory"
+                f"more than max_states={limit:,} or half of the memory allows"
             )
         super().__init__(f"{where}: {passed}. {remedy}")
         self.states = states

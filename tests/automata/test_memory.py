@@ -63,7 +63,7 @@ def test_what_is_below_the_limit_is_untouched():
     raw = determinize(machine, 7, max_states=100_000)
     states = 1 + sum(int(level.nextstate.max()) + 1 for level in raw.levels)
     assert len(determinize(machine, 7, max_states=states).levels) == 7
-    with pytest.raises(fg.StateLimitError, match="states pass max_states") as caught:
+    with pytest.raises(fg.StateLimitError, match="states exceed max_states") as caught:
         determinize(machine, 7, max_states=states - 1)
     assert caught.value.nbytes is None
 
