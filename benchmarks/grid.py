@@ -228,10 +228,10 @@ def cuts(quick):
                 graph.maxflow()
                 return graph.get_grid_segments(ids)
 
-            mine = graph.decode("graph_cut").labels.reshape(side, side)
+            mine = graph.decode("graph-cut").labels.reshape(side, side)
             assert np.array_equal(mine == 0, peer())
             times = interleaved_medians(
-                {"mine": lambda g=graph: g.decode("graph_cut"), "peer": peer}
+                {"mine": lambda g=graph: g.decode("graph-cut"), "peer": peer}
             )
             yield {
                 "case": f"minimum cut of a {name} {side} x {side}, coupling {coupling}"

@@ -15,16 +15,28 @@ from fstgrad.cli.grouping import Group, group
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
+from fstgrad.mrf.method import RENAMED
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Annealed, Bounds, Inference
 from fstgrad.mrf.sampling.chains import Sampler
 
 FILE = Input()
-ESTIMATES = [name for name in METHODS if name != "max_product"]
-PARTITIONS = ["exact", "bp", "trw", "mean_field", "bounds", "ais"]
-LABELINGS = ["graph_cut", "expansion", "icm", "max_product"]
-DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang", "tempered"]
+ESTIMATES = [name for name in METHODS if name != "max-product"]
+PARTITIONS = ["exact", "bp", "trw", "mean-field", "bounds", "ais"]
+LABELINGS = ["graph-cut", "expansion", "icm", "max-product"]
+DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered"]
+
+
+class MethodName(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
+    """One of the methods of a command; an old name becomes the new one, with a warning."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the method's name."""
+        name = RENAMED.get(value, value)
+        if name != value and name in self.choices and not (ctx and ctx.resilient_parsing):
+            echo(f"--method {value} was renamed {name}", err=True)
+        return super().convert(name, param, ctx)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +102,7 @@ def method_option(names: list[str]) -> Callable[..., Any]:
     """Return the option --method with these choices."""
     return click.option(
         "--method",
-        type=click.Choice(names),
+        type=MethodName(names),
         default="exact",
         show_default=True,
         metavar="METHOD",
@@ -269,7 +281,7 @@ def sample(
     help="Score of two equal neighbours, in nats.",
 )  # fmt: skip
 @click.option(
-    "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
+    "--method", type=MethodName([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
     metavar="METHOD", help=f"{_listed(LABELINGS)} find a labeling of high score; "
     f"{_listed(ESTIMATES)} compute marginals.",
 )  # fmt: skip

@@ -11,8 +11,8 @@ _REMEDIES = (
     (_SAMPLED, "method", "sampled"),
     (r"fg\.choose_cap\([^)]*\)(\.automaton)?", "cap", "auto"),
     (r"fg\.PairObjective\([^)]*\)", "cap", "auto"),
-    (r"infer\('(\w+)'\)", "method", r"\1"),
-    (r"decode\('(\w+)'\)", "method", r"\1"),
+    (r"infer\('([\w-]+)'\)", "method", r"\1"),
+    (r"decode\('([\w-]+)'\)", "method", r"\1"),
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
 _NO_OPTION = (r"\bseconds= or (?=samples)", r"\blet proposal='auto' choose a band, ")

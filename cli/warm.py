@@ -80,7 +80,7 @@ def random_fields() -> None:
     model.marginals()
     model.infer("bp")
     model.infer("gibbs", samples=40, burn_in=1, rng=0)
-    for method in ("max_product", "graph_cut", "icm"):
+    for method in ("max-product", "graph-cut", "icm"):
         model.decode(method)
 
 

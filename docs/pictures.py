@@ -115,7 +115,7 @@ def gallery():
     noisy = np.where(flipped, 1 - clean, clean)
     field = fg.PairwiseMRF.grid(24, 24, 1.5 * np.eye(2)[noisy.ravel()], 0.9 * np.eye(2))
     p = field.infer("bp", damping=0.3).node[:, 1].reshape(clean.shape)
-    after = field.decode("graph_cut").labels.reshape(clean.shape)
+    after = field.decode("graph-cut").labels.reshape(clean.shape)
     return {
         "marginals": marginals(False),
         "alignment": plot.alignment(fg.EditDistance(letters).align("sittinge", "kitten")),

@@ -65,7 +65,7 @@ def field(colours, odds, coupling, sharpness):
 
 def cut(colours, odds, coupling, sharpness=0.0):
     """Return the best labeling of the model, (H, W) booleans."""
-    labels = field(colours, odds, coupling, sharpness).decode("graph_cut").labels
+    labels = field(colours, odds, coupling, sharpness).decode("graph-cut").labels
     return labels.reshape(odds.shape) == 1
 
 
@@ -96,7 +96,7 @@ def draw(photo, colours, odds, truth):
     """Return a figure: photograph, evidence, P(near) by belief propagation, cut and truth."""
     model = field(colours, odds, 2.5, 0.5)
     near = model.infer("bp", damping=0.5, max_iter=100).node[:, 1].reshape(truth.shape)
-    labels = model.decode("graph_cut").labels.reshape(truth.shape)
+    labels = model.decode("graph-cut").labels.reshape(truth.shape)
     shown = {"photograph": photo, "before": odds > 0, "P(near)": near, "after": labels,
              "measured": truth}  # fmt: skip
     figure = Figure(figsize=(12, 2), layout="tight")

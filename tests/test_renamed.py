@@ -81,3 +81,62 @@ def test_old_names_of_options():
         assert model.infer("exact", max_bytes=10**6).log_partition == pytest.approx(np.log(4))
     with pytest.raises(fg.FstgradError, match="has no option 'max_bytes'; it has max_iter"):
         model.infer("bp", max_bytes=10**6)
+
+
+def test_old_names_of_methods_of_random_fields():
+    from fstgrad.mrf.sampling.marginals import draw, sample_marginals
+
+    model = fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [(0, 1)])
+    for old in ("mean_field", "max_product", "swendsen_wang"):
+        new = old.replace("_", "-")
+        with pytest.warns(DeprecationWarning, match=f"{old} was renamed {new}"):
+            assert model.infer(old).method == new
+        assert model.infer(new).method == new
+    for old in ("max_product", "graph_cut"):
+        new = old.replace("_", "-")
+        with pytest.warns(DeprecationWarning, match=f"{old} was renamed {new}"):
+            assert model.decode(old).method == new
+    with pytest.warns(DeprecationWarning, match="mean_field was renamed mean-field"):
+        assert model.nll([0, 0], "mean_field")[0] == model.nll([0, 0], "mean-field")[0]
+    with pytest.warns(DeprecationWarning, match="graph_cut was renamed graph-cut"):
+        model.nll([0, 1], "hinge", decoder="graph_cut")
+    chains = (
+        lambda name: draw(model, 2, sampler=name, rng=0),
+        lambda name: model.nll([0, 1], "cd", sampler=name, rng=0)[1].node,
+        lambda name: sample_marginals(model, sampler=name, samples=40, rng=0).node,
+    )
+    for call in chains:
+        with pytest.warns(DeprecationWarning, match="swendsen_wang was renamed swendsen-wang"):
+            found = call("swendsen_wang")
+        np.testing.assert_array_equal(found, call("swendsen-wang"))
+
+
+def test_old_names_of_methods_on_the_command_line(tmp_path, capsys):
+    from fstgrad.cli.main import main
+    from fstgrad.mrf import uai
+
+    uai.write_model(tmp_path / "m.uai", fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [(0, 1)]))
+    outputs = []
+    for name in ("graph_cut", "graph-cut"):
+        with pytest.raises(SystemExit) as stop:
+            main(["mrf", "map", str(tmp_path / "m.uai"), "--method", name])
+        assert not stop.value.code
+        outputs.append(capsys.readouterr())
+    assert outputs[0].out == outputs[1].out
+    assert outputs[0].err == "--method graph_cut was renamed graph-cut\n" + outputs[1].err
+    with pytest.raises(SystemExit) as stop:
+        main(["mrf", "partition", str(tmp_path / "m.uai"), "--method", "graph_cut"])
+    assert stop.value.code == 2
+    assert "_" not in capsys.readouterr().err.partition("one of")[2]
+
+
+def test_old_names_of_methods_in_pytorch():
+    torch = pytest.importorskip("torch")
+    import fstgrad.torch as fgt
+
+    graph = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    given = torch.zeros(2, 2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    gold = torch.tensor([0, 1])
+    new = fgt.MRFLoss(graph=graph, method="mean-field")(*given, gold)
+    with pytest.warns(DeprecationWarning, match="mean_field was renamed mean-field"):
+        assert fgt.MRFLoss(graph=graph, method="mean_field")(*given, gold) == new

@@ -1,9 +1,9 @@
 """Labelings of high score (MAP), by name: `decode(model, method, **options)`.
 
 - "exact" : max-product on forests, elimination on other graphs
-- "max_product" : the best label of each node by loopy max-product, then improved node by node
+- "max-product" : the best label of each node by loopy max-product, then improved node by node
 - "icm" : iterated conditional modes (Besag 1986) from several starts
-- "graph_cut" : a minimum cut, optimal, for two labels and submodular scores
+- "graph-cut" : a minimum cut, optimal, for two labels and submodular scores
 - "expansion" : alpha-expansion moves by minimum cuts, for Potts and metric scores
 - "trw" : sequential reweighted message passing: a labeling and a bound on its gap to the best score
 """
@@ -51,7 +51,7 @@ def max_product_mode(
     best: IntArray = found.node.argmax(axis=1).astype(np.int64)
     labels = allowed_labels(model, best, generator(0)).copy()
     _improve(model, labels)
-    return Decoded("max_product", labels, model.score(labels), float("inf"), found.converged)
+    return Decoded("max-product", labels, model.score(labels), float("inf"), found.converged)
 
 
 def iterated_modes(
@@ -90,9 +90,9 @@ def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool
 
 DECODERS: dict[str, Method[Decoded]] = {
     "exact": Method(exact_mode),
-    "max_product": Method(max_product_mode),
+    "max-product": Method(max_product_mode),
     "icm": Method(iterated_modes),
-    "graph_cut": Method(graph_cut),
+    "graph-cut": Method(graph_cut),
     "expansion": Method(alpha_expansion),
     "trw": Method(tree_mode),
 }

@@ -224,7 +224,7 @@ class MRFClassifier:
             )
         return [self._model(x, self.weights_, self.edge_scores_) for x in features]
 
-    def predict(self, X: npt.ArrayLike, method: str = "max_product") -> IntArray:
+    def predict(self, X: npt.ArrayLike, method: str = "max-product") -> IntArray:
         """Return labelings (N, I) int64 by a method of `PairwiseMRF.decode`."""
         return np.stack([model.decode(method).labels for model in self.models(X)])
 

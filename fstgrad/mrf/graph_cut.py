@@ -43,7 +43,7 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     if score == -np.inf:
         raise infeasible()
     best = -(constant + float(lowest.sum()) + flow) + model.offset
-    return Decoded("graph_cut", labels, score, max(0.0, best - score))
+    return Decoded("graph-cut", labels, score, max(0.0, best - score))
 
 
 def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
@@ -55,15 +55,15 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
     if model.num_labels != 2 or model.factors.number:
         has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
         raise NotSupportedError(
-            f"graph_cut needs two labels and pairs, the model has {has}; use method 'exact', "
-            "'max_product', 'expansion' or 'icm'"
+            f"graph-cut needs two labels and pairs, the model has {has}; use method 'exact', "
+            "'max-product', 'expansion' or 'icm'"
         )
     graph, ends = model.graph, -model.scores.node
     residual = np.empty(len(graph.leaving))
     if not kernels.max_flow.capacities(graph.shape, model.edge_stack, residual, ends):
         raise NotSupportedError(
-            "graph_cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
-            "s(0, 0) and s(1, 1); use method 'exact', 'max_product' or 'icm'"
+            "graph-cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
+            "s(0, 0) and s(1, 1); use method 'exact', 'max-product' or 'icm'"
         )
     constant = -float(model.edge_stack[:, 0, 0].sum()) * (graph.num_edges if model.shared else 1)
     return residual, ends, constant

@@ -3,7 +3,7 @@
     value, gradient = nll(model, gold, method, **options)
 
 - "exact" : -log p(gold); gradient = marginals - gold (the model-marginals theorem).
-- "bp", "trw", "mean_field" : the same with an estimate of or a bound on log Z, and its marginals.
+- "bp", "trw", "mean-field" : the same with an estimate of or a bound on log Z, and its marginals.
 - "pseudolikelihood" : -sum_i log P(gold_i | gold elsewhere), with its exact gradient.
 - "cd" : contrastive divergence: k sweeps of chains from gold, or of persistent chains.
 - "cd1" : one Gibbs draw at one random node, times the number of nodes: the expectation of its
@@ -42,7 +42,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.keys import new_key, new_keys
-from fstgrad.mrf.method import Method, bound
+from fstgrad.mrf.method import Method, bound, current_name
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
@@ -265,7 +265,7 @@ def one_site_divergence(
 
 
 def structured_hinge(
-    model: ScoredGraph, gold: IntArray, *, decoder: str = "graph_cut", cost: float = 1.0
+    model: ScoredGraph, gold: IntArray, *, decoder: str = "graph-cut", cost: float = 1.0
 ) -> tuple[float, Table]:
     """Return max_y [s(y) + cost * (number of labels that differ from gold)] - s(gold) in nats.
 
@@ -275,7 +275,7 @@ def structured_hinge(
     ----------
     gold : (I,) int64
     decoder : str
-        The method for the maximum: "graph_cut", "exact" or another one of `fstgrad.mrf.decode`.  If
+        The method for the maximum: "graph-cut", "exact" or another one of `fstgrad.mrf.decode`.  If
         it is not exact, the value is a lower bound on the hinge.
     cost : float
         The cost of a wrong label, in nats, >= 0; 0 for the perceptron.
@@ -298,7 +298,7 @@ LOSSES: dict[str, Method[tuple[float, Table]]] = {
     "cd1": Method(one_site_divergence),
     "hinge": Method(structured_hinge),
 }
-ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
+ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean-field")}
 
 
 class Estimated(float):
@@ -333,7 +333,7 @@ def nll(
     """Return a loss in nats and its gradient; the module docstring lists the methods.
 
     gold : (I,) or (height, width) integers.  A label of -1 is unknown; with "exact", "bp", "trw" or
-    "mean_field", the value is then -log p(known labels) = log Z - log Z given the known labels.
+    "mean-field", the value is then -log p(known labels) = log Z - log Z given the known labels.
 
     The gradient is a Table with the shapes of the scores.  If an estimate of log Z does not
     converge, a RuntimeWarning says so.
@@ -345,7 +345,7 @@ def nll(
     NotSupportedError
         There are unknown labels, and the method needs all.
     """
-    one_of("method", method, [*LOSSES, *ESTIMATES])
+    method = one_of("method", current_name(method), [*LOSSES, *ESTIMATES])
     instance("model", model, ScoredGraph, "a PairwiseMRF")
     model, _ = model.near
     known = integers("gold", gold)
@@ -368,7 +368,7 @@ def _partial_nll(
     if method != "exact" and method not in ESTIMATES:
         raise NotSupportedError(
             f"method {method!r} needs every label, {int((known == UNKNOWN).sum())} are unknown; "
-            "use 'exact', 'bp', 'trw' or 'mean_field'"
+            "use 'exact', 'bp', 'trw' or 'mean-field'"
         )
     infer = bound({"exact": METHODS["exact"], **ESTIMATES}, method, options)
     given = np.flatnonzero(known != UNKNOWN)

@@ -91,7 +91,7 @@ def climbed(
         return pairs
 
     result = Inference(
-        "mean_field", 0.0, "lower bound", q, edge_source, graph.num_edges,
+        "mean-field", 0.0, "lower bound", q, edge_source, graph.num_edges,
         factors=_products(model, q), converged=history[-1] <= tol, iterations=len(history),
         residuals=np.array(history),
     )  # fmt: skip
@@ -108,7 +108,7 @@ def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
             labels = start_labels(model, rng)
         except NotSupportedError as error:
             raise NotSupportedError(
-                "mean_field found no allowed labeling to start from; use 'bp' or 'trw'"
+                "mean-field found no allowed labeling to start from; use 'bp' or 'trw'"
             ) from error
         q[np.arange(len(q)), labels] = 1.0
         return q

@@ -10,6 +10,19 @@ from fstgrad.errors import InvalidInputError, warn_renamed
 
 Result = TypeVar("Result")
 
+RENAMED = {
+    name.replace("-", "_"): name
+    for name in ("mean-field", "max-product", "swendsen-wang", "graph-cut")
+}  # old names of methods and samplers, which work for one more release
+
+
+def current_name(name: str) -> str:
+    """Return the name of a method or sampler; an old one becomes the new one, with a warning."""
+    if not isinstance(name, str) or name not in RENAMED:
+        return name
+    warn_renamed(name, RENAMED[name])
+    return RENAMED[name]
+
 
 @dataclass(frozen=True)
 class Method(Generic[Result]):
@@ -55,9 +68,9 @@ class Method(Generic[Result]):
 def bound(
     table: Mapping[str, Method[Result]], name: str, options: Mapping[str, Any]
 ) -> Callable[..., Result]:
-    """Return the function of method `name` of a table, with its options set.
+    """Return the function of method `name`, or of its old name, of a table, with its options set.
 
     Raises InvalidInputError for an unknown method or option.
     """
-    one_of("method", name, list(table))
+    name = one_of("method", current_name(name), list(table))
     return table[name].bind(name, options)

@@ -3,10 +3,10 @@
 The methods, and the functions or modules that document their options:
 
 - "exact" : `exact_inference`
-- "bp", "max_product", "trw" : `fstgrad.mrf.messages.propagation`
-- "mean_field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
+- "bp", "max-product", "trw" : `fstgrad.mrf.messages.propagation`
+- "mean-field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
 - "ais" : `fstgrad.mrf.sampling.annealing`
-- "gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang", "tempered" :
+- "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered" :
   `fstgrad.mrf.sampling.marginals`
 """
 
@@ -58,9 +58,9 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
 METHODS: dict[str, Method[Inference]] = {
     "exact": Method(exact_inference, renamed={"max_bytes": "max_memory"}),
     "bp": Method(belief_propagation),
-    "max_product": Method(max_product),
+    "max-product": Method(max_product),
     "trw": Method(tree_reweighted),
-    "mean_field": Method(mean_field),
+    "mean-field": Method(mean_field),
     "bounds": Method(bounds),
     "ais": Method(annealed),
     **{name: Method(sample_marginals, {"sampler": name}) for name in (*SAMPLERS, "tempered")},

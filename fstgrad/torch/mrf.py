@@ -49,14 +49,14 @@ def mrf_nll(
         The labelings; nodes are pixels row by row.
     graph : PairwiseMRF
         A model on the graph: its edges, numbers of labels and grid are used, its scores are not.
-    method : "exact", "bp", "trw", "mean_field", "pseudolikelihood", "cd" or "cd1"
+    method : "exact", "bp", "trw", "mean-field", "pseudolikelihood", "cd" or "cd1"
         As in `PairwiseMRF.nll`, with its options.
         Contrastive divergence: `rng` is used for all items one after the other; `persistent` is
         `PersistentChains(model, chains, items=B)`.
     reduction : {"mean", "sum", "none"}
     ignore_index : int
         Marks unknown gold labels: the loss is -log p(the known labels), for "exact", "bp", "trw"
-        and "mean_field".
+        and "mean-field".
 
     Examples
     --------
@@ -104,7 +104,7 @@ def mrf_log_partition(
     **options: Any,
 ) -> torch.Tensor:
     """Return log Z () or (B,) in nats, or the value of `method` for it: the Bethe estimate ("bp"),
-    an upper bound ("trw"), a lower bound ("mean_field").
+    an upper bound ("trw"), a lower bound ("mean-field").
 
     The gradient is the marginals of the method.  Shapes and options as in `mrf_nll`; "exact", "bp"
     and "trw" are twice differentiable.

@@ -169,7 +169,7 @@ def _fields(add: Callable[..., Any]) -> None:
     add("PairwiseMRF.grid", fg.PairwiseMRF.grid, 2, 2, rng.normal(size=(2, 2, 2)), np.eye(2),
         connectivity=4)  # fmt: skip
     _contract(add, p, "mrf", np.zeros(4, int), p.scores, fg.PairwiseMRF(node + 1, edge, edges))
-    for method in ("exact", "bp", "mean_field", "gibbs"):
+    for method in ("exact", "bp", "mean-field", "gibbs"):
         more = {"samples": 40, "burn_in": 1, "rng": 0} if method == "gibbs" else {}
         add(f"mrf.infer {method}", p.infer, method, **more)
     add("mrf.decode", p.decode, "icm")

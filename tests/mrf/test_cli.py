@@ -68,7 +68,7 @@ def test_marginals_with_evidence(run, path, model, tmp_path):
     assert run("marginals", path, *evidence, "--method", "gibbs", "--seed", 3)[1] == out
 
 
-@pytest.mark.parametrize("method", ["exact", "max_product", "icm"])
+@pytest.mark.parametrize("method", ["exact", "max-product", "icm"])
 def test_map(run, path, model, method):
     code, out, err = run("map", path, "--method", method)
     assert (code, out) == (0, uai.format_mode(model.mode()))
@@ -94,7 +94,7 @@ def test_sample(run, path, model, method):
         (["partition", "m.uai", "--max-gib", "1e-9"], 1, "raise --max-gib"),
         (["marginals", "bad.uai"], 1, "line 1: the file starts with 'GRAPH'"),
         (["marginals", "m.uai", "--evidence", "clash.evid"], 1, "as 0 and as 1"),
-        (["map", "m.uai", "--method", "graph_cut"], 1, "graph_cut needs two labels"),
+        (["map", "m.uai", "--method", "graph-cut"], 1, "graph-cut needs two labels"),
         (["sample", "m.uai", "-k", "0"], 2, "'-k'"),
         (["denoise", "bad.uai", "--output", "x.png"], 1, "is not an image"),
         (["denoise", "bad.uai", "--output", "none/x.png"], 2, "does not exist; create it first"),
@@ -118,11 +118,11 @@ def noisy_disc(seed=0):
     )
 
 
-@pytest.mark.parametrize("method", ["bp", "graph_cut", "icm", "chromatic", "trw"])
+@pytest.mark.parametrize("method", ["bp", "graph-cut", "icm", "chromatic", "trw"])
 def test_denoise(run, tmp_path, method):
     clean, noisy = noisy_disc()
     images.write_image(tmp_path / "in.png", noisy)
-    panels = () if method in ("graph_cut", "icm") else ("--marginals", tmp_path / "p.png")
+    panels = () if method in ("graph-cut", "icm") else ("--marginals", tmp_path / "p.png")
     code, out, _ = run(
         "denoise", tmp_path / "in.png", "--method", method, "--output", tmp_path / "out.png",
         "--coupling", 1.5, *panels,

@@ -32,7 +32,7 @@ def test_a_labeling_closes_the_gap_only_at_the_upper_bound(score):
 @pytest.mark.parametrize("seed", range(6))
 def test_graph_cut_equals_elimination(seed):
     model = submodular_grid(5, 6, seed)
-    best = model.decode("graph_cut")
+    best = model.decode("graph-cut")
     assert best.score == pytest.approx(model.score(model.mode()), rel=1e-9)
     assert best.score == model.score(best.labels)
     assert 0 <= best.gap < 1e-6
@@ -44,14 +44,14 @@ def test_graph_cut_keeps_hard_zeros():
     node[3, 0] = node[7, 1] = -np.inf
     edge[5, 0, 1] = edge[6, 1, 0] = edge[8, 0, 1] = edge[8, 1, 0] = -np.inf
     hard = model.with_scores(node, edge)
-    best = hard.decode("graph_cut")
+    best = hard.decode("graph-cut")
     assert best.score == pytest.approx(hard.score(hard.mode()), rel=1e-9)
     assert best.gap < 1e-5
     # a chain of equalities between two nodes that must differ
     tie = np.where(np.eye(2) == 1, 0.0, -np.inf)
     ends = np.array([[0, -np.inf], [0, 0], [-np.inf, 0]])
     with pytest.raises(fg.InfeasibleError):
-        fg.PairwiseMRF(ends, tie, [(0, 1), (1, 2)]).decode("graph_cut")
+        fg.PairwiseMRF(ends, tie, [(0, 1), (1, 2)]).decode("graph-cut")
 
 
 @pytest.mark.parametrize("way", [0, 1])
@@ -62,21 +62,21 @@ def test_an_edge_that_forbids_one_way_is_cut(way):
         edge = model.scores.edge.copy()
         edge[::3, way, 1 - way] = -np.inf
         hard = model.with_scores(model.scores.node, edge)
-        best = hard.decode("graph_cut")
+        best = hard.decode("graph-cut")
         assert best.score == pytest.approx(hard.score(hard.mode()), rel=1e-9)
 
 
 def test_graph_cut_says_what_it_cannot_do():
     with pytest.raises(fg.NotSupportedError, match="the model has 3"):
-        random_model("triangle").decode("graph_cut")
+        random_model("triangle").decode("graph-cut")
     with pytest.raises(fg.NotSupportedError, match="submodular"):
-        fg.PairwiseMRF(np.zeros((2, 2)), -np.eye(2), [(0, 1)]).decode("graph_cut")
+        fg.PairwiseMRF(np.zeros((2, 2)), -np.eye(2), [(0, 1)]).decode("graph-cut")
 
 
 @pytest.mark.parametrize("name", ["chain", "star", "two trees", "no edges"])
 def test_max_product_is_exact_on_forests(name):
     model = masked_model(name, seed=3)
-    assert model.decode("max_product").score == pytest.approx(model.score(model.mode()))
+    assert model.decode("max-product").score == pytest.approx(model.score(model.mode()))
     assert model.decode().gap == 0
 
 
@@ -101,7 +101,7 @@ def test_a_seed_does_not_change_the_cut_elsewhere():
     for label in (0, 1):
         node = model.scores.node.copy()
         node[7, label] += 1e9
-        best = model.with_scores(node, model.scores.edge).decode("graph_cut")
+        best = model.with_scores(node, model.scores.edge).decode("graph-cut")
         goal = model.condition({7: label})
         assert goal.score(best.labels) == pytest.approx(goal.score(goal.mode()), rel=1e-12)
 
@@ -111,7 +111,7 @@ def test_the_cut_certifies_itself(seed):
     rng = np.random.default_rng(seed)
     height, width = (int(x) for x in rng.integers(1, 5, 2))
     model = submodular_grid(height, width, seed)
-    best = model.decode("graph_cut")
+    best = model.decode("graph-cut")
     assert best.score == pytest.approx(model.score(model.mode()), abs=1e-10)
     assert best.gap <= 1e-10
 
@@ -122,7 +122,7 @@ def test_a_gap_is_the_distance_to_the_bound(monkeypatch):
 
     model, true = submodular_grid(4, 4, 0), max_flow.max_flow
     monkeypatch.setattr(max_flow, "max_flow", lambda *arguments: true(*arguments) - 0.25)
-    assert model.decode("graph_cut").gap == pytest.approx(0.25, abs=1e-9)
+    assert model.decode("graph-cut").gap == pytest.approx(0.25, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -103,7 +103,7 @@ def test_belief_propagation_is_exact_on_trees_of_factors(schedule, scale):
         np.testing.assert_allclose(found.node, exact.node, atol=1e-9)
         np.testing.assert_allclose(found.edge, exact.edge, atol=1e-9)
         np.testing.assert_allclose(found.factors, exact.factors, atol=1e-9)
-        best = model.decode("max_product")
+        best = model.decode("max-product")
         assert best.score == pytest.approx(model.score(model.mode()))
 
 
@@ -123,7 +123,7 @@ def test_bounds_hold():
     for seed in range(20):
         model, _, scores = model_of(seed, scale=2.0)
         log_z = np.logaddexp.reduce(scores)
-        above, below = model.infer("trw"), model.infer("mean_field")
+        above, below = model.infer("trw"), model.infer("mean-field")
         assert below.log_partition <= log_z + 1e-9 <= above.log_partition + 2e-9
         assert above.node.shape == below.node.shape == (5, 3)
 
@@ -131,28 +131,28 @@ def test_bounds_hold():
 def test_errors_of_mean_field_name_mean_field(monkeypatch):
     """Not the sampler whose start it borrows."""
     model, _, _ = model_of(2)
-    assert model.infer("mean_field").method == "mean_field"
-    with pytest.raises(fg.InvalidInputError, match="'mean_field' has no option 'samples'"):
-        model.infer("mean_field", samples=3)
+    assert model.infer("mean-field").method == "mean-field"
+    with pytest.raises(fg.InvalidInputError, match="'mean-field' has no option 'samples'"):
+        model.infer("mean-field", samples=3)
     apart = np.where(np.arange(8).reshape(2, 2, 2) % 3 == 0, -np.inf, 0.0)
     shut = fg.PairwiseMRF.from_factors(
         [2, 2, 2], [((0, 1, 2), apart), ((0, 1, 2), np.where(apart == 0, -np.inf, 0.0))]
     )
     with pytest.raises(fg.InfeasibleError) as raised:
-        shut.infer("mean_field")
+        shut.infer("mean-field")
     assert "gibbs" not in str(raised.value)
 
     def too_wide(*_):
         raise fg.NotSupportedError("pass one as initial=")
 
     monkeypatch.setattr("fstgrad.mrf.mean_field.start_labels", too_wide)
-    with pytest.raises(fg.NotSupportedError, match="mean_field found no allowed labeling"):
-        shut.infer("mean_field")
+    with pytest.raises(fg.NotSupportedError, match="mean-field found no allowed labeling"):
+        shut.infer("mean-field")
 
 
 def test_mean_field_is_stationary():
     model, ys, scores = model_of(2, scale=0.5)
-    found = model.infer("mean_field", tol=1e-13)
+    found = model.infer("mean-field", tol=1e-13)
     q = found.node
     weights = np.prod([q[i, ys[:, i]] for i in range(5)], axis=0)
     entropy = -(q[q > 0] * np.log(q[q > 0])).sum()
@@ -227,7 +227,7 @@ def test_max_product_decodes_feasible_models_with_hard_zeros():
         model, _, scores = model_of(seed, zeros=0.45)
         if scores.max() == -np.inf:
             continue
-        found = model.decode("max_product")
+        found = model.decode("max-product")
         assert found.score > -np.inf
         assert found.score <= scores.max() + 1e-9
         refused += 1

@@ -47,7 +47,7 @@ def test_hinge_is_its_definition_and_subgradient():
     for cost in (0.0, 1.0, 2.5):
         wrong = cost * (ys != gold).sum(axis=1)
         goal = max(model.score(y) + c for y, c in zip(ys, wrong, strict=True)) - model.score(gold)
-        for decoder in ("graph_cut", "exact"):
+        for decoder in ("graph-cut", "exact"):
             value, slope = model.nll(gold, "hinge", cost=cost, decoder=decoder)
             assert value == pytest.approx(goal, abs=1e-10)
         moved = model.scores.node.copy()

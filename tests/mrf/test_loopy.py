@@ -65,7 +65,7 @@ def test_flooding_equals_the_definition(name):
 def test_tree_reweighted_is_an_upper_bound_and_mean_field_a_lower_one(name):
     model = masked_model(name, seed=2)
     above = model.infer("trw", tol=1e-10, max_iter=5000)
-    below = model.infer("mean_field")
+    below = model.infer("mean-field")
     assert above.converged
     assert above.kind == "upper bound"
     assert below.kind == "lower bound"
@@ -86,7 +86,7 @@ def test_hard_zeros_stay_zero():
     # proper 3-colourings of a 6 x 6 board whose corner is fixed
     forbid = np.where(np.eye(3) == 1, -np.inf, 0.0)
     board = fg.PairwiseMRF.grid(6, 6, np.zeros((36, 3)), forbid).condition({0: 1})
-    for method in ("bp", "trw", "max_product"):
+    for method in ("bp", "trw", "max-product"):
         result = board.infer(method, damping=0.5, max_iter=300)
         assert result.node[0].tolist() == [0, 1, 0]
         assert result.node[1, 1] == 0
@@ -128,7 +128,7 @@ def test_a_node_without_labels_is_infeasible(grid):
     model = fg.PairwiseMRF.grid(1, 4, node, np.eye(2))
     if not grid:
         model = fg.PairwiseMRF(node, np.eye(2), model.graph.edges)
-    for method in ("bp", "max_product"):
+    for method in ("bp", "max-product"):
         with pytest.raises(fg.InfeasibleError, match="Z = 0"):
             model.infer(method)
 
@@ -159,7 +159,7 @@ def test_what_a_result_says():
     exact = model.infer("exact")
     assert (exact.kind, exact.converged) == ("exact", True)
     np.testing.assert_array_equal(exact.edge, model.marginals().edge)
-    best = model.infer("max_product", damping=0.3)
+    best = model.infer("max-product", damping=0.3)
     assert best.log_partition == pytest.approx(model.score(best.node.argmax(axis=1)))
 
 
@@ -225,10 +225,10 @@ def every_schedule_is_exact(model):
                 assert np.abs(found.node - exact.node).max() < 1e-6
                 assert np.abs(found.edge - exact.edge).max(initial=0) < 1e-6
                 assert found.log_partition == pytest.approx(log_z, abs=1e-6)
-            found = model.infer("max_product", **options)
+            found = model.infer("max-product", **options)
             assert found.converged
             assert found.log_partition == pytest.approx(best, abs=1e-6)
-    assert model.decode("max_product").score == pytest.approx(best, abs=1e-6)
+    assert model.decode("max-product").score == pytest.approx(best, abs=1e-6)
 
 
 def test_every_schedule_is_exact_on_random_forests():
@@ -245,7 +245,7 @@ def test_every_schedule_is_exact_on_2000_random_forests():
 def test_max_product_decodes_the_best_labeling_of_a_chain():
     node = np.array([[34, 0], [0, 28], [13, 0]], float)
     model = fg.PairwiseMRF(node, np.stack([18 * np.eye(2), 17 * np.eye(2)]), CHAIN)
-    assert model.decode("max_product").score == 82
+    assert model.decode("max-product").score == 82
 
 
 def test_residuals_do_not_depend_on_damping():
@@ -354,13 +354,13 @@ def test_sweeps_of_mean_field_one_by_one_are_those_of_one_call():
         3, 4, node_scores=rng.normal(size=(12, 3)), edge_scores=rng.normal(size=(3, 3))
     )
     followed: list[tuple[int, float]] = []
-    single = model.infer("mean_field", progress=lambda *step: followed.append(step))
-    together = model.infer("mean_field")
+    single = model.infer("mean-field", progress=lambda *step: followed.append(step))
+    together = model.infer("mean-field")
     assert single.converged
     assert single.residuals[-1] <= 1e-8 < single.residuals[-2]
     assert followed == [(i + 1, change) for i, change in enumerate(together.residuals.tolist())]
     assert single.node.tobytes() == together.node.tobytes()
     for limit in (1, 3):
-        cut = model.infer("mean_field", max_iter=limit)
+        cut = model.infer("mean-field", max_iter=limit)
         assert cut.residuals.tolist() == together.residuals[:limit].tolist()
         assert (cut.iterations, cut.converged) == (limit, False)

@@ -42,10 +42,10 @@ def test_gradient_equals_central_differences(method, options, shared):
 def test_mean_field_gradient_where_it_is_a_local_optimum():
     # the bound's gradient is E_q[t]: the derivative through q vanishes at an optimum
     model = random_model("triangle", scale=0.3)
-    value, gradient = model.nll([0, 1, 2], "mean_field", tol=1e-14)
+    value, gradient = model.nll([0, 1, 2], "mean-field", tol=1e-14)
     node = model.scores.node.copy()
     node[1, 0] += 1e-5
-    moved = model.with_scores(node, model.scores.edge).nll([0, 1, 2], "mean_field", tol=1e-14)[0]
+    moved = model.with_scores(node, model.scores.edge).nll([0, 1, 2], "mean-field", tol=1e-14)[0]
     assert (moved - value) / 1e-5 == pytest.approx(gradient.node[1, 0], abs=1e-5)
 
 
@@ -138,7 +138,7 @@ def frustrated(side=6):
     return model.with_scores(model.scores.node, signs[:, None, None] * np.eye(2))
 
 
-@pytest.mark.parametrize("method", ["bp", "trw", "mean_field"])
+@pytest.mark.parametrize("method", ["bp", "trw", "mean-field"])
 def test_a_loss_that_did_not_converge_says_so(method):
     model = frustrated()
     gold = np.zeros(36, int)
@@ -151,7 +151,7 @@ def test_a_loss_that_did_not_converge_says_so(method):
     assert value.kind == {"bp": "bethe", "trw": "upper bound"}.get(method, "lower bound")
 
 
-@pytest.mark.parametrize("method", ["exact", "bp", "trw", "mean_field", "pseudolikelihood"])
+@pytest.mark.parametrize("method", ["exact", "bp", "trw", "mean-field", "pseudolikelihood"])
 def test_hard_zeros_in_a_shared_table(method):
     forbid = np.where(np.eye(3) == 1, -np.inf, 0.0)
     board = fg.PairwiseMRF.grid(3, 3, np.zeros((9, 3)), forbid)

@@ -91,15 +91,15 @@ def test_a_node_that_is_masked_whole_is_an_offset(mask, edges):
     for (labels, log_p), (expected, log_q) in zip(p.kbest(6), q.kbest(6), strict=True):
         np.testing.assert_array_equal(labels, expected)
         assert log_p == pytest.approx(log_q, abs=1e-12)
-    for method in ("exact", "bp", "trw", "mean_field", "bounds"):
+    for method in ("exact", "bp", "trw", "mean-field", "bounds"):
         found, expected = p.infer(method), q.infer(method)
         np.testing.assert_allclose(found.node, expected.node, atol=1e-12)
         assert found.log_partition == pytest.approx(expected.log_partition + mask, rel=1e-12)
-    for method in ("exact", "max_product", "trw", "icm"):
+    for method in ("exact", "max-product", "trw", "icm"):
         found, expected = p.decode(method), q.decode(method)
         np.testing.assert_array_equal(found.labels, expected.labels)
         assert found.score == pytest.approx(expected.score + mask, rel=1e-12)
-    for method in ("exact", "bp", "trw", "mean_field", "pseudolikelihood"):
+    for method in ("exact", "bp", "trw", "mean-field", "pseudolikelihood"):
         value, gradient = p.nll(y, method)
         expected, slope = q.nll(y, method)
         assert value == pytest.approx(expected, abs=1e-12)
@@ -128,6 +128,6 @@ def test_mean_field_of_masks_that_no_product_avoids_at_its_start():
     least = np.finfo(float).min
     edge = np.array([[least, 0.0], [0.0, least]])
     model = fg.PairwiseMRF(np.zeros((4, 2)), edge, [(0, 1), (1, 2), (2, 3), (3, 0)])
-    found = model.infer("mean_field")
+    found = model.infer("mean-field")
     assert found.log_partition <= np.log(2) + 1e-12
     assert np.isfinite(found.log_partition)

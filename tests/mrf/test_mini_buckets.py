@@ -121,7 +121,7 @@ def test_more_cells_bring_the_bounds_closer():
 @pytest.mark.parametrize("build", [random_model, masked_model])
 def test_forests_of_mean_field_are_a_lower_bound(name, build):
     model = build(name, seed=3)
-    inner = model.infer("mean_field")
+    inner = model.infer("mean-field")
     found = block_field(model, inner.node)
     assert inner.log_partition - 1e-9 <= found.value <= model.log_partition() + 1e-9
     if model.is_forest:

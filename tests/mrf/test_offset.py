@@ -26,8 +26,8 @@ def models():
         ("bp", {}),
         ("bp", {"schedule": "residual"}),
         ("trw", {}),
-        ("mean_field", {}),
-        ("max_product", {}),
+        ("mean-field", {}),
+        ("max-product", {}),
     ],
 )
 def test_log_partition(models, method, options):
@@ -35,7 +35,7 @@ def test_log_partition(models, method, options):
     assert raised == pytest.approx(plain + OFFSET, abs=1e-10)
 
 
-@pytest.mark.parametrize("method", ["exact", "max_product", "icm", "graph_cut"])
+@pytest.mark.parametrize("method", ["exact", "max-product", "icm", "graph-cut"])
 def test_labelings(models, method):
     plain, raised = (model.decode(method) for model in models)
     assert raised.score == pytest.approx(plain.score + OFFSET, abs=1e-12)
@@ -64,7 +64,7 @@ def test_probabilities_do_not_change(models):
 def test_a_minimum_cut_is_certified(offset):
     """The bound counts the constant too: a gap of zero, whatever its sign."""
     model = fg.PairwiseMRF.from_factors([2, 2, 2], [*FACTORS, Factor((), offset)])
-    found = model.decode("graph_cut")
+    found = model.decode("graph-cut")
     assert found.gap == pytest.approx(0, abs=1e-12)
     assert found.score == pytest.approx(model.decode("exact").score, abs=1e-12)
 

@@ -13,7 +13,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
-SAMPLERS = ["gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"]
+SAMPLERS = ["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -203,7 +203,7 @@ def test_clusters_move_where_single_draws_stick(labels, coupling):
     node = 0.2 * np.random.default_rng(0).normal(size=(100, labels))
     model = fg.PairwiseMRF.grid(10, 10, node, coupling * np.eye(labels))
     stuck = model.infer("chromatic", samples=400, rng=0)
-    found = model.infer("swendsen_wang", samples=2000, rng=0)
+    found = model.infer("swendsen-wang", samples=2000, rng=0)
     assert stuck.r_hat > 3
     assert found.r_hat < 1.02
     np.testing.assert_allclose(found.node, model.marginals().node, atol=0.03)
@@ -217,7 +217,7 @@ def test_clusters_of_edges_that_repel(labels, signs):
     sign = np.random.default_rng(0).choice(signs, size=6)[:, None, None]
     table = model.scores.edge + 1.5 * sign * np.eye(labels)
     model = model.with_scores(model.scores.node, table)
-    found = model.infer("swendsen_wang", samples=20_000, rng=1)
+    found = model.infer("swendsen-wang", samples=20_000, rng=1)
     np.testing.assert_allclose(found.node, model.marginals().node, atol=0.012)
     np.testing.assert_allclose(found.edge, model.marginals().edge, atol=0.012)
 
@@ -230,14 +230,14 @@ def test_the_strength_of_a_potts_edge_is_its_coupling():
     repelled = fg.PairwiseMRF(np.zeros((2, 2)), -0.4 * np.eye(2), [(0, 1)])
     np.testing.assert_allclose(edge_strengths(repelled), [-0.4])
     single = fg.PairwiseMRF(np.zeros((2, 1)), np.ones((1, 1)), [(0, 1)])
-    assert single.infer("swendsen_wang", samples=8, batches=4, rng=0).node.tolist() == [[1], [1]]
+    assert single.infer("swendsen-wang", samples=8, batches=4, rng=0).node.tolist() == [[1], [1]]
 
 
 def test_clusters_need_pairs():
     factor = Factor((0, 1, 2), np.zeros((2, 2, 2)))
     model = fg.PairwiseMRF.from_factors([2, 2, 2], [factor])
     with pytest.raises(fg.NotSupportedError, match="use 'tempered'"):
-        model.infer("swendsen_wang")
+        model.infer("swendsen-wang")
 
 
 @pytest.mark.parametrize("labels", [2, 3, 5])

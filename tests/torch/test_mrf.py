@@ -122,7 +122,7 @@ def test_second_derivatives_are_covariances(shared):
     assert torch.autograd.gradgradcheck(function, (nodes, edge))
 
 
-@pytest.mark.parametrize("method", ["cd", "pseudolikelihood", "mean_field"])
+@pytest.mark.parametrize("method", ["cd", "pseudolikelihood", "mean-field"])
 def test_no_second_derivative_is_silently_zero(method):
     nodes, edge, gold = scores(TREE, shared=True)
     value = fgt.mrf_nll(nodes, edge, gold, TREE, method=method)

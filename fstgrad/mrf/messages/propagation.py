@@ -113,7 +113,7 @@ def max_product(
     labeling is forbidden.  Parameters and errors as in `belief_propagation`.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    return _run(model, "max_product", 1, False, settings)
+    return _run(model, "max-product", 1, False, settings)
 
 
 def tree_reweighted(

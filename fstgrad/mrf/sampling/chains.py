@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,13 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.keys import new_key
+from fstgrad.mrf.method import current_name
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
-Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"]
-SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang")
+Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
+SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang")
 PARALLEL_SITES = 30_000  # with fewer nodes of a colour, one thread is used
 
 
@@ -32,7 +33,7 @@ class Chain:
         What a sweep does.  "gibbs": I draws at random nodes; "chromatic": every node once, one
         colour class at a time; "blocked": every node once, each induced forest drawn jointly (Hamze
         and de Freitas 2004); "metropolis": I proposals of a random label at a random node;
-        "swendsen_wang": draws bonds, then a label for every cluster of bonds, for strong couplings
+        "swendsen-wang": draws bonds, then a label for every cluster of bonds, for strong couplings
         and models without larger factors (see `edge_strengths`).
     labels : (I,) int64
         The initial labeling, which must be allowed.
@@ -51,16 +52,16 @@ class Chain:
     Raises
     ------
     NotSupportedError
-        "swendsen_wang" for a model with larger factors.
+        "swendsen-wang" for a model with larger factors.
     """
 
     def __init__(
         self, model: ScoredGraph, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
     ) -> None:
-        one_of("sampler", sampler, SAMPLERS)
-        if sampler == "swendsen_wang" and model.factors.number:
+        sampler = cast(Sampler, one_of("sampler", current_name(sampler), SAMPLERS))
+        if sampler == "swendsen-wang" and model.factors.number:
             raise NotSupportedError(
-                "swendsen_wang clusters pairs of nodes, and the model has larger factors; use "
+                "swendsen-wang clusters pairs of nodes, and the model has larger factors; use "
                 "'tempered' or 'blocked'"
             )
         self.model, self.sampler, self.key = model, sampler, key
@@ -75,11 +76,11 @@ class Chain:
             "metropolis": self._metropolis,
             "chromatic": self._grid_colours if self._is_fast_grid else self._colours,
             "blocked": self._blocks,
-            "swendsen_wang": self._clusters,
+            "swendsen-wang": self._clusters,
         }[self.sampler]
         # random numbers per sweep: three per node, or one for each edge and node
         room = 3 * self.model.num_nodes
-        if self.sampler == "swendsen_wang":
+        if self.sampler == "swendsen-wang":
             room = self.model.num_nodes + self.model.graph.num_edges
         if move == self._colours and self._draws is not None:
             self._draws.sweep(sweeps, self.key, room * self.sweeps, room, self.labels)
