@@ -95,7 +95,7 @@ def route_rows(quick):
         direct = _harness.median_seconds(lambda b=base, e=eta: b.log_partition(e)) / len(eta)
         for label, given, settings in (
             ("bounds, d=10", eta, {}),
-            ("bounds, tol=1e-3", few, {"tol": 1e-3}),
+            ("bounds, tolerance=1e-3", few, {"tolerance": 1e-3}),
         ):
             call = lambda b=base, e=given, s=settings: b.log_partition(e, method="bounds", **s)  # noqa: E731
             seconds = _harness.median_seconds(call) / len(given)

@@ -140,3 +140,15 @@ def test_old_names_of_methods_in_pytorch():
     new = fgt.MRFLoss(graph=graph, method="mean-field")(*given, gold)
     with pytest.warns(DeprecationWarning, match="mean_field was renamed mean-field"):
         assert fgt.MRFLoss(graph=graph, method="mean_field")(*given, gold) == new
+
+
+def test_old_names_of_arguments_of_families():
+    base = fg.grm.families.Poisson()
+    for call, options in (
+        (base.log_partition, {"method": "bounds"}),
+        (base.gradient_bounds, {}),
+        (base.hessian_bounds, {}),
+    ):
+        with pytest.warns(DeprecationWarning, match="tol was renamed tolerance"):
+            found = call([0.5, -0.1], tol=1e-3, **options)
+        np.testing.assert_array_equal(found, call([0.5, -0.1], tolerance=1e-3, **options))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
 from fstgrad.grm import bounds
 from fstgrad.grm.measures import Integrand
 
@@ -46,13 +46,14 @@ class Base(ABC):
     power: ClassVar[int] = 1  # T = |x|^power
     scale: str = "identity"  # "log" if T is a power of log(1 + x)
 
+    @renamed_arguments(tol="tolerance")
     def log_partition(
         self,
         eta: npt.ArrayLike,
         *,
         method: Method = "direct",
         domains: int = 10,
-        tol: float | None = None,
+        tolerance: float | None = None,
     ) -> Bounds:
         """Return A(eta) in nats between a lower and an upper bound.
 
@@ -65,8 +66,9 @@ class Base(ABC):
             "bounds": piecewise-linear bounds, with their middle as the value.
         domains : int
             The number of subdomains for "bounds".
-        tol : float, optional
-            Split subdomains further until upper - lower <= tol (nats), up to about 4096 of them.
+        tolerance : float, optional
+            Split subdomains further until upper - lower <= tolerance (nats), up to about 4096 of
+            them.
 
         Returns
         -------
@@ -92,7 +94,9 @@ class Base(ABC):
         rows = array.reshape(-1, array.shape[-1])
         checks.one_of("method", method, ("direct", "bounds"))
         if method == "bounds":
-            lower, upper = bounds.log_moment(self.sides(rows, 0.0), domains=domains, tol=tol)
+            lower, upper = bounds.log_moment(
+                self.sides(rows, 0.0), domains=domains, tolerance=tolerance
+            )
             return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape[:-1])
         interval, _, _ = self._direct(rows, 1e-13)
         self._refuse_unknown(interval[:, 0], rows)
@@ -115,8 +119,9 @@ class Base(ABC):
         self._refuse_unknown(interval[:, 0], rows)
         return covariance.reshape((*array.shape, array.shape[-1]))
 
+    @renamed_arguments(tol="tolerance")
     def gradient_bounds(
-        self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
+        self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
     ) -> Bounds:
         """Return E[t], (..., k), between piecewise-linear bounds.
 
@@ -126,12 +131,16 @@ class Base(ABC):
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.moments(
-            lambda a: self.sides(rows, a), self._signed(rows.shape[1]), domains=domains, tol=tol
+            lambda a: self.sides(rows, a),
+            self._signed(rows.shape[1]),
+            domains=domains,
+            tolerance=tolerance,
         )
         return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape)
 
+    @renamed_arguments(tol="tolerance")
     def hessian_bounds(
-        self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
+        self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
     ) -> Bounds:
         """Return Cov[t], (..., k, k), between bounds from those of E[t t'] and E[t].
 
@@ -140,7 +149,10 @@ class Base(ABC):
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.covariances(
-            lambda a: self.sides(rows, a), self._signed(rows.shape[1]), domains=domains, tol=tol
+            lambda a: self.sides(rows, a),
+            self._signed(rows.shape[1]),
+            domains=domains,
+            tolerance=tolerance,
         )
         return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
 
@@ -216,10 +228,10 @@ class Base(ABC):
         """
 
     @abstractmethod
-    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+    def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         """Return (A, bound on its error) (n, 2), E[t] (n, c) and Cov[t] (n, c, c).
 
-        tolerance : the relative error at which a quadrature stops.
+        tol : the relative error at which a quadrature stops.
         """
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:

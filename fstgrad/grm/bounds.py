@@ -28,38 +28,43 @@ MOST_DOMAINS = 4096  # no more splits from this number of pieces on
 Sides = Callable[[float], Sequence[Integrand]]
 
 
-def log_moment(sides: Sequence[Integrand], *, domains: int = 10, tol: float | None = None) -> Pair:
+def log_moment(
+    sides: Sequence[Integrand], *, domains: int = 10, tolerance: float | None = None
+) -> Pair:
     """Return bounds (m,) on the log of the integral of T^a exp(<eta, t> + B), for m rows of eta."""
-    pieces = [_bound(side, domains, tol) for side in sides]
+    pieces = [_bound(side, domains, tolerance) for side in sides]
     lower = np.logaddexp.reduce([low for low, _ in pieces])
     upper = np.logaddexp.reduce([high for _, high in pieces])
     return lower, upper
 
 
-def moments(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
+def moments(sides: Sides, signed: Sequence[bool], *, domains: int, tolerance: float | None) -> Pair:
     """Return bounds (m, k) on E[t_j].
 
     signed : (k,), whether each t_j has the sign of x.
     """
-    total = log_moment(sides(0.0), domains=domains, tol=tol)
+    total = log_moment(sides(0.0), domains=domains, tolerance=tolerance)
     pairs = [
-        _mean(sides(1.0 / j), total, sign, domains, tol) for j, sign in enumerate(signed, start=1)
+        _mean(sides(1.0 / j), total, sign, domains, tolerance)
+        for j, sign in enumerate(signed, start=1)
     ]
     return np.stack([low for low, _ in pairs], axis=1), np.stack(
         [high for _, high in pairs], axis=1
     )
 
 
-def covariances(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
+def covariances(
+    sides: Sides, signed: Sequence[bool], *, domains: int, tolerance: float | None
+) -> Pair:
     """Return bounds (m, k, k) on Cov[t_i, t_j] = E[t_i t_j] - E[t_i] E[t_j]."""
     k = len(signed)
-    total = log_moment(sides(0.0), domains=domains, tol=tol)
-    mean_low, mean_high = moments(sides, signed, domains=domains, tol=tol)
+    total = log_moment(sides(0.0), domains=domains, tolerance=tolerance)
+    mean_low, mean_high = moments(sides, signed, domains=domains, tolerance=tolerance)
     low, high = np.empty((len(mean_low), k, k)), np.empty((len(mean_low), k, k))
     for i in range(k):
         for j in range(i + 1):
             power = 1.0 / (i + 1) + 1.0 / (j + 1)
-            second = _mean(sides(power), total, signed[i] != signed[j], domains, tol)
+            second = _mean(sides(power), total, signed[i] != signed[j], domains, tolerance)
             corners = [
                 p * q
                 for p in (mean_low[:, i], mean_high[:, i])
@@ -71,7 +76,7 @@ def covariances(sides: Sides, signed: Sequence[bool], *, domains: int, tol: floa
 
 
 def _mean(
-    sides: Sequence[Integrand], total: Pair, signed: bool, domains: int, tol: float | None
+    sides: Sequence[Integrand], total: Pair, signed: bool, domains: int, tolerance: float | None
 ) -> Pair:
     """Return bounds (m,) on E[T^a], or if `signed` on E[sign(x) T^a].
 
@@ -80,7 +85,7 @@ def _mean(
     lower, upper = total
     least, most = np.zeros(len(lower)), np.zeros(len(lower))
     for side, integrand in enumerate(sides):
-        low, high = _bound(integrand, domains, tol)
+        low, high = _bound(integrand, domains, tolerance)
         if signed and side == 1:
             least, most = least - np.exp(high - lower), most - np.exp(low - upper)
         else:
@@ -88,10 +93,10 @@ def _mean(
     return least, most
 
 
-def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
+def _bound(integrand: Integrand, domains: int, tolerance: float | None) -> Pair:
     """Return bounds (m,) on the log mass of an integrand, split into at least `domains` pieces.
 
-    With `tol`, pieces are split further until upper - lower <= tol.
+    With `tolerance`, pieces are split further until upper - lower <= tolerance.
     """
     left, right = _first_pieces(integrand)
     rows = len(left)
@@ -104,8 +109,8 @@ def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
             gap = np.where(high > low, high + np.log1p(-np.exp(low - high)), -np.inf)
         pieces = (right >= left).sum(axis=1)
         done = pieces >= domains
-        if tol is not None:
-            done &= upper - lower <= tol
+        if tolerance is not None:
+            done &= upper - lower <= tolerance
         done |= np.isneginf(gap).all(axis=1)  # the bounds of every piece coincide
         if done.all() or left.shape[1] >= MOST_DOMAINS:
             break

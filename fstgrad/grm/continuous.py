@@ -82,9 +82,9 @@ class Exponential(Base):
             )
         return array
 
-    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+    def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
-        kernels.halfline.derivatives(eta, False, tolerance, *out)
+        kernels.halfline.derivatives(eta, False, tol, *out)
         return out
 
 
@@ -139,10 +139,10 @@ class Gaussian(Exponential):
             for side in (eta, mirrored)
         ]
 
-    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+    def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
         if eta.shape[1] <= 2:
             kernels.halfline.gaussian_pair(eta, *out)
         else:
-            kernels.halfline.derivatives(eta, True, tolerance, *out)
+            kernels.halfline.derivatives(eta, True, tol, *out)
         return out

@@ -119,7 +119,7 @@ class CountBase(Base):
             )
         )
 
-    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+    def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
         kernels.rows.derivatives(
             np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out
@@ -166,8 +166,8 @@ class Poisson(CountBase):
             )
         ]  # fmt: skip
 
-    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        out = super()._direct(eta, tolerance)
+    def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
+        out = super()._direct(eta, tol)
         beyond = np.isinf(out[0][:, 0])
         if beyond.any():
             rows = np.ascontiguousarray(eta[beyond])

@@ -272,7 +272,7 @@ class NewtonSolver:
         return coef, after
 
     def _direction(
-        self, play: Play, covariance: FloatArray, gradient: FloatArray, tolerance: float
+        self, play: Play, covariance: FloatArray, gradient: FloatArray, tol: float
     ) -> FloatArray:
         """Return the Newton direction (m,) by coordinate descent.
 
@@ -291,9 +291,7 @@ class NewtonSolver:
             covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
             moved, _inverses(curvature + ridge),
         )  # fmt: skip
-        direction, solved = kernels.descent.quadratic_descent(
-            play.slots, model, tolerance, MOST_SWEEPS
-        )
+        direction, solved = kernels.descent.quadratic_descent(play.slots, model, tol, MOST_SWEEPS)
         if solved:
             return direction
         return self._polished(play, covariance, gradient, direction)

@@ -61,7 +61,7 @@ def test_gaussian_bounds_reach_a_tolerance_in_few_rounds(monkeypatch):
     rounds, cuts = [], bounds._cuts
     monkeypatch.setattr(bounds, "_cuts", lambda *given: (rounds.append(1), cuts(*given))[1])
     eta = np.array([-8.0, 15.0, -20.0, 11.0])
-    interval = families.Gaussian().log_partition(eta, method="bounds", tol=1e-3)
+    interval = families.Gaussian().log_partition(eta, method="bounds", tolerance=1e-3)
     assert interval.upper - interval.lower <= 1e-3
     assert len(rounds) < 100  # one piece at a time it was thousands
 

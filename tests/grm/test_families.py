@@ -95,7 +95,7 @@ def test_bounds_tighten_to_the_tolerance(base):
     if base.name == "poisson":
         eta[:, 0] += 4.0
     wide = base.log_partition(eta, method="bounds", domains=4)
-    close = base.log_partition(eta, method="bounds", tol=1e-4)
+    close = base.log_partition(eta, method="bounds", tolerance=1e-4)
     assert (close.upper - close.lower <= 1e-4).all()
     assert (wide.upper - wide.lower > 1e-4).any()
     assert (wide.lower <= close.lower).all()
@@ -133,8 +133,8 @@ def test_moment_bounds_hold_gradient_and_hessian(base, k):
     rng = np.random.default_rng(4)
     eta = np.stack([random_eta(rng, base.name, k, 2.0) for _ in range(4)])
     for bounds, exact in (
-        (base.gradient_bounds(eta, tol=1e-2), base.gradient(eta)),
-        (base.hessian_bounds(eta, tol=1e-2), base.hessian(eta)),
+        (base.gradient_bounds(eta, tolerance=1e-2), base.gradient(eta)),
+        (base.hessian_bounds(eta, tolerance=1e-2), base.hessian(eta)),
     ):
         assert (bounds.lower <= exact + 1e-12).all()
         assert (exact - 1e-12 <= bounds.upper).all()

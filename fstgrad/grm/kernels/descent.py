@@ -205,12 +205,12 @@ def block_step(node: int, model: Quadratic, direction: FloatArray, change: Float
 
 @kernel
 def quadratic_descent(
-    slots: Slots, model: Quadratic, tolerance: float, sweeps: int
+    slots: Slots, model: Quadratic, tol: float, sweeps: int
 ) -> tuple[FloatArray, bool]:
     """Return the direction (m,) that minimises the penalised quadratic model, and if it converged.
 
     A sweep over all parameters is followed by sweeps over the non-zero and unpenalised ones, until
-    no step changes a gradient by more than `tolerance`; then all are swept again, and the search
+    no step changes a gradient by more than `tol`; then all are swept again, and the search
     has converged if the same holds.  Stops after `sweeps` sweeps with the current direction and
     False.  Every sweep first moves the blocks; their parameters do not move separately.
     """
@@ -232,7 +232,7 @@ def quadratic_descent(
                 continue
             if everything or model.penalty[m] == 0.0 or model.coef[m] + direction[m] != 0.0:
                 largest = max(largest, step(m, slots, model, curvature, direction, change))
-        if largest <= tolerance:
+        if largest <= tol:
             if everything:
                 return direction, True
             everything = True

@@ -148,12 +148,12 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
 
 
 @kernel
-def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> bool:
+def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     """Write the moments of one eta (k,) over x > 0; return False if there is no finite integral.
 
     The integral diverges if the first coefficient that is not zero is positive, or if all are zero;
     it is also refused if the mass lies beyond floats.  The step is halved until the mass changes by
-    at most `tolerance`, relative.
+    at most `tol`, relative.
     """
     k = eta.shape[0]
     clear(moments)
@@ -181,7 +181,7 @@ def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> 
         add_points(eta, c, left + 0.5 * width, width, points, moments)
         points *= 2
         last = abs(moments.mass[0] / points - before)
-        if last <= tolerance * moments.mass[0] / points:
+        if last <= tol * moments.mass[0] / points:
             break
     step = (right - left) / points
     moments.mass[0] *= step
@@ -220,7 +220,7 @@ def add_points(
 def derivatives(
     eta: FloatArray,
     two_sided: bool,
-    tolerance: float,
+    tol: float,
     bounds: FloatArray,
     mean: FloatArray,
     covariance: FloatArray,
@@ -239,11 +239,11 @@ def derivatives(
             bounds[row], mean[row] = bounds[row - 1], mean[row - 1]
             covariance[row] = covariance[row - 1]
             continue
-        finite = integrate(eta[row], c, tolerance, moments)
+        finite = integrate(eta[row], c, tol, moments)
         if two_sided and finite:
             for j in range(k):
                 reflected[j] = eta[row, j] if j % 2 == 0 else -eta[row, j]
-            finite = integrate(reflected, c, tolerance, mirrored)
+            finite = integrate(reflected, c, tol, mirrored)
             mirror(mirrored)
             add_moments(moments, mirrored)
         if finite:

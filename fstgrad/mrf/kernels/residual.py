@@ -59,7 +59,7 @@ def before(priority: FloatArray, a: int, b: int) -> bool:
 
 @kernel
 def send_largest(
-    tolerance: float,
+    tol: float,
     damping: float,
     maximum: int,
     shape: Shape,
@@ -73,14 +73,14 @@ def send_largest(
     """Send the pending message with the largest change, 2E times; return the next change in nats.
 
     After each message, the messages that depend on it are computed again.  Stops early if no change
-    exceeds `tolerance`.  Returns -1 if all labels of a node are dead.  Arrays as in
+    exceeds `tol`.  Returns -1 if all labels of a node are dead.  Arrays as in
     `kernels.messages`; `total`, `messages` and `queue` are updated in place.
     """
     scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority
     for _ in range(len(messages)):
         arc = queue.heap[0]
-        if priority[arc] <= tolerance:
+        if priority[arc] <= tol:
             break
         messages[arc] = pending[arc]
         head = source[arc ^ 1]

@@ -314,16 +314,16 @@ def count_parts(
 def pseudolikelihood(
     m: Pieces,
     labels: IntArray,
-    node_grad: FloatArray,
-    edge_grad: FloatArray,
-    factor_grad: FloatArray,
+    node_gradient: FloatArray,
+    edge_gradient: FloatArray,
+    factor_gradient: FloatArray,
 ) -> float:
     """Return -sum_i log P(y_i | all others) in nats; add its gradient to the last three arguments.
 
     With p_i = P(. | others), node i adds p_i[c] - [c = y_i] to the gradients by the entry c of its
-    node scores, edge scores and factor tables (other labels fixed).  node_grad (I, C), edge_grad
-    (K, C, C), factor_grad (cells,).  Returns inf if the other labels forbid every label of a node;
-    the gradients are then incomplete.
+    node scores, edge scores and factor tables (other labels fixed).  node_gradient (I, C),
+    edge_gradient (K, C, C), factor_gradient (cells,).  Returns inf if the other labels forbid every
+    label of a node; the gradients are then incomplete.
     """
     size = m.node.shape[1]
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
@@ -345,20 +345,20 @@ def pseudolikelihood(
         value += top + np.log(norm) - gold_score
         p[gold] -= 1.0
         for c in range(size):
-            node_grad[i, c] += p[c]
+            node_gradient[i, c] += p[c]
         for at in range(start[i], start[i + 1]):
             arc = leaving[at]
             other = labels[source[arc ^ 1]]
-            k = arc >> 1 if len(edge_grad) > 1 else 0
+            k = arc >> 1 if len(edge_gradient) > 1 else 0
             if arc & 1:
                 for c in range(size):
-                    edge_grad[k, other, c] += p[c]
+                    edge_gradient[k, other, c] += p[c]
             else:
                 for c in range(size):
-                    edge_grad[k, c, other] += p[c]
+                    edge_gradient[k, c, other] += p[c]
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
             slot = m.factors.near[at]
             cell = cell_without(m.factors, slot, labels)
             for c in range(m.factors.size[slot]):
-                factor_grad[cell + c * m.factors.stride[slot]] += p[c]
+                factor_gradient[cell + c * m.factors.stride[slot]] += p[c]
     return value

@@ -218,12 +218,12 @@ class LargestFirst(GraphMessages):
         self,
         model: ScoredGraph,
         maximum: int,
-        tolerance: float,
+        tol: float,
         damping: float,
         rho: FloatArray | None = None,
     ) -> None:
         super().__init__(model, maximum, 1, rho)
-        self.tolerance = tolerance
+        self.tol = tol
         arcs = len(self.messages)
         self.sum_up()
         pending, priority = self.messages.copy(), np.zeros(arcs)
@@ -245,7 +245,7 @@ class LargestFirst(GraphMessages):
         if len(self.messages) == 0:
             return 0.0
         change = kernels.residual.send_largest(
-            self.tolerance, damping, self.maximum, self.model.graph.shape,
+            self.tol, damping, self.maximum, self.model.graph.shape,
             self.model.scores.node, self.rho, self.potentials, self.queue,
             self.total, self.messages,
         )  # fmt: skip
