@@ -134,12 +134,12 @@ def naive_gradient(loss, scores, target, features):
     for start in range(0, n**length, 10**6):
         codes = np.arange(start, min(start + 10**6, n**length))
         strings = codes[:, None] // n ** np.arange(length)[::-1] % n
-        places = chain.flat_index(strings)
-        weights = np.exp(flat[places].sum(axis=1))
+        index = chain.flat_index(strings)
+        weights = np.exp(flat[index].sum(axis=1))
         losses = against.losses_of(strings)
         weights *= np.where(losses < np.inf, np.exp(np.minimum(losses, 700.0)), 0.0)
         total += weights.sum()
-        table += chain.counts(places, weights)
+        table += chain.counts(index, weights)
     cells = fg.StringDistribution(scores).cells(target)
     gradient = table / total
     gradient[cells] -= 1.0

@@ -56,15 +56,15 @@ def uniforms(kind: str, rng: np.random.Generator, length: int) -> np.ndarray:
 def plain(kind, seed, chain, against):
     """Return sampled F + score(gold) - log Z, its Q, the risk and its gradient."""
     strings = chain.draw(uniforms(kind, np.random.default_rng(seed), chain.length))
-    losses, places = against.losses_of(strings), chain.flat_index(strings)
+    losses, index = against.losses_of(strings), chain.flat_index(strings)
     largest = losses.max()
     weights = np.exp(losses - largest)
     centred = (losses - losses.mean()) / SAMPLES
     return (
         largest + np.log(weights.mean()),
-        chain.counts(places, weights / weights.sum()),
+        chain.counts(index, weights / weights.sum()),
         losses.mean(),
-        chain.counts(places, centred),
+        chain.counts(index, centred),
     )
 
 

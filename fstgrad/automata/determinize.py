@@ -29,7 +29,7 @@ from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, NotSupportedError, StateLimitError
 from fstgrad.io import memory_limit
 
-_STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # allowed memory: per state of the limit, and at least
+_STATE_MEMORY, _LEAST_MEMORY = 2**10, 2**24  # allowed memory: per state of the limit, and at least
 _NO_LIMIT = 2**62
 MAX_STATES = 2_000_000  # the default limit of a loss automaton
 
@@ -116,7 +116,7 @@ def determinize(
     )
     levels: list[RawLevel] = []
     states, held = 1, 0
-    max_memory = min(max(_LEAST_BYTES, _STATE_BYTES * max_states), memory_limit())
+    max_memory = min(max(_LEAST_MEMORY, _STATE_MEMORY * max_states), memory_limit())
     for remaining in reversed(range(length)):
         step = frontier.advance(remaining, max_states - states, max_memory - held)
         position = length - remaining

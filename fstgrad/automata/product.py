@@ -17,7 +17,7 @@ from fstgrad.io import memory_limit
 
 _ARC_BYTES = 2**8  # memory of an arc while states are merged: its arrays, their order and hashes
 # bytes that the arcs of a product may use: per state of the limit, and at least
-_STATE_BYTES, _LEAST_BYTES = 2**8, 2**27
+_STATE_MEMORY, _LEAST_MEMORY = 2**8, 2**27
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
 
 
@@ -87,7 +87,7 @@ def _check_memory(
             f"{b.num_states:,} states (fewer than {SPAN:,} can be determinized) and take "
             f"{needed:,} bytes; shorten the strings, or use each loss by itself (risks add up)"
         )
-    if max_states is not None and needed > max(_LEAST_BYTES, _STATE_BYTES * max_states):
+    if max_states is not None and needed > max(_LEAST_MEMORY, _STATE_MEMORY * max_states):
         raise StateLimitError(
             0,
             max_states,

@@ -13,11 +13,9 @@ from fstgrad.checks import FloatArray, IntArray, index_array, instance, items, p
 from fstgrad.costs import kernels
 from fstgrad.costs.pairs import Pairs, check_labels, masses
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
-from fstgrad.losses.pairs import ArcCosts, negative_cycle
+from fstgrad.losses.pairs import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
 from fstgrad.summary import short_repr
-
-_MAX_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -245,10 +243,10 @@ class PairTransducer:
         check_labels(pairs, self.alphabet)
         x, y = (int(np.diff(f).max(initial=0)) + 1 for f in (pairs.x_first, pairs.y_first))
         nbytes = 8 * tables * x * y * self.num_states
-        if nbytes > _MAX_BYTES:
+        if nbytes > ALIGNMENT_MEMORY:
             raise MemoryLimitError(
                 f"aligning {x - 1:,} with {y - 1:,} symbols through {self.num_states:,} states "
-                f"needs {nbytes:,} bytes, more than {_MAX_BYTES:,}; give shorter strings"
+                f"needs {nbytes:,} bytes, more than {ALIGNMENT_MEMORY:,}; give shorter strings"
             )
         return array
 

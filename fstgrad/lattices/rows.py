@@ -29,7 +29,7 @@ from fstgrad.lattices.graph import EPSILON, Graph
 
 Rows = npt.NDArray[Any]  # (N, K)
 _MANTISSA_BITS = 40  # inexact weights are compared to this many bits
-_GAP_BYTES = 2**30  # beyond this size, bounds of single cells replace the bounds of pairs
+_GAP_MEMORY = 2**30  # beyond this size, bounds of single cells replace the bounds of pairs
 
 
 class RowForm(Protocol):
@@ -72,7 +72,7 @@ class TropicalRows:
         if barred is None:
             barred = np.zeros((graph.num_states, size), dtype=np.bool_)
         self._barred = barred
-        self._pairs = graph.num_states * size**2 * 8 <= _GAP_BYTES
+        self._pairs = graph.num_states * size**2 * 8 <= _GAP_MEMORY
         if self._pairs:
             self._lower, self._gap = pair_bounds(graph, classes, machine, barred)
         else:

@@ -29,7 +29,7 @@ from fstgrad.errors import (
 from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
 
-MAX_BYTES = 2**30
+CACHE_MEMORY = 2**30  # bytes, by default
 _WORKING_COPIES = 3  # factor of the counted bytes: in use, an automaton holds copies for the passes
 _PATIENCE = 10  # an entry may be dropped once unused for this many requests per entry
 _ARRAYS = {
@@ -87,7 +87,7 @@ class AutomatonCache:
 
     @renamed_arguments(max_bytes="max_memory")
     def __init__(
-        self, max_memory: int = MAX_BYTES, directory: str | os.PathLike[str] | None = None
+        self, max_memory: int = CACHE_MEMORY, directory: str | os.PathLike[str] | None = None
     ) -> None:
         self.max_memory = positive_integer("max_memory", max_memory, minimum=0)
         self.directory = (

@@ -25,7 +25,7 @@ from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.openfst import FstArrays
 
 _MOST_LABELS = 2**22  # largest number of pairs of labels in a table
-_MOST_BYTES = 2**32
+ALIGNMENT_MEMORY = 4 * 2**30  # bytes that the tables of one alignment may use
 _LOWEST = -1e30  # below every score, and still finite after gap costs are subtracted
 _BLOCK = 4096  # most pairs that a thread processes at a time
 
@@ -145,7 +145,7 @@ class ArcCosts:
             The table of the path needs more than 4 GiB.
         """
         needed = 8 * (len(y) + 1) * (len(target) + 1) * len(self.arcs.final)
-        if needed > _MOST_BYTES:
+        if needed > ALIGNMENT_MEMORY:
             raise MemoryLimitError(
                 f"an alignment of {len(y):,} with {len(target):,} symbols needs {needed:,} bytes; "
                 "align shorter strings"

@@ -23,7 +23,7 @@ from fstgrad.checks import FloatArray, positive_integer, positive_number
 from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf.budget import Budget
 from fstgrad.mrf.clamping import clamp
-from fstgrad.mrf.exact.plan import DEFAULT_BYTES
+from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY
 from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.parts import Part, engine_of, part_of
 from fstgrad.mrf.result import Bounds
@@ -74,7 +74,7 @@ def bounds(
     parts, order = _Parts(), count()
     root = clamp(whole, np.full(whole.num_nodes, -1))
     parts.add(part_of(root, max_cells, budget, too_wide=True), next(order))
-    max_parts = min(max_parts, DEFAULT_BYTES // _bytes_of_part(whole))
+    max_parts = min(max_parts, ELIMINATION_MEMORY // _bytes_of_part(whole))
     while parts.width > tolerance and len(parts) < max_parts and not budget.is_spent:
         widest = parts.pop()
         if widest is None:

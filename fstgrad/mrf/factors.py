@@ -13,7 +13,7 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.summary import short_repr
 
-MAX_BYTES = 4 << 30  # of padded tables
+PADDED_MEMORY = 4 << 30  # bytes of padded tables
 PADDED_CELLS = 1 << 26  # of padded edge tables, half a GiB; with more, pairs are larger factors
 
 
@@ -122,7 +122,7 @@ def _padded(found: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return node scores (I, C), edge scores (E, C, C), padded with 0, and edges (E, 2)."""
     size = max(found.sizes, default=0)
     needed = 16 * (len(found.pairs) * size**2 + len(found.sizes) * size)
-    if needed > MAX_BYTES:
+    if needed > PADDED_MEMORY:
         raise MemoryLimitError(
             f"{len(found.sizes):,} nodes and {len(found.pairs):,} edges of {size:,} labels need "
             f"{needed / 2**30:,.1f} GiB; split the largest factor or variable"

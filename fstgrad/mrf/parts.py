@@ -14,7 +14,7 @@ from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.clamping import Clamped
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
-from fstgrad.mrf.exact.plan import DEFAULT_BYTES
+from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY
 from fstgrad.mrf.mean_field import climbed
 from fstgrad.mrf.messages.powers import tree_messages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
@@ -94,7 +94,7 @@ def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | El
         engine = Elimination(model, 8 * max_cells, budget)  # this limits the largest table
     except SpentError as error:
         raise MemoryLimitError("the time is over before there is an order") from error
-    engine.max_memory = DEFAULT_BYTES
+    engine.max_memory = ELIMINATION_MEMORY
     cells = sum(engine.plan.cells)
     if cells > ALWAYS_SUMMED and cells * SECONDS_A_CELL > budget.left:
         raise MemoryLimitError(f"a sum of {cells:,} cells takes longer than the time that is left")

@@ -25,7 +25,7 @@ from fstgrad.mrf.sampling.tempering import scaled
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 LOOK = 5  # forward and backward sweeps between two evaluations of the bound
-WINDOWS, WINDOW_NODES, WINDOW_BYTES = 10, 150, 1 << 23
+WINDOWS, WINDOW_NODES, WINDOW_MEMORY = 10, 150, 1 << 23
 EXACT = 1e-9  # relative: a smaller gap is a rounding error
 
 
@@ -158,7 +158,7 @@ def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
     """Return `labels` with those of a window replaced by the best ones, given all others.
 
     The window is the breadth-first neighbourhood of a random node.  If its elimination needs more
-    than WINDOW_BYTES, nothing is replaced.
+    than WINDOW_MEMORY, nothing is replaced.
     """
     graph = model.interactions
     near = graph.source[graph.leaving ^ 1]
@@ -174,7 +174,7 @@ def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
     rest = clamp(model, np.where(inside, -1, labels)).rest
     if rest is not None:
         try:
-            engine = Forest(rest) if rest.is_forest else Elimination(rest, WINDOW_BYTES)
+            engine = Forest(rest) if rest.is_forest else Elimination(rest, WINDOW_MEMORY)
             found[inside] = engine.mode()
         except MemoryLimitError:
             pass

@@ -11,7 +11,7 @@ from fstgrad.transducers import sigma_power, string_acceptor
 
 Target = SequenceLike | Fst
 
-MOST_BYTES = 2 * 2**30
+HYPOTHESIS_MEMORY = 2 * 2**30  # bytes that the arcs and states may use
 ARC_BYTES, STATE_BYTES = 32, 200  # of an arc and a state, with the copy that an operation makes
 EXACT = 1e-300  # a delta so small that OpenFst rounds nothing
 
@@ -67,10 +67,10 @@ def _check_size(matched: Fst, n: int, length: int) -> None:
     if (arrays.ilabel == 0).any():
         arcs = max(arcs, n * arrays.num_states * (arrays.num_states + 1) // 2)
     need = (length + 1) * (arcs * ARC_BYTES + arrays.num_states * STATE_BYTES)
-    if need > MOST_BYTES:
+    if need > HYPOTHESIS_MEMORY:
         raise MemoryLimitError(
             f"engine='openfst' makes up to {(length + 1) * arcs:,} arcs for this target, "
-            f"{need / 2**30:.1f} GiB of {MOST_BYTES / 2**30:g}; use engine='layered'"
+            f"{need / 2**30:.1f} GiB of {HYPOTHESIS_MEMORY / 2**30:g}; use engine='layered'"
         )
 
 

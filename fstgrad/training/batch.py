@@ -23,7 +23,7 @@ from scipy.sparse import issparse
 
 from fstgrad.checks import FloatArray, fields, instance, items, positive_integer, real_array
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
+from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
 from fstgrad.summary import short_repr
 from fstgrad.training import bigram_chunks
 from fstgrad.training.objective import PairObjective, unreliable
@@ -69,7 +69,7 @@ class Batch:
 
     objective: PairObjective
     jobs: int = 1
-    cache_bytes: int = MAX_BYTES
+    cache_bytes: int = CACHE_MEMORY
     cache_directory: str | None = None
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
     _has_warned: bool = field(default=False, init=False, repr=False)

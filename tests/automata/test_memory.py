@@ -80,12 +80,12 @@ def test_levels_that_are_kept_count(monkeypatch):
         alone, together = max(alone, room), max(together, held + room)
         held += step.level.nbytes
     assert together > 1.2 * alone
-    monkeypatch.setattr("fstgrad.automata.determinize._STATE_BYTES", 0)
-    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_BYTES", alone)
+    monkeypatch.setattr("fstgrad.automata.determinize._STATE_MEMORY", 0)
+    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_MEMORY", alone)
     with pytest.raises(fg.StateLimitError, match="would bring memory to") as caught:
         determinize(machine, 8, max_states=100_000)
     assert caught.value.nbytes > alone
-    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_BYTES", together)
+    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_MEMORY", together)
     assert len(determinize(machine, 8, max_states=100_000).levels) == 8
 
 

@@ -136,7 +136,7 @@ def test_without_room_for_pairs_the_result_is_the_same(kind, monkeypatch):
     slots = [[("a", 0.1), ("b", 0.4)], [("b", 0.0), ("c", 0.2)]] * 2
     lattice = fg.Lattice.from_confusion_network(slots, ABC)
     with_pairs, gradient = fg.risk(lattice, target, loss)
-    monkeypatch.setattr(rows, "_GAP_BYTES", 0)
+    monkeypatch.setattr(rows, "_GAP_MEMORY", 0)
     value, other = fg.risk(lattice, target, loss)
     assert value == pytest.approx(with_pairs, abs=1e-12)
     np.testing.assert_allclose(gradient, other, atol=1e-12)
@@ -201,6 +201,6 @@ def test_losses_along_a_lattice_without_a_table_of_pairs(kind, monkeypatch):
         except fg.InfeasibleError:
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "_GAP_BYTES", 0)
+            patch.setattr(rows, "_GAP_MEMORY", 0)
             found = fg.risk(lattice, lattice.compile(loss, target))
         assert found[0] == pytest.approx(wanted[0], abs=1e-10)

@@ -234,7 +234,7 @@ def test_scores_of_long_strings_are_exact():
 
 
 def test_an_alignment_that_passes_the_memory(monkeypatch):
-    monkeypatch.setattr(pairs, "_MOST_BYTES", 8 * 5 * 4 - 1)
+    monkeypatch.setattr(pairs, "ALIGNMENT_MEMORY", 8 * 5 * 4 - 1)
     loss = fg.EditDistance(fg.Alphabet("ab"))
     assert loss.align("aba", "ab").loss == 1.0
     with pytest.raises(fg.MemoryLimitError, match="4 with 3 symbols needs 160 bytes"):

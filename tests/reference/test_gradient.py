@@ -25,7 +25,7 @@ def random_case(rng, order=None):
 
 
 def compare(case, transducer, losses, tolerance, **options):
-    """Compare the pipeline with sums over all strings; return whether any has a finite weight."""
+    """Compare the reference with sums over all strings; return whether any has a finite weight."""
     alphabet, target, length, scores = case
     expected = oracle.log_partition(scores, losses)
     if expected == -math.inf:

@@ -42,10 +42,10 @@ LOSSES = {
 def test_values_and_gradients_are_those_of_single_strings(name, order):
     strings, golds = batch(order, make=LOSSES[name])
     strings.check()
-    places = strings.gold_index(np.concatenate(golds))
+    index = strings.gold_index(np.concatenate(golds))
     log_z, terms = strings.log_partitions()
-    score = strings.score_of(places)
-    terms.reshape(-1)[places] -= 1.0
+    score = strings.score_of(index)
+    terms.reshape(-1)[index] -= 1.0
     risks = strings.risks()
     for i, (b, gold) in enumerate(zip(strings.automata, golds, strict=True)):
         rows = slice(strings.starts[i], strings.starts[i + 1])

@@ -47,15 +47,15 @@ def test_errors_of_a_sample_that_is_the_population(order):
     losses = np.array([oracle.edit_distance(y, (0, 1, 2, 0)) for y in strings])
     p, parts, mu, q = enumerated(scores, losses)
     chain = Chain(scores)
-    places = chain.flat_index(np.array(strings))
+    index = chain.flat_index(np.array(strings))
     weights = np.exp(losses) / np.exp(losses).sum()
-    estimate, error = controlled_marginals(chain, places, weights)
+    estimate, error = controlled_marginals(chain, index, weights)
     np.testing.assert_allclose(estimate, q, atol=1e-14)
     exact = variance(p, margin_terms(p, parts, mu, q, losses)) / N**LENGTH
     np.testing.assert_allclose(error, np.sqrt(exact), atol=1e-14)
 
     centred = losses - losses.mean()
-    estimate, error = sampled_covariance(chain, places, centred)
+    estimate, error = sampled_covariance(chain, index, centred)
     terms = centred.reshape((-1,) + (1,) * (parts.ndim - 1)) * (parts - mu)
     np.testing.assert_allclose(estimate, np.tensordot(p, terms, 1), atol=1e-14)
     np.testing.assert_allclose(error, np.sqrt(variance(p, terms) / (N**LENGTH - 1)), atol=1e-14)

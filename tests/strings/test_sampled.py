@@ -143,12 +143,12 @@ def plain_estimates(scores, against, rng):
     chain = Chain(scores)
     strings = chain.draw(np.random.default_rng(rng).random((1000, len(scores))))
     losses = against.losses_of(strings)
-    places = chain.flat_index(strings)
+    index = chain.flat_index(strings)
     weights = np.exp(losses - losses.max())
     return (
-        chain.counts(places, weights / weights.sum()),
+        chain.counts(index, weights / weights.sum()),
         losses.mean(),
-        chain.counts(places, (losses - losses.mean()) / 1000),
+        chain.counts(index, (losses - losses.mean()) / 1000),
     )
 
 

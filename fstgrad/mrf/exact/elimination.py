@@ -20,7 +20,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget
-from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
+from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
@@ -82,7 +82,7 @@ class Elimination:
     """
 
     def __init__(
-        self, model: ScoredGraph, max_memory: int = DEFAULT_BYTES, budget: Budget = ENDLESS
+        self, model: ScoredGraph, max_memory: int = ELIMINATION_MEMORY, budget: Budget = ENDLESS
     ) -> None:
         self.model = model
         self.max_memory, self.budget = max_memory, budget

@@ -16,7 +16,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
 
-DEFAULT_BYTES = 4 << 30
+ELIMINATION_MEMORY = 4 << 30  # bytes that the tables may use by default
 # A search costs about as much as this many cells per node: for a cheaper plan, it does not pay.
 CELLS_A_SEARCH = 2000
 LARGEST_SEARCH = 2048  # `any_order` searches on graphs of at most this many nodes
@@ -89,7 +89,7 @@ class Plan:
 def make_plan(
     graph: Graph,
     sizes: Sequence[int],
-    max_memory: int = DEFAULT_BYTES,
+    max_memory: int = ELIMINATION_MEMORY,
     budget: Budget = ENDLESS,
 ) -> Plan:
     """Return the cheapest of several elimination orders.
