@@ -18,7 +18,7 @@ class Walk(NamedTuple):
 
     class_of: IntArray
     offsets: IntArray
-    places: IntArray
+    first_entry: IntArray
     dense: IntArray
     symbol: npt.NDArray[np.int32]
     next_entry: npt.NDArray[np.int32]
@@ -46,7 +46,7 @@ class Layout:
     ----------
     class_of : (n,) int64, the class of each symbol
     offsets : (l + 2,) int64, level t has the states offsets[t] .. offsets[t + 1]
-    places : (l + 2,) int64, level t has the entries places[t] .. places[t + 1]
+    first_entry : (l + 2,) int64, level t has the entries first_entry[t] .. first_entry[t + 1]
     dense : (l + 1,) int64, the number of states of a level with an entry per context
     symbol : (N + S_l,) int32, the symbol that enters a state with one entry; 0 for other states
     next_entry : (N, C) int32
@@ -61,7 +61,7 @@ class Layout:
 
     class_of: IntArray
     offsets: IntArray
-    places: IntArray
+    first_entry: IntArray
     dense: IntArray
     symbol: npt.NDArray[np.int32]
     next_entry: npt.NDArray[np.int32]
@@ -85,8 +85,8 @@ class Layout:
         """Return the layout of levels of arcs, nextstate and cost (S_t, C); O(arcs).
 
         bigram : bool
-            Whether scores are bigram scores.  If not, each state has one entry, and `places` and
-            `next_entry` count states.
+            Whether scores are bigram scores.  If not, each state has one entry, and `first_entry`
+            and `next_entry` count states.
         """
         sizes = np.array([*(len(nextstate) for nextstate in nextstates), len(final)])
         level = np.repeat(np.arange(len(sizes)), sizes)
@@ -126,14 +126,14 @@ class Layout:
     def walk(self) -> Walk:
         """The fields that a pass reads."""
         return Walk(
-            self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry
+            self.class_of, self.offsets, self.first_entry, self.dense, self.symbol, self.next_entry
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes that a step without tangents reads and writes: these arrays and all of alpha."""
         arrays = (*self.walk, self.weight, self.final)
-        return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
+        return sum(array.nbytes for array in arrays) + 8 * int(self.first_entry[-1])
 
     @cached_property
     def unweighted(self) -> FloatArray:

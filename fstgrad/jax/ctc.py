@@ -57,7 +57,7 @@ def ctc_softmax_margin(
     `Loss.compile`.  Other parameters as in `ctc_nll`.
     """
     given = (gold, lengths, ignore_index)
-    return _objective("softmax margin", scores, given, loss, blank, cap, band)
+    return _objective("softmax-margin", scores, given, loss, blank, cap, band)
 
 
 def ctc_risk(

@@ -57,12 +57,12 @@ def lattice_softmax_margin(
     2.0
     """
     options = Options(cap, band, method, sampling)
-    return _objective("softmax margin", scores, lattice, (gold, loss), options)
+    return _objective("softmax-margin", scores, lattice, (gold, loss), options)
 
 
 def lattice_crf_nll(scores: Any, lattice: Lattice | Sequence[Lattice], gold: Any) -> jax.Array:
     """Return -log p(gold) in nats, () or (B,): `lattice_softmax_margin` without a loss."""
-    return _objective("softmax margin", scores, lattice, (gold, None), Options())
+    return _objective("softmax-margin", scores, lattice, (gold, None), Options())
 
 
 def lattice_risk(

@@ -58,7 +58,7 @@ def softmax_margin(
     -0.7311
     """
     options = Options(cap, band, method, sampling)
-    return _objective("softmax margin", scores, (gold, lengths, ignore_index), loss, options)
+    return _objective("softmax-margin", scores, (gold, lengths, ignore_index), loss, options)
 
 
 def crf_nll(
@@ -66,7 +66,7 @@ def crf_nll(
 ) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,): `softmax_margin` without a loss."""
     given = (gold, lengths, ignore_index)
-    return _objective("softmax margin", scores, given, None, Options())
+    return _objective("softmax-margin", scores, given, None, Options())
 
 
 def risk(

@@ -52,7 +52,7 @@ def spanning_tree_log_partition(
     9.0
     """
     family = (single_root, labeled, projective)
-    return _objective("log partition", [scores], lengths, [], family)
+    return _objective("log-partition", [scores], lengths, [], family)
 
 
 def spanning_tree_nll(
@@ -105,7 +105,7 @@ def spanning_tree_partial_nll(
         shape = (len(table), table.shape[1] - 1)
         known = arguments.integers("allowed", known, (*shape, 2) if labeled else shape)
     family = (single_root, labeled, projective)
-    return _objective("partial nll", [table], lengths, [known], family)
+    return _objective("partial-nll", [table], lengths, [known], family)
 
 
 def spanning_tree_marginals(
@@ -121,7 +121,7 @@ def spanning_tree_marginals(
     Parameters as in `spanning_tree_log_partition`.
     """
     table = _table("scores", scores, labeled)
-    objective = _family("log partition", single_root, labeled, projective)
+    objective = _family("log-partition", single_root, labeled, projective)
     return gradients(objective, [table], [_lengths(lengths, table)])[0]
 
 

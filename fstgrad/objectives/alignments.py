@@ -16,7 +16,7 @@ from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.latent import latent_softmax_margin
 
-CTCKind = Literal["nll", "softmax margin", "risk"]
+CTCKind = Literal["nll", "softmax-margin", "risk"]
 _AUTOMATA = AutomatonCache()
 
 
@@ -28,7 +28,7 @@ class CTCObjective(Objective):
 
     Parameters
     ----------
-    kind : {"nll", "softmax margin", "risk"}
+    kind : {"nll", "softmax-margin", "risk"}
     loss : Loss over the labels, or None for "nll"
     n, blank : int
         The number of labels, and the id of the blank.
@@ -38,7 +38,7 @@ class CTCObjective(Objective):
     def __init__(self, kind: CTCKind, loss: Loss | None, n: int, blank: int, *options: Any) -> None:
         self.kind, self.options = kind, options or (None, None)
         self.n, self.blank = n, blank
-        self.what = f"ctc {kind}"
+        self.what = f"ctc {kind.replace('-', ' ')}"
         abc = Alphabet(map(str, range(n))) if loss is None else loss.alphabet
         hidden = [abc.symbols[blank]]
         self.gold = CollapsedLoss(ExactMatch(abc), abc, collapse="ctc", blank=hidden)

@@ -18,7 +18,7 @@ from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, s
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
 
-Kind = Literal["softmax margin", "risk"]
+Kind = Literal["softmax-margin", "risk"]
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states
 
 # Caches shared by all calls; the entries of a lattice are dropped together with it.
@@ -45,7 +45,7 @@ class LatticeObjective(Objective):
     def __init__(self, kind: Kind, items: Sequence[Item], options: Options | None = None) -> None:
         self.kind, self.items, self.options = kind, items, options or Options()
         self.sampling = self.options.sampling or Sampling()
-        self.what = f"{kind} of a lattice"
+        self.what = f"{kind.replace('-', ' ')} of a lattice"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE

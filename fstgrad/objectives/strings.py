@@ -23,7 +23,7 @@ from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
 
-Kind = Literal["softmax margin", "risk"]
+Kind = Literal["softmax-margin", "risk"]
 IGNORED = -(2**31)  # the id of an ignored position, in the gold that reaches an objective
 
 # A cache shared by all calls: a training loop compiles only in its first epoch.
@@ -56,7 +56,7 @@ class StringObjective(Objective):
 
     Parameters
     ----------
-    kind : {"softmax margin", "risk"}
+    kind : {"softmax-margin", "risk"}
     loss : Loss, a tuple of automata (one for each item), or None
     options : the fields of `Options`
     """
@@ -71,7 +71,7 @@ class StringObjective(Objective):
         self._known: MutableMapping[bytes, LossAutomaton] = (
             {} if self._to_compile is None else WeakValueDictionary()
         )
-        self.what = f"{kind} with method={self.options.method!r}"
+        self.what = f"{kind.replace('-', ' ')} with method={self.options.method!r}"
 
     def is_twice_differentiable(self) -> bool:
         """Return whether the objective is an exact softmax margin."""
@@ -158,10 +158,10 @@ class StringObjective(Objective):
         if self.kind == "risk":
             return batch.risks(share.slices)
         golds = [item.gold for item in chosen]
-        places = batch.gold_index(golds[0] if len(golds) == 1 else np.concatenate(golds))
-        score = batch.score_of(places)
+        index = batch.gold_index(golds[0] if len(golds) == 1 else np.concatenate(golds))
+        score = batch.score_of(index)
         log_z, terms = batch.log_partitions(share.slices)
-        terms.reshape(-1)[places] -= 1.0
+        terms.reshape(-1)[index] -= 1.0
         return log_z - score, terms
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:

@@ -12,7 +12,7 @@ from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
-TreeKind = Literal["log partition", "nll", "partial nll", "entropy", "kl"]
+TreeKind = Literal["log-partition", "nll", "partial-nll", "entropy", "kl"]
 Found = tuple[Array, list[Array]]
 
 
@@ -21,7 +21,7 @@ class TreeObjective(Objective):
 
     Scores are one array of arc log-weights in nats, like those of `SpanningTrees`; "kl" has two,
     those of p and of q.  The first constant is the lengths (B,).  The second constant is, for
-    "nll", the gold trees (B, n) or (B, n, 2), and for "partial nll", partial trees or a bool table
+    "nll", the gold trees (B, n) or (B, n, 2), and for "partial-nll", partial trees or a bool table
     of allowed arcs, like the scores.
 
     With scores theta and arc indicators t, the gradients are
@@ -33,7 +33,7 @@ class TreeObjective(Objective):
     def __init__(self, kind: TreeKind, single_root: bool, labeled: bool, projective: bool) -> None:
         self.kind, self.single_root = kind, single_root
         self.labeled, self.projective = labeled, projective
-        self.what = f"{kind} of trees"
+        self.what = f"{kind.replace('-', ' ')} of trees"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
@@ -57,11 +57,11 @@ class TreeObjective(Objective):
 
     def _found(self, trees: TreeDistribution, rest: list[Array | TreeDistribution]) -> Found:
         match self.kind, rest:
-            case "log partition", []:
+            case "log-partition", []:
                 return trees.log_partition(), [trees.marginals()]
             case "entropy", []:
                 return trees.entropy(), [-self._product(trees, _centered(trees))]
-            case "nll" | "partial nll", [np.ndarray() as gold]:
+            case "nll" | "partial-nll", [np.ndarray() as gold]:
                 answer = trees.nll if self.kind == "nll" else trees.partial_nll
                 value, slope = answer(gold)
                 return value, [slope]
@@ -75,10 +75,10 @@ class TreeObjective(Objective):
 
     def is_twice_differentiable(self) -> bool:
         """Return whether the gradient consists of marginals."""
-        return self.kind in ("log partition", "nll", "partial nll")
+        return self.kind in ("log-partition", "nll", "partial-nll")
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Return Cov[t] times the direction, minus Cov[t | agrees with gold] for "partial nll".
+        """Return Cov[t] times the direction, minus Cov[t | agrees with gold] for "partial-nll".
 
         Raises
         ------
@@ -91,7 +91,7 @@ class TreeObjective(Objective):
             return zeros(scores)
         trees = self._trees(scores[0], constants[0])
         product = self._product(trees, directions[0])
-        if self.kind == "partial nll":
+        if self.kind == "partial-nll":
             agreeing = trees.with_arcs(allowed=constants[1])
             product = product - self._product(agreeing, directions[0])
         return [product]

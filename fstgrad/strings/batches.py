@@ -294,7 +294,7 @@ def _walks(layouts: Sequence[Layout]) -> Walks:
     return Walks(
         np.array([walk.class_of for walk in walks]),
         _behind([walk.offsets for walk in walks]),
-        _behind([walk.places for walk in walks]),
+        _behind([walk.first_entry for walk in walks]),
         _behind([walk.dense for walk in walks]),
         _behind([walk.symbol for walk in walks]),
         _behind([walk.next_entry.reshape(-1) for walk in walks]),

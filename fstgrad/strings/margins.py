@@ -79,12 +79,12 @@ def hinge(
         return lattice_hinge(scores, gold, _of_lattice(b))
     b = _of_strings(b)
     distribution = StringDistribution(scores, b).near
-    places, gold_score = distribution.gold(gold)
+    index, gold_score = distribution.gold(gold)
     best = distribution.mode()
     own, score = distribution.gold(best)
     table = np.zeros(distribution.scores.shape)
     table.flat[own] += 1.0
-    table.flat[places] -= 1.0
+    table.flat[index] -= 1.0
     return score + b.loss(best) - gold_score, table
 
 

@@ -103,19 +103,19 @@ def softmax_margin(
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
-        places, score = distribution.gold(gold)
+        index, score = distribution.gold(gold)
         weighed = score_table(distribution.scores)
         if weighed.farthest > FAR:
             distribution = distribution.near
-            places, score = distribution.gold(gold)
+            index, score = distribution.gold(gold)
             weighed = score_table(distribution.scores)
         log_z, terms = solve(distribution.scores, distribution.automaton, weighed)
     else:
         distribution = distribution.near
-        places, score = distribution.gold(gold)
+        index, score = distribution.gold(gold)
         automaton = distribution.automaton
         log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    terms.flat[places] -= 1.0
+    terms.flat[index] -= 1.0
     return log_z - score, terms
 
 

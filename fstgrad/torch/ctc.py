@@ -97,7 +97,7 @@ def ctc_softmax_margin(
     """
     options = (cap, band)
     return _evaluated(
-        "softmax margin", scores, gold, loss, blank, lengths, reduction, ignore_index, options
+        "softmax-margin", scores, gold, loss, blank, lengths, reduction, ignore_index, options
     )
 
 

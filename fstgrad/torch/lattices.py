@@ -73,7 +73,7 @@ def lattice_softmax_margin(
     2.0
     """
     options = Options(cap, band, method, sampling)
-    return _evaluated("softmax margin", scores, lattice, (gold, loss), reduction, options)
+    return _evaluated("softmax-margin", scores, lattice, (gold, loss), reduction, options)
 
 
 def lattice_crf_nll(

@@ -84,7 +84,7 @@ def softmax_margin(
     """
     given = (scores, gold, lengths, ignore_index)
     return _evaluated(
-        "softmax margin", given, loss, reduction, Options(cap, band, method, sampling)
+        "softmax-margin", given, loss, reduction, Options(cap, band, method, sampling)
     )
 
 
@@ -98,7 +98,7 @@ def crf_nll(
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
     given = (scores, gold, lengths, ignore_index)
-    return _evaluated("softmax margin", given, None, reduction, Options())
+    return _evaluated("softmax-margin", given, None, reduction, Options())
 
 
 def risk(

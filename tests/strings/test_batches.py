@@ -94,7 +94,7 @@ def test_errors_name_the_item_and_the_position():
 
 def test_an_objective_keeps_no_automaton_that_its_cache_has_dropped(monkeypatch):
     monkeypatch.setattr("fstgrad.objectives.strings._AUTOMATA", fg.AutomatonCache(max_memory=0))
-    objective = StringObjective("softmax margin", fg.EditDistance(fg.Alphabet("abc")))
+    objective = StringObjective("softmax-margin", fg.EditDistance(fg.Alphabet("abc")))
     objective.evaluate([np.zeros((2, 4, 3))], [np.array([[0, 1, 2, 0], [2, 1, 0, 0]])])
     gc.collect()
     assert len(objective._known) == 0

@@ -62,7 +62,7 @@ def test_errors_of_a_sample_that_is_the_population(order):
 
 
 @pytest.mark.parametrize("kind", ["edit", "smith-waterman", "confusion", "ngram-smooth"])
-@pytest.mark.parametrize("objective", ["softmax margin", "risk"])
+@pytest.mark.parametrize("objective", ["softmax-margin", "risk"])
 def test_stated_errors_are_neither_too_small_nor_too_large(kind, objective):
     rng = np.random.default_rng(20)
     target = (0, 1, 2, 0)
@@ -84,7 +84,7 @@ def test_stated_errors_are_neither_too_small_nor_too_large(kind, objective):
     common = mu > 0.01
     stated = np.mean([np.square(r.gradient_standard_error) for r in results], axis=0)[common]
     seen = np.var([r.gradient for r in results], axis=0, ddof=1)[common]
-    if objective == "softmax margin":
+    if objective == "softmax-margin":
         # entries of few samples are skewed: what they state is right to first order in 1 / k
         np.testing.assert_allclose(stated, exact[common], rtol=0.2)
         assert stated.sum() == pytest.approx(exact[common].sum(), rel=0.05)

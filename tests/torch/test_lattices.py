@@ -129,12 +129,12 @@ def test_scores_of_hypotheses_are_scattered():
             LATTICE.scatter(wrong)
 
 
-@pytest.mark.parametrize("kind", ["risk", "softmax margin"])
+@pytest.mark.parametrize("kind", ["risk", "softmax-margin"])
 def test_sampled_lattices_are_those_of_the_arrays(kind, monkeypatch):
     """With the seed of the item; "auto" samples what has too many states."""
     edit, scores = fg.EditDistance(ABC), arcs()
-    module = {"risk": fgt.LatticeRiskLoss, "softmax margin": fgt.LatticeSoftmaxMarginLoss}[kind]
-    array = {"risk": fg.sampled_risk, "softmax margin": fg.sampled_softmax_margin}[kind]
+    module = {"risk": fgt.LatticeRiskLoss, "softmax-margin": fgt.LatticeSoftmaxMarginLoss}[kind]
+    array = {"risk": fg.sampled_risk, "softmax-margin": fg.sampled_softmax_margin}[kind]
     drawn = module(edit, method="sampled", sampling=fgt.Sampling(samples=500, rng=4), band=1)
     value = drawn([scores, scores], [LATTICE, LATTICE], ["ab", "abc"])
     value.backward()

@@ -45,7 +45,7 @@ class Walks(NamedTuple):
 
     class_of: IntArray
     offsets: IntArray
-    places: IntArray
+    first_entry: IntArray
     dense: IntArray
     symbol: npt.NDArray[np.int32]
     next_entry: npt.NDArray[np.int32]

@@ -103,14 +103,14 @@ def tangent_passes(
 
 @inner_kernel
 def _walk(walks: Walks, starts: IntArray, i: int) -> Walk:
-    """Return the walk of one item; l positions have l + 2 `offsets` and `places`, l + 1 `dense`."""
+    """Return the walk of one item: l + 2 `offsets` and `first_entry`, l + 1 `dense`."""
     lo, hi = starts[i] + 2 * i, starts[i + 1] + 2 * i + 2
     first, last = walks.arcs[i], walks.arcs[i + 1]
     states = walks.offsets[hi - 2]
     return Walk(
         walks.class_of[i],
         walks.offsets[lo:hi],
-        walks.places[lo:hi],
+        walks.first_entry[lo:hi],
         walks.dense[starts[i] + i : starts[i + 1] + i + 1],
         walks.symbol[walks.states[i] : walks.states[i + 1]],
         walks.next_entry[first:last].reshape((states, (last - first) // states)),

@@ -121,13 +121,13 @@ def real_pass(
     walk, weight, final : B, as in `automata.layout.Layout`
     """
     length, contexts, n = table.shape
-    offsets, places = walk.offsets, walk.places
+    offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
     # `contexts` scratch entries behind each level are for dead arcs.  A live arc from level t that
-    # reads b leads below places[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
+    # reads b leads below first[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
     # Rows are states below dense[t] <= largest(dense), columns are r n + b < n contexts / (n + 1).
-    alpha = np.empty(places[length + 1] * step + contexts)
-    size = widest(places) * step + contexts
+    alpha = np.empty(first[length + 1] * step + contexts)
+    size = widest(first) * step + contexts
     beta, before = np.empty(size), np.empty(size)
     rows = np.empty((largest(walk.dense), n * max(1, contexts // (n + 1))))
     work, sums = Work(rows, np.empty((contexts, n)), np.empty(n)), np.empty(length)
@@ -136,7 +136,7 @@ def real_pass(
     log_scale = 0.0
     for t in range(length):
         lo, hi = offsets[t], offsets[t + 1]
-        here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
+        here, there, end = first[t] * step, first[t + 1] * step, first[t + 2] * step
         fill(alpha[there:end], 0.0)
         level = level_of(walk, t)
         _step(alpha[here:there], table[t], level, weight[lo:hi], alpha[there:], order, rows)
@@ -145,14 +145,14 @@ def real_pass(
             return -np.inf
         scale(alpha[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, most = places[length] * step, int(walk.dense[length])
+    last, most = first[length] * step, int(walk.dense[length])
     whole = _ends(alpha[last:], most, final, contexts, beta)
     if not whole > 0.0:
         return -np.inf
     total = whole
     for t in range(length - 1, -1, -1):
         lo, hi = offsets[t], offsets[t + 1]
-        here, there = places[t] * step, places[t + 1] * step
+        here, there = first[t] * step, first[t + 1] * step
         level, shares = level_of(walk, t), 1.0 / sums[t]
         total = _back(alpha[here:there], table[t], level, weight[lo:hi], beta, before, order,
                       1.0 / total, shares, work)  # fmt: skip
@@ -177,11 +177,11 @@ def largest(values: IntArray) -> int:
 
 
 @part_kernel
-def widest(places: IntArray) -> int:
+def widest(first_entry: IntArray) -> int:
     """Return the number of entries of the largest level."""
     size = 0
-    for t in range(len(places) - 1):
-        size = max(size, int(places[t + 1] - places[t]))
+    for t in range(len(first_entry) - 1):
+        size = max(size, int(first_entry[t + 1] - first_entry[t]))
     return size
 
 

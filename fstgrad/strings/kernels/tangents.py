@@ -47,10 +47,10 @@ def tangent_pass(
     """
     table, weight, final = Dual(*tables), Dual(*weights), Dual(*finals)
     length, contexts, n = table.value.shape
-    offsets, places = walk.offsets, walk.places
+    offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
     # entries, rows and scratch as in `passes.real_pass`: both kernels write the same indices
-    entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
+    entries, size = first[length + 1] * step + contexts, widest(first) * step + contexts
     alpha = Dual(np.zeros(entries), np.zeros(entries))
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
     shape = largest(walk.dense), n * max(1, contexts // (n + 1))
@@ -61,8 +61,8 @@ def tangent_pass(
     alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
     for t in range(length):
-        lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
-        end = places[t + 2] * step
+        lo, hi, here, there = offsets[t], offsets[t + 1], first[t] * step, first[t + 1] * step
+        end = first[t + 2] * step
         _step(part(alpha, here, there), Dual(table.value[t], table.change[t]), level_of(walk, t),
               part(weight, lo, hi), part(alpha, there, entries), moved, order, rows)  # fmt: skip
         sums[t] = total_of(alpha.value[there:end])
@@ -71,13 +71,13 @@ def tangent_pass(
         scale(alpha.value[there:end], 1.0 / sums[t])
         scale(alpha.change[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, ends = part(alpha, places[length] * step, entries), int(walk.dense[length])
+    last, ends = part(alpha, first[length] * step, entries), int(walk.dense[length])
     whole, change = _ends(last, ends, final, contexts, beta)
     if not whole > 0.0:
         return -np.inf, 0.0
     total = whole
     for t in range(length - 1, -1, -1):
-        lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
+        lo, hi, here, there = offsets[t], offsets[t + 1], first[t] * step, first[t + 1] * step
         scales = 1.0 / total, 1.0 / sums[t]
         total = _back(part(alpha, here, there), Dual(table.value[t], table.change[t]),
                       level_of(walk, t), part(weight, lo, hi), beta, before, moved, order, scales,
