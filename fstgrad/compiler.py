@@ -267,23 +267,18 @@ def kernel_sources(source: pathlib.Path) -> set[pathlib.Path]:
 
 @functools.cache
 def _imported(source: pathlib.Path) -> list[pathlib.Path]:
-    found = []
+    names, found = [], []
     for node in ast.parse(source.read_bytes()).body:
         if isinstance(node, ast.Import):
-            imports = [(alias.name, "") for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            imports = [(node.module or "", alias.name) for alias in node.names]
-        else:
-            continue
-        for module, name in imports:
-            package, *parts = module.split(".")
-            if package != "fstgrad" or (parts or [name])[0] in _TYPES_ONLY:
-                continue
+            names += [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        package, *parts = name.split(".")
+        if package == "fstgrad" and parts and parts[0] not in _TYPES_ONLY:
             inside = _ROOT.joinpath(*parts)
-            candidates = [inside / f"{name}.py"]
-            if parts:
-                candidates += [inside.with_suffix(".py"), inside / "__init__.py"]
-            found += [path for path in candidates if path.is_file()]
+            paths = inside.with_suffix(".py"), inside / "__init__.py"
+            found += [path for path in paths if path.is_file()]
     return found
 
 
