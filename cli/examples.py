@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fstgrad.alphabet import EPSILON
+from fstgrad.alphabet import EPSILON_SYMBOL
 from fstgrad.cli.options import ModelReading, Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, located, read_table, tokenize
@@ -53,8 +53,10 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
     order = named_columns(names, tags)
     texts = dict(zip(order, row.columns(order), strict=True))
     for name in names:
-        if EPSILON in texts[name].split():
-            raise InvalidInputError(f"{EPSILON!r} means the empty string in OpenFst; rename it")
+        if EPSILON_SYMBOL in texts[name].split():
+            raise InvalidInputError(
+                f"{EPSILON_SYMBOL!r} means the empty string in OpenFst; rename it"
+            )
     return texts
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import click
 import numpy as np
 
-from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.cli.effects import OF_LOSSES, PARAMETERS, without_effect
@@ -164,7 +164,7 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
         except InvalidInputError:
             continue  # reported when this row is computed
-    alphabet = Alphabet(sorted(symbols - {EPSILON}))
+    alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
     tell_alphabet(alphabet)
     return alphabet
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fstgrad.checks import IntArray, index_array, instance, items
 from fstgrad.errors import AlphabetError
 
-EPSILON = "<eps>"
+EPSILON_SYMBOL = "<eps>"  # the empty string in files and symbol tables
 _LONGEST_RANGE = 2**26
 _INT64 = np.dtype(np.int64)
 # the named alphabets: amino acids, nucleotides, English letters
@@ -56,9 +56,10 @@ class Alphabet:
         except Exception as error:  # a foreign __iter__ may raise anything
             raise AlphabetError(f"symbols is {symbols!r}; give a str or a sequence") from error
         for symbol in self.symbols:
-            if not isinstance(symbol, str) or symbol in ("", EPSILON):
+            if not isinstance(symbol, str) or symbol in ("", EPSILON_SYMBOL):
                 raise AlphabetError(
-                    f"symbols has {symbol!r}; a symbol is a non-empty str other than {EPSILON!r}"
+                    f"symbols has {symbol!r}; a symbol is a non-empty str other than "
+                    f"{EPSILON_SYMBOL!r}"
                 )
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         if not self.symbols:

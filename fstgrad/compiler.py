@@ -7,6 +7,7 @@ has a checksum; a damaged file is compiled again.  If no folder is writable, eve
 its kernels.
 """
 
+import ast
 import ctypes
 import functools
 import hashlib
@@ -15,7 +16,6 @@ import multiprocessing
 import os
 import pathlib
 import pickle
-import re
 import sys
 import tempfile
 import threading
@@ -56,7 +56,6 @@ _REBUILD: Callable[..., Any] = CompileResult._rebuild
 _LISTENER: Any = event.Listener
 _DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parent
-_IMPORT = re.compile(r"^(?:from|import) +fstgrad\.([\w.]+)(?: +import +\(?([\w, ]+))?", re.M)
 # modules from which kernels import only types, so that their code is not compiled into kernels
 _TYPES_ONLY = {"beside", "checks", "compiler"}
 
@@ -266,15 +265,20 @@ def kernel_sources(source: pathlib.Path) -> set[pathlib.Path]:
     return found
 
 
+@functools.cache
 def _imported(source: pathlib.Path) -> list[pathlib.Path]:
-    found = []
-    for module, names in _IMPORT.findall(source.read_text(encoding="utf-8")):
-        if module in _TYPES_ONLY:
-            continue
-        inside = _ROOT.joinpath(*module.split("."))
-        parts = [inside / f"{name.strip()}.py" for name in names.split(",")]
-        candidates = [*parts, inside.with_suffix(".py"), inside / "__init__.py"]
-        found += [path for path in candidates if path.is_file()]
+    names, found = [], []
+    for node in ast.parse(source.read_bytes()).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        package, *parts = name.split(".")
+        if package == "fstgrad" and parts and parts[0] not in _TYPES_ONLY:
+            inside = _ROOT.joinpath(*parts)
+            paths = inside.with_suffix(".py"), inside / "__init__.py"
+            found += [path for path in paths if path.is_file()]
     return found
 
 

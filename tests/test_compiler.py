@@ -107,6 +107,24 @@ def test_sources_of_a_kernel():
     assert found == {folder / f"{name}.py" for name in expected}
 
 
+def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
+    """Over several lines, with another name, of a module, of a package; not within a function."""
+    monkeypatch.setattr(compiler, "_ROOT", tmp_path)
+    (tmp_path / "inner").mkdir()
+    names = ["inner/__init__", "inner/one", "inner/two", "inner/three", "inner/four", "last"]
+    for name in [*names, "late", "checks"]:
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "outer.py").write_text(
+        "from fstgrad.inner import (\n    one,  # a comment with )\n    two as other,\n)\n"
+        "from fstgrad.inner.three import \\\n    step\n"
+        "import numpy, fstgrad.inner.four\n"
+        "from fstgrad import checks, last\n"
+        "def later():\n    from fstgrad import late\n"
+    )
+    found = compiler.kernel_sources(tmp_path / "outer.py")
+    assert found == {tmp_path / f"{name}.py" for name in [*names, "outer"]}
+
+
 @pytest.mark.slow
 def test_an_edited_kernel_of_the_trees_runs(copy):
     path = copy / "fstgrad/trees/kernels/dense.py"

@@ -4,6 +4,13 @@ from typing import NamedTuple
 
 from fstgrad.checks import FloatArray, IntArray
 
+# the positions of arguments of the kernels, which are arrays because a named tuple would cost
+# microseconds in every call
+SUBSTITUTE, DELETE, INSERT = range(3)
+OPENING, EXTENDING, LOWEST = range(3)
+Y_ENDS, TARGET_ENDS, LOCAL = range(3)
+FREE_ENDS = ("y", "target", "local")  # in this order
+
 
 class Strings(NamedTuple):
     """Concatenated strings of ids (int64): string i is ids[first[i] : first[i + 1]]."""

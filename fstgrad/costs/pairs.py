@@ -17,6 +17,7 @@ from fstgrad.checks import (
     positive_number,
     real_array,
 )
+from fstgrad.costs.kernels.arrays import PairLabels
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 
@@ -97,9 +98,9 @@ class Pairs:
         return Pairs(*_concatenated(xs), *_concatenated(ys), self.mass[which])
 
     @property
-    def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def labels(self) -> PairLabels:
         """The arrays of labels that the kernels read."""
-        return self.x, self.x_first, self.y, self.y_first
+        return PairLabels(self.x, self.x_first, self.y, self.y_first)
 
     def shown(self, n: int, alphabet: Alphabet) -> str:
         """Return pair n as text."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from fstgrad import checks
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray, index_array, instance, items, positive_integer
 from fstgrad.costs import kernels
+from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
@@ -251,26 +251,29 @@ class PairTransducer:
         return array
 
     @cached_property
-    def _arcs(self) -> Any:
+    def _arcs(self) -> AlignmentArcs:
         """The `arcs` of the kernels."""
         width = len(self.alphabet) + 1
         key_of = self.ilabel * width + self.olabel
         keys, first = np.unique(key_of, return_index=True)
         first = np.append(first, [self.num_arcs, self.num_arcs]).astype(np.int64)
-        return width, keys, first, key_of, self.source, self.nextstate
+        return AlignmentArcs(width, keys, first, key_of, self.source, self.nextstate)
 
     @cached_property
-    def _reversed(self) -> Any:
-        width, keys, first, key_of, source, nextstate = self._arcs
-        return width, keys, first, key_of, nextstate, source
+    def _reversed(self) -> AlignmentArcs:
+        return self._arcs._replace(source=self.nextstate, nextstate=self.source)
 
-    def _silent(self, arcs: Any, weight: FloatArray) -> Any:
+    def _silent(self, arcs: AlignmentArcs, weight: FloatArray) -> SilentArcs:
         """Return `silent` of the kernels: the arcs that neither read nor write."""
-        count = int(np.searchsorted(arcs[3], 0, side="right"))
-        return silent_program(arcs[4][:count], arcs[5][:count], weight[:count], self.num_states)
+        count = int(np.searchsorted(arcs.key_of, 0, side="right"))
+        return silent_program(
+            arcs.source[:count], arcs.nextstate[:count], weight[:count], self.num_states
+        )
 
 
-def silent_program(source: IntArray, target: IntArray, weight: FloatArray, states: int) -> Any:
+def silent_program(
+    source: IntArray, nextstate: IntArray, weight: FloatArray, states: int
+) -> SilentArcs:
     """Return `silent` of the kernels: components in topological order, stars, arcs that leave.
 
     Raises
@@ -278,18 +281,18 @@ def silent_program(source: IntArray, target: IntArray, weight: FloatArray, state
     FstError
         The weights of a cycle do not converge.
     """
-    number, order = _components(source, target, states)
+    number, order = _components(source, nextstate, states)
     members: list[int] = []
     member_first, star_first, push_first = [0], [0], [0]
     stars, push = [np.empty(0)], [np.empty(0, dtype=np.int64)]
     for component in order:
         own = np.flatnonzero(number == component)
-        inside = (number[source] == component) & (number[target] == component)
+        inside = (number[source] == component) & (number[nextstate] == component)
         leaving = np.flatnonzero((number[source] == component) & ~inside)
         stars.append(
             _star(
                 np.searchsorted(own, source[inside]),
-                np.searchsorted(own, target[inside]),
+                np.searchsorted(own, nextstate[inside]),
                 weight[inside],
                 len(own),
             ).ravel()
@@ -301,7 +304,7 @@ def silent_program(source: IntArray, target: IntArray, weight: FloatArray, state
         push_first.append(push_first[-1] + len(leaving))
     firsts = (np.array(first, dtype=np.int64) for first in (member_first, star_first, push_first))
     first_member, first_star, first_push = firsts
-    return (
+    return SilentArcs(
         first_member,
         np.array(members, dtype=np.int64),
         first_star,
@@ -311,18 +314,18 @@ def silent_program(source: IntArray, target: IntArray, weight: FloatArray, state
     )
 
 
-def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArray, list[int]]:
+def _components(source: IntArray, nextstate: IntArray, states: int) -> tuple[IntArray, list[int]]:
     """Return the component of each state, and the components with arcs in topological order."""
     if not len(source):
         return np.empty(0, dtype=np.int64), []
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(source)), (source, target)), shape=(states, states))
+    graph = coo_array((np.ones(len(source)), (source, nextstate)), shape=(states, states))
     _, found = connected_components(graph, connection="strong")
     number: IntArray = np.asarray(found, dtype=np.int64)
-    follows: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, target)]}
-    for a, b in zip(number[source].tolist(), number[target].tolist(), strict=True):
+    follows: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, nextstate)]}
+    for a, b in zip(number[source].tolist(), number[nextstate].tolist(), strict=True):
         if a != b:
             follows[b].add(a)
     order: list[int] = []
@@ -334,14 +337,14 @@ def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArr
     return number, order
 
 
-def _star(source: IntArray, target: IntArray, weight: FloatArray, size: int) -> FloatArray:
+def _star(source: IntArray, nextstate: IntArray, weight: FloatArray, size: int) -> FloatArray:
     """Return the log-sums (size, size) of all paths inside, the empty ones too (Lehmann 1977).
 
     For each k: s_ij <- log(exp s_ij + exp(s_ik + s_kj) / (1 - exp s_kk)).  Then empty paths are
     added.  Raises FstError if s_kk >= 0.
     """
     sums = np.full((size, size), -np.inf)
-    np.logaddexp.at(sums, (source, target), weight)
+    np.logaddexp.at(sums, (source, nextstate), weight)
     for k in range(size):
         loop = sums[k, k]
         if loop >= 0:

@@ -260,7 +260,7 @@ class InferenceMixin(ScoringMixin):
         graph = networkx.Graph()
         graph.add_nodes_from(self.names_)
         for order in range(2, parameters.k + 1):
-            for found in self.top_interactions(order, top or max(1, parameters.flat[3].size)):
+            for found in self.top_interactions(order, top or max(1, parameters.flat.values.size)):
                 for i, a in enumerate(found.names):
                     for b in found.names[i + 1 :]:
                         if not graph.has_edge(a, b):

@@ -361,7 +361,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             joint = problem.fit_joint(design, self._solving(), start)
             merged, kkt = joint.parameters, joint.kkt
             scans = joint.scans + (0 if last else scans)
-        elif merged.flat[3].size:
+        elif merged.flat.values.size:
             merged = problem.refit_intercepts(merged, self._solving())
         self.parameters_ = merged
         self._summaries(design.candidate_count(), kkt, scans)

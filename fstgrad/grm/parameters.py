@@ -11,6 +11,7 @@ super-symmetric tensor contains Psi_S = theta_S / l! for each of the l! orders o
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,21 @@ class Interactions:
 
     term: Term
     sets: IntArray
+    values: FloatArray
+
+    __repr__ = short_repr
+
+
+class FlatSets(NamedTuple):
+    """All m sets of a model with their coefficients, as arrays.
+
+    sizes (m,), roots (m,) : int64, the number of members and the root of the term, from 1.
+    members : (m, max(k, 2)) int64, padded with -1.  values : (m,) float64, theta_S.
+    """
+
+    sizes: IntArray
+    roots: IntArray
+    members: IntArray
     values: FloatArray
 
     __repr__ = short_repr
@@ -107,11 +123,8 @@ class Parameters:
         return replace(self, interactions=())
 
     @cached_property
-    def flat(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-        """Return sizes (m,), roots (m,), members (m, max(k, 2)) and values (m,) of all m sets.
-
-        Rows of `members` are padded with -1.
-        """
+    def flat(self) -> FlatSets:
+        """The sets of all interactions as arrays."""
         sizes = [np.full(len(i.values), i.term.size) for i in self.interactions]
         roots = [np.full(len(i.values), i.term.root) for i in self.interactions]
         width = max(self.k, 2)
@@ -120,7 +133,7 @@ class Parameters:
             for i in self.interactions
         ]
         none = np.empty(0, dtype=np.int64)
-        return (
+        return FlatSets(
             np.concatenate([none, *sizes]),
             np.concatenate([none, *roots]),
             np.concatenate([np.empty((0, width), dtype=np.int64), *members]),

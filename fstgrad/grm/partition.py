@@ -105,7 +105,7 @@ def _interaction_energy(parameters: Parameters, statistics: FloatArray) -> Float
 
 def _exact(parameters: Parameters) -> float | None:
     """Return log Z if there is a closed form or a small sum, else None."""
-    if not parameters.flat[3].size:
+    if not parameters.flat.values.size:
         return independent_log_partition(parameters)
     if parameters.family.is_normal(parameters.k):
         return _gaussian(parameters)

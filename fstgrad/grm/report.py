@@ -151,7 +151,7 @@ def _stable(
         signs = {
             found.names: np.sign(found.value)
             for order in range(2, model.k + 1)
-            for found in other.top_interactions(order, max(1, other.parameters_.flat[3].size))
+            for found in other.top_interactions(order, max(1, other.parameters_.flat.values.size))
         }
         counts += [signs.get(found.names, 0.0) == np.sign(found.value) for found in sets]
     return [

@@ -211,7 +211,7 @@ class SelectionMixin:
 def _ebic(model: Any, n: int, score: float, gamma: float) -> float:
     """Return the extended BIC of the pseudo-likelihood, in nats."""
     p = model.n_features_in_
-    sizes = model.parameters_.flat[0]
+    sizes = model.parameters_.flat.sizes
     candidates = sum(np.log(comb(p, int(size))) for size in sizes)
     return float(-2 * n * p * score + sizes.size * np.log(n) + 2 * gamma * candidates)
 

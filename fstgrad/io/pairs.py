@@ -16,7 +16,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON, STANDARD, Alphabet
+from fstgrad.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
 from fstgrad.checks import FloatArray, cost_array, instance, one_of, path_name, symbol_strings
 from fstgrad.errors import (
     AlphabetError,
@@ -95,8 +95,10 @@ class Row:
         """
         x, y = self.columns()
         pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
-        if EPSILON in pair.x or EPSILON in pair.y:
-            raise InvalidInputError(f"{EPSILON!r} means the empty string in OpenFst; rename it")
+        if EPSILON_SYMBOL in pair.x or EPSILON_SYMBOL in pair.y:
+            raise InvalidInputError(
+                f"{EPSILON_SYMBOL!r} means the empty string in OpenFst; rename it"
+            )
         return pair
 
 

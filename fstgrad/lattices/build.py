@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
-from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.checks import (
     BoolArray,
     FloatArray,
@@ -18,7 +17,7 @@ from fstgrad.checks import (
     log_weights,
 )
 from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
-from fstgrad.lattices.graph import EPSILON, Graph
+from fstgrad.lattices.graph import NO_SYMBOL, Graph
 from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
 
 _LARGEST_STATE = 2**31
@@ -51,7 +50,7 @@ class ScoredArcs(NamedTuple):
         return cls(
             first,
             index_array("nextstate", nextstate, _LARGEST_STATE, shape),
-            index_array("label", label, num_symbols, shape, lower=EPSILON),
+            index_array("label", label, num_symbols, shape, lower=NO_SYMBOL),
             log_weights("scores", scores, shape),
         )
 
@@ -93,7 +92,7 @@ def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
         extra = np.array(list(stops), dtype=np.int64)
         source = np.concatenate([source, extra])
         nextstate = np.concatenate([nextstate, np.full(len(extra), num)])
-        label = np.concatenate([label, np.full(len(extra), EPSILON)])
+        label = np.concatenate([label, np.full(len(extra), NO_SYMBOL)])
         scores = np.concatenate([scores, np.array(list(stops.values()), dtype=np.float64)])
         origin = np.concatenate([origin, names[extra]])
         ends = np.concatenate([ends, np.ones(len(extra), dtype=bool)])
@@ -212,7 +211,7 @@ def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet)
         name = names.get(number)
         if number != 0 and name is None:
             raise AlphabetError(f"fst has label {number}, which is not in its symbol table")
-        ids[i] = EPSILON if number == 0 else int(alphabet.encode([str(name)], name="fst")[0])
+        ids[i] = NO_SYMBOL if number == 0 else int(alphabet.encode([str(name)], name="fst")[0])
     return ids[np.searchsorted(used, label)]
 
 
@@ -263,7 +262,7 @@ def _cost(field: str, line: int) -> float:
 
 def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
     if field == EPSILON_SYMBOL:
-        return EPSILON
+        return NO_SYMBOL
     return int(alphabet.encode([field], name=f"text, line {line}")[0])
 
 
@@ -288,7 +287,7 @@ def arcs_of_nbest(
     return ScoredArcs(
         np.concatenate([np.zeros(len(strings), dtype=np.int64), inner]),
         np.concatenate([entry, after]),
-        np.concatenate([np.full(len(strings), EPSILON), *strings]),
+        np.concatenate([np.full(len(strings), NO_SYMBOL), *strings]),
         np.concatenate([weights, np.zeros(len(inner))]),
     ), final
 
@@ -304,7 +303,7 @@ def arcs_of_slots(
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise InvalidInputError(f"slots[{t}] has {pair!r}; give pairs (symbol, score)")
             symbol, score = pair
-            label = EPSILON if symbol is None else int(alphabet.encode([symbol])[0])
+            label = NO_SYMBOL if symbol is None else int(alphabet.encode([symbol])[0])
             rows.append((t, t + 1, label, score))
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
@@ -371,4 +370,4 @@ class Given(NamedTuple):
         """Return whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
         first = self.graph.source == 0
         origins = np.sort(self.origin[first])
-        return bool((self.label[first] == EPSILON).all()) and origins.tolist() == [*range(count)]
+        return bool((self.label[first] == NO_SYMBOL).all()) and origins.tolist() == [*range(count)]

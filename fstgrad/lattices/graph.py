@@ -32,7 +32,7 @@ from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 
 PUSHES = 3  # most rounds of weight pushing
-EPSILON = -1  # the label of an arc that reads nothing
+NO_SYMBOL = -1  # the label of an arc that reads nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Graph:
         label : (A,), ids of symbols or -1 (epsilon); scores : (A,) float64 log-weights
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
-        index_array("label", label, len(alphabet), (self.num_arcs,), lower=EPSILON)
+        index_array("label", label, len(alphabet), (self.num_arcs,), lower=NO_SYMBOL)
         given = log_weights("scores", scores, (self.num_arcs,))
         if np.asarray(scores).dtype != given.dtype:
             raise InvalidInputError(f"scores has dtype {np.asarray(scores).dtype}; give float64")

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks, plot
-from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
-from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
 from fstgrad.lattices import build, search
-from fstgrad.lattices.graph import EPSILON, Flow, Graph
+from fstgrad.lattices.graph import NO_SYMBOL, Flow, Graph
 from fstgrad.lattices.loss import LatticeLoss, compose
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.openfst import Fst, from_arrays
@@ -346,7 +345,7 @@ class Lattice(ArrayDistribution):
     def string(self, path: IntArray) -> IntArray:
         """Return the ids that a path, an array of arc numbers, reads."""
         labels = self.label[checks.index_array("path", path, self.num_arcs, (None,))]
-        symbols: IntArray = labels[labels != EPSILON]
+        symbols: IntArray = labels[labels != NO_SYMBOL]
         return symbols
 
     def mode(self) -> IntArray:

@@ -35,7 +35,7 @@ from fstgrad.errors import (
     StateLimitError,
 )
 from fstgrad.lattices import build
-from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
+from fstgrad.lattices.graph import NO_SYMBOL, Flow, Graph, sums_by
 from fstgrad.lattices.rows import Rows, row_form, unique_columns
 from fstgrad.losses import Loss, Target
 
@@ -79,7 +79,7 @@ class LatticeLoss:
         """Check the arrays, because kernels index without checks."""
         for name in ("lattice", "graph"):
             instance(name, getattr(self, name), Graph, "a Graph")
-        index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=EPSILON)
+        index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=NO_SYMBOL)
         index_array("arc", self.arc, self.lattice.num_arcs, (None,))
         float_array("cost", self.cost, (len(self.arc),))
         vars(self).update(initial=real_number("initial", self.initial))
@@ -153,7 +153,7 @@ class LatticeLoss:
 
         path, total = best_path(self.graph, -self.cost)
         labels = self.label[self.arc[path]]
-        return labels[labels != EPSILON], self.initial - total
+        return labels[labels != NO_SYMBOL], self.initial - total
 
     @cached_property
     def range(self) -> tuple[float, float]:
@@ -259,7 +259,7 @@ def _in_a_band(
 ) -> LatticeLoss:
     # the depth of a state, in symbols or in arcs, whichever varies less over the paths to it: arcs
     # in a confusion network with epsilons
-    ways = [graph.depths(label != EPSILON), graph.depths(np.ones(len(label), dtype=np.bool_))]
+    ways = [graph.depths(label != NO_SYMBOL), graph.depths(np.ones(len(label), dtype=np.bool_))]
     read = min(ways, key=lambda depth: int(np.ptp(depth, axis=1).sum()))
     barred = barred_cells(against.machine, band, read, read[-1])
     try:
@@ -338,7 +338,7 @@ class _Pairs:
         barred: BoolArray | None,
     ) -> None:
         self._graph, self._max_states = graph, max_states
-        self._classes = np.where(label == EPSILON, EPSILON, machine.class_of[label])
+        self._classes = np.where(label == NO_SYMBOL, NO_SYMBOL, machine.class_of[label])
         self._form = row_form(graph, self._classes, machine, barred)
         rows, offset, _ = self._form.canonical(machine.initial[None].copy(), 0)
         self.initial = offset[0]
@@ -390,7 +390,7 @@ class _Pairs:
             before = [self._rows[p] for p in graph.source[group].tolist()]
             rows = np.concatenate(before)
             blocks.append(
-                rows if symbol_class == EPSILON else self._form.advance(rows, symbol_class)
+                rows if symbol_class == NO_SYMBOL else self._form.advance(rows, symbol_class)
             )
             for p, part in zip(graph.source[group].tolist(), before, strict=True):
                 sources.append(self._first[p] + np.arange(len(part)))

@@ -25,7 +25,7 @@ from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.lattices import kernels
-from fstgrad.lattices.graph import EPSILON, Graph
+from fstgrad.lattices.graph import NO_SYMBOL, Graph
 
 Rows = npt.NDArray[Any]  # (N, K)
 _MANTISSA_BITS = 40  # inexact weights are compared to this many bits
@@ -116,7 +116,7 @@ class CountingRows:
         for state in reversed(range(graph.num_states - 1)):
             for arc in range(graph.first_out[state], graph.first_out[state + 1]):
                 ahead, symbol_class = useful[graph.nextstate[arc]], int(classes[arc])
-                if symbol_class != EPSILON:
+                if symbol_class != NO_SYMBOL:
                     ahead = machine.retreat(ahead[:, None], symbol_class)[:, 0] > 0
                 useful[state] = np.maximum(useful[state], ahead)
         self._useful = useful > 0
@@ -163,7 +163,7 @@ def pair_bounds(
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             sources = np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]])
-            if symbol_class == EPSILON:
+            if symbol_class == NO_SYMBOL:
                 gap[sources] = np.maximum(gap[sources], gap[state])
                 continue
             arcs = machine.arcs[symbol_class]
@@ -206,7 +206,7 @@ def cell_bounds(
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             before = bounds[state]
-            if symbol_class != EPSILON:
+            if symbol_class != NO_SYMBOL:
                 arcs = machine.arcs[symbol_class]
                 before = kernels.rows.advance(
                     before, arcs.nextstate, arcs.source, arcs.weight, True

@@ -26,7 +26,7 @@ from fstgrad.estimates import (
     sampled_covariance,
     usable,
 )
-from fstgrad.lattices.graph import EPSILON, Flow, sums_by
+from fstgrad.lattices.graph import NO_SYMBOL, Flow, sums_by
 from fstgrad.lattices.lattice import Lattice
 from fstgrad.lattices.loss import LatticeLoss, banded
 from fstgrad.lattices.objectives import gold_paths
@@ -103,8 +103,8 @@ class _Draws:
     def _losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
         """Return the loss (k,) of the string of each path; strings of one length go together."""
         instance("loss", loss, TargetLoss | SumTargetLoss, "a Loss, or one against a target")
-        labels = np.where(self.steps >= 0, self._lattice.label[self.steps], EPSILON)
-        reads = labels != EPSILON
+        labels = np.where(self.steps >= 0, self._lattice.label[self.steps], NO_SYMBOL)
+        reads = labels != NO_SYMBOL
         lengths = reads.sum(axis=1)
         result = np.empty(len(labels))
         for length in np.unique(lengths):
@@ -197,7 +197,7 @@ def lattice_sampled_risk(
     if b is not None:
         exact, exact_gradient = b.risk(lattice.graph, lattice.scores)
         gradient = gradient + exact_gradient
-        shortest, longest = lattice.graph.depths(lattice.label != EPSILON)[-1].tolist()
+        shortest, longest = lattice.graph.depths(lattice.label != NO_SYMBOL)[-1].tolist()
         least = min(loss.bounds(length)[0] for length in range(shortest, longest + 1))
         low, high = bounded_mean_interval(rest, least - b.range[1], 0.0)
         wider = _ROUNDING * max(1.0, abs(exact))

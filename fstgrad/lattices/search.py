@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray, positive_integer
 from fstgrad.errors import InfeasibleError, StateLimitError
-from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
+from fstgrad.lattices.graph import NO_SYMBOL, Flow, Graph, sums_by
 
 
 def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray) -> float:
@@ -68,7 +68,7 @@ def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Grap
     from which the end cannot be reached.
     """
     length = len(ids)
-    reading = np.append(ids, EPSILON - 1)
+    reading = np.append(ids, NO_SYMBOL - 1)
     pairs = {(0, 0): 0}
     here: dict[int, list[int]] = {0: [0]}
     found: list[tuple[int, int, int, int, int]] = []
@@ -77,9 +77,9 @@ def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Grap
     for state in range(graph.num_states - 1):
         for position in here.pop(state, ()):
             for arc in range(first[state], first[state + 1]):
-                if labels[arc] not in (EPSILON, reading[position]):
+                if labels[arc] not in (NO_SYMBOL, reading[position]):
                     continue
-                after = position + (labels[arc] != EPSILON)
+                after = position + (labels[arc] != NO_SYMBOL)
                 pair = (nextstates[arc], after)
                 if pair not in pairs:
                     pairs[pair] = len(pairs)
@@ -196,12 +196,12 @@ class _Continuations:
         end = len(self._arcs) - 1
         bound = np.full(end + 1, -np.inf)
         reading: list[dict[int, float]] = [{} for _ in range(end + 1)]
-        reading[end] = {EPSILON: 0.0}  # the empty string
+        reading[end] = {NO_SYMBOL: 0.0}  # the empty string
         for state in reversed(range(end + 1)):
             mine = reading[state]
             for symbol, nextstate, score in self._arcs[state]:
                 ahead = (
-                    reading[nextstate] if symbol == EPSILON else {symbol: float(bound[nextstate])}
+                    reading[nextstate] if symbol == NO_SYMBOL else {symbol: float(bound[nextstate])}
                 )
                 for a, weight in ahead.items():
                     mine[a] = np.logaddexp(mine.get(a, -np.inf), score + weight)
@@ -215,7 +215,7 @@ class _Continuations:
         while queue:
             state = heapq.heappop(queue)
             for symbol, nextstate, score in self._arcs[state]:
-                if symbol == EPSILON and score > -np.inf:
+                if symbol == NO_SYMBOL and score > -np.inf:
                     if nextstate not in result:
                         heapq.heappush(queue, nextstate)
                     result[nextstate] = np.logaddexp(
@@ -228,7 +228,7 @@ class _Continuations:
         result: dict[int, dict[int, float]] = {}
         for state, weight in reached.items():
             for symbol, nextstate, score in self._arcs[state]:
-                if symbol != EPSILON and score > -np.inf:
+                if symbol != NO_SYMBOL and score > -np.inf:
                     ahead = result.setdefault(symbol, {})
                     ahead[nextstate] = np.logaddexp(ahead.get(nextstate, -np.inf), weight + score)
         return result

@@ -18,7 +18,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata import kernels
-from fstgrad.automata.pairs import PairArcs, Strings
+from fstgrad.automata.pairs import FREE_ENDS, PairArcs, Strings
 from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError, MemoryLimitError
@@ -89,7 +89,7 @@ class AffineScores:
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,) in nats: minus the scores of the best alignments."""
-        free = np.array([self.free_ends == end for end in ("y", "target", "local")], dtype=np.int64)
+        free = np.array([self.free_ends == end for end in FREE_ENDS], dtype=np.int64)
         longest = int(max(np.diff(y.first).max(initial=0), np.diff(z.first).max(initial=0)))
         kind = np.float32 if self._fits(longest) else np.float64
         gaps = np.array([self.opening, self.extending, _LOWEST], dtype=kind)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.checks import instance, one_of
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import ArcType, FstArrays
@@ -148,7 +148,7 @@ def with_character_symbols(fst: Fst) -> Fst:
         if known is None:
             used = set(np.unique(getattr(arrays, side)).tolist()) - {0}
             pairs = [(label, generated.get(label) or _character(label)) for label in sorted(used)]
-            attach(as_table(((0, EPSILON), *pairs)))
+            attach(as_table(((0, EPSILON_SYMBOL), *pairs)))
     return result
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.checks import IntArray, fields, instance, is_integer, items, one_of
 from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.openfst.arrays import FstArrays, Symbols
@@ -14,7 +14,7 @@ from fstgrad.openfst.library import pywrapfst
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
     """Return the OpenFst symbol table of an alphabet: label 0 is epsilon, i + 1 is symbol i."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    return as_table(((0, EPSILON), *enumerate(alphabet.symbols, start=1)))
+    return as_table(((0, EPSILON_SYMBOL), *enumerate(alphabet.symbols, start=1)))
 
 
 def as_symbols(table: pywrapfst.SymbolTableView | None) -> Symbols | None:

@@ -17,8 +17,8 @@ from fstgrad.distribution import is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
 from fstgrad.strings.distribution import flat_index
-from fstgrad.strings.kernels.arrays import Dual, Walks
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, near, solve, used_contexts
+from fstgrad.strings.kernels.arrays import EXCHANGE, RECENT, SHIFT, WHOLE, Dual, Walks
+from fstgrad.strings.solve import NO_STRING, near, solve, used_contexts, within_range
 from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
@@ -235,7 +235,7 @@ class Strings(NamedTuple):
         rows = self.scores.reshape(len(self.scores), -1, n)
         rows.flags.writeable = False  # of the view only: every call has the same kernel signature
         table, highest = np.empty(rows.shape), np.empty(len(rows))
-        tally = np.zeros((len(self.automata), 4 + order))
+        tally = np.zeros((len(self.automata), RECENT + order))
         used, forbidden = used_contexts(order, n), []
         complete = np.array([b.is_complete for b in self.automata])
         fits = np.empty(len(spread), dtype=np.bool_)
@@ -247,9 +247,8 @@ class Strings(NamedTuple):
             if row >= 0:
                 forbidden.append(row)
                 return
-            _, least, other = tally[low:high].T[:3]
-            exchange = np.where(complete[low:high] & (least < np.inf), least, other)
-            fits[low:high] = exchange + spread[low:high] <= SAFE_RANGE
+            exchange, whole = tally[low:high, EXCHANGE], tally[low:high, WHOLE]
+            fits[low:high] = within_range(exchange, whole, spread[low:high], complete[low:high])
             part = table[self.starts[low] : self.starts[high]]
             np.exp(part, out=part)  # items that do not fit are solved again later
 
@@ -259,7 +258,7 @@ class Strings(NamedTuple):
                 f"scores forbid every symbol at {self._where(min(forbidden))}: no string is left "
                 "(Z = 0); allow at least one symbol"
             )
-        return table, tally[:, 0], fits
+        return table, tally[:, SHIFT], fits
 
     def _layouts(self) -> list[Layout]:
         if self.scores.ndim == 3:

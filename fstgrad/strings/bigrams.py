@@ -13,7 +13,7 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, solve
+from fstgrad.strings.solve import NO_STRING, solve, within_range
 from fstgrad.strings.tangents import tangent
 
 
@@ -104,11 +104,12 @@ def _weights(
     if not (np.isfinite(emissions).all() and np.isfinite(transitions).all()):
         return None
     largest, most = emissions.max(axis=1), float(transitions.max())
+    exchange = whole = np.inf  # only one of these bounds is needed
     if is_complete:
-        need = 3.0 * float(np.ptp(transitions, axis=0).max())
+        exchange = 3.0 * float(np.ptp(transitions, axis=0).max())
     else:
-        need = float(np.ptp(emissions, axis=1).sum() + len(emissions) * np.ptp(transitions))
-    if not need + spread <= SAFE_RANGE:
+        whole = float(np.ptp(emissions, axis=1).sum() + len(emissions) * np.ptp(transitions))
+    if not within_range(exchange, whole, spread, is_complete):
         return None
     length, n = emissions.shape
     table = np.empty((length, n + 1, n))

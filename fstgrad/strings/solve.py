@@ -1,7 +1,7 @@
 """log Z and Q by the compiled passes: the work of a gradient step."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.distribution import is_far, offsets
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
+from fstgrad.strings.kernels.arrays import RECENT
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 
@@ -45,14 +46,22 @@ class ScoreTable(NamedTuple):
     farthest: float
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
-        """Return whether every weight that matters to 1e-16 stays in the range of float64.
+        """Return what `within_range` returns for losses with this spread in nats."""
+        return within_range(self.exchange, self.whole, spread, is_complete)
 
-        If every symbol may follow every context and B is complete, the best prefix of a level can
-        replace any other prefix: the total then changes by at most `exchange` nats for the scores
-        and `spread` nats for the losses to go.  Otherwise the bound is `whole` plus `spread`.
-        """
-        exchangeable = is_complete and self.exchange < np.inf
-        return (self.exchange if exchangeable else self.whole) + spread <= SAFE_RANGE
+
+def within_range(exchange: Any, whole: Any, spread: Any, is_complete: Any) -> Any:
+    """Return whether every weight that matters to 1e-16 stays in the range of float64.
+
+    If every symbol may follow every context and B is complete, the best prefix of a level can
+    replace any other prefix: the total then changes by at most `exchange` nats for the scores and
+    `spread` nats for the losses to go.  It never changes by more than `whole` plus `spread` nats.
+
+    exchange, whole, spread : numbers or float64 arrays of one shape, in nats, as in `ScoreTable`;
+        `exchange` is +inf if some symbol cannot follow some context.
+    is_complete : bool or an array of bool, whether B is complete.
+    """
+    return (whole + spread <= SAFE_RANGE) | (is_complete & (exchange + spread <= SAFE_RANGE))
 
 
 def solve(
@@ -128,7 +137,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
     rows.flags.writeable = False  # of the view only: every call has the same kernel signature
-    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(4 + order)
+    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(RECENT + order)
     used = used_contexts(order, n)
     shift = few(kernels.passes.shift_scores, 2 * rows.size)
     position = shift(rows, used, table, highest, tally)
@@ -137,7 +146,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    return ScoreTable(table, highest, *tally[:4].tolist())
+    return ScoreTable(table, highest, *tally[:RECENT].tolist())
 
 
 NO_STRING = (

@@ -8,9 +8,8 @@ import numpy as np
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer, symbol_strings
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
-from fstgrad.training.measures import edit_distances
+from fstgrad.training.measures import Symbols, edit_distances
 
-Symbols = Sequence[str]
 LEVEL = 0.95
 
 

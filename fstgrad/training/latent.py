@@ -19,7 +19,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, fields, instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
-from fstgrad.training.align import Aligner, per_symbol
+from fstgrad.training.align import Aligner, Pair, Symbols, per_symbol
 from fstgrad.training.templates import Tagged, symbols_of
 
 START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
@@ -31,8 +31,6 @@ MOST_LINKS = 10**7  # of one pair: (symbols of x and slots) times (symbols of y)
 RARE = 2.0  # strings of several symbols with a lower expected count are avoided
 FEWEST, UNRELATED = 50, 0.1  # from FEWEST pairs on, at most the share UNRELATED is left out
 Alignment = Literal["auto", "em", "given"] | None
-Symbols = tuple[str, ...]
-Pair = tuple[Symbols, Symbols]
 
 
 def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:

@@ -19,7 +19,7 @@ DENSE, DENSE_SAMPLES = 2000, 100
 # estimated from their sum over the arcs into a dependent, which is 1, and from the rounding errors
 # of the numbers whose differences they are.
 DENSE_TOLERANCE, TOLERANCE = 1e-11, 1e-8
-EPSILON = float(np.finfo(np.float64).eps)
+MACHINE_EPSILON = float(np.finfo(np.float64).eps)
 # The most steps of Wilson's walks per tree and arc.
 STEPS = 10_000
 
@@ -225,7 +225,7 @@ class SparseSpanningTrees:
         marginals = minuend - self._weights * other
         sums = np.bincount(dependents, marginals, self.n)
         missed = np.maximum(
-            np.abs(sums - 1), 4 * EPSILON * np.bincount(dependents, minuend, self.n)
+            np.abs(sums - 1), 4 * MACHINE_EPSILON * np.bincount(dependents, minuend, self.n)
         )
         tolerance = DENSE_TOLERANCE if self.n <= DENSE else TOLERANCE
         if (missed < tolerance).all() and marginals.min() >= -tolerance:

@@ -5,7 +5,7 @@ import pytest
 
 from fstgrad.trees.kernels import dense
 
-EPSILON = np.finfo(np.float64).eps
+MACHINE_EPSILON = np.finfo(np.float64).eps
 
 
 def dominant(n, width, seed=0):

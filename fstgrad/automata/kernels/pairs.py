@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.automata.pairs import PairArcs, Strings
+from fstgrad.automata.pairs import (
+    DELETE,
+    EXTENDING,
+    INSERT,
+    LOCAL,
+    LOWEST,
+    OPENING,
+    SUBSTITUTE,
+    TARGET_ENDS,
+    Y_ENDS,
+    PairArcs,
+    Strings,
+)
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 
@@ -87,12 +99,12 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
 
 @kernel
 def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray) -> FloatArray:
-    """Return the least costs (N,), given `costs` (3,) of a substitution, a deletion, an insertion.
+    """Return the least costs (N,), given costs (3,), [SUBSTITUTE], [DELETE] and [INSERT].
 
     The recurrence is that of `linear_distances`.  With three numbers in registers, the loop has 1.5
     times the speed of a loop over tables.
     """
-    substitute, delete, insert = costs[0], costs[1], costs[2]
+    substitute, delete, insert = costs[SUBSTITUTE], costs[DELETE], costs[INSERT]
     result = np.empty(len(pairs))
     row = np.empty(longest(z) + 1)
     for p in range(len(pairs)):
@@ -157,9 +169,11 @@ def affine_scores(
     """Return the best scores (N,) of alignments with affine gaps, for opening >= extending.
 
     scores : (n, n) float32 or float64; more similar symbols score higher.
-    gaps : (3,) the cost of a gap's first symbol, of each further one; a value below all scores.
-    free : (3,) 0 or 1: gaps at the ends of y are free; those at the ends of the target are free;
-        the alignment is local, which frees both and gives each cell at least 0.
+    gaps : (3,) [OPENING] is the cost of a gap's first symbol, [EXTENDING] that of each further one;
+        [LOWEST] is a value below all scores.
+    free : (3,) 0 or 1; [Y_ENDS] : gaps at the ends of y are free; [TARGET_ENDS] : those at the ends
+        of the target are; [LOCAL] : the alignment is local, which frees both and gives each cell at
+        least 0.
 
         best[i, j] = max(best[i-1, j-1] + scores[y_i, z_j], down[i, j], across[i, j])
         down[i, j] = max(best[i-1, j] - opening, down[i-1, j] - extending)
@@ -169,7 +183,7 @@ def affine_scores(
     y (with their extensions taken out), and the better of the two.  The first and the last
     vectorise (Gotoh 1982; the order of the passes follows Rognes 2011).
     """
-    opening, extending, lowest = gaps[0], gaps[1], gaps[2]
+    opening, extending, lowest = gaps[OPENING], gaps[EXTENDING], gaps[LOWEST]
     result = np.empty(len(pairs))
     room = longest(z) + 1
     best, came = np.empty(room, scores.dtype), np.empty(room, scores.dtype)
@@ -188,25 +202,25 @@ def affine_scores(
                     profile[a, j] = scores[a, z.ids[begin + j]]
         best[0] = 0
         for j in range(1, size + 1):
-            best[j] = 0 if free[1] or free[2] else -opening - slope[j - 1]
+            best[j] = 0 if free[TARGET_ENDS] or free[LOCAL] else -opening - slope[j - 1]
             down[j] = lowest
         highest, at_end = best[0] * 0, best[size]
         first, last = y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]
-        floor = highest if free[2] else lowest
+        floor = highest if free[LOCAL] else lowest
         for i in range(first, last):
             best, came = came, best
-            best[0] = 0 if free[0] or free[2] else -opening - extending * (i - first)
+            best[0] = 0 if free[Y_ENDS] or free[LOCAL] else -opening - extending * (i - first)
             _matched(best, came, down, profile[y.ids[i]], size, gaps, floor)
             top = _run(best, run, slope, size, opening)
             highest = max(highest, top)
             at_end = max(at_end, best[size])
         value = best[size]
-        if free[0]:
+        if free[Y_ENDS]:
             value = at_end
-        if free[1]:
+        if free[TARGET_ENDS]:
             for j in range(size + 1):
                 value = max(value, best[j])
-        result[p] = highest if free[2] else value
+        result[p] = highest if free[LOCAL] else value
     return result
 
 
@@ -221,7 +235,7 @@ def _matched(
     floor: float,
 ) -> int:
     """Write the best of a match, a gap in the target and `floor` to best[1 :]; return `size`."""
-    opening, extending = gaps[0], gaps[1]
+    opening, extending = gaps[OPENING], gaps[EXTENDING]
     for j in range(size):
         one, two = came[j + 1] - opening, down[j + 1] - extending
         gap = one if one > two else two

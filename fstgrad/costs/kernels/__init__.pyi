@@ -1,1 +1,2 @@
 from . import alignments as alignments
+from . import arrays as arrays

@@ -7,14 +7,7 @@ the reversed transducer.
 
 Common arguments of the kernels
 -------------------------------
-- pairs = (x, x_first, y, y_first): the concatenated labels of all strings.
-- arcs = (width, keys, first, key_of, source, target): arc a reads key_of[a] // width and writes
-  key_of[a] % width, where 0 is epsilon.  Arcs are sorted by key; those of keys[k] are first[k] ..
-  first[k + 1], and one empty range follows.
-- silent = (member_first, members, star_first, push_first, push, stars): the arcs with key 0, by
-  strongly connected components in topological order.  members[member_first[c] ..] are the states
-  of component c, stars[star_first[c] ..] the log-sums of its inner paths (a flattened matrix), and
-  push[push_first[c] ..] the arcs that leave it.
+- pairs, arcs, silent: see `arrays`.
 - weight (A + S,): the log-weights of the arcs, then of ending in each state.
 """
 
@@ -22,10 +15,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
-
-Arcs = tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray]
-Silent = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, FloatArray]
-Pairs = tuple[IntArray, IntArray, IntArray, IntArray]
+from fstgrad.costs.kernels.arrays import AlignmentArcs, PairLabels, SilentArcs
 
 _NONE = -2  # no path leads to a node
 _START = -1
@@ -33,15 +23,16 @@ _START = -1
 
 @kernel
 def log_sums(
-    pairs: Pairs, arcs: Arcs, silent: Silent, weight: FloatArray, start: int
+    pairs: PairLabels, arcs: AlignmentArcs, silent: SilentArcs, weight: FloatArray, start: int
 ) -> FloatArray:
     """Return the log-sum (N,) over the alignments of each pair; -inf if there is none.
 
     O(sum |x| |y| arcs that read and write the symbols of a node).
     """
     x, x_first, y, y_first = pairs
-    states = len(weight) - len(arcs[4])
-    initial, final = _only(start, states), weight[len(arcs[4]) :]
+    arc_count = len(arcs.source)
+    states = len(weight) - arc_count
+    initial, final = _only(start, states), weight[arc_count:]
     table, found = _tables(x_first, y_first, states)
     result = np.empty(len(x_first) - 1)
     for n in range(len(result)):
@@ -55,11 +46,11 @@ def log_sums(
 
 @kernel
 def expected_counts(
-    pairs: Pairs,
-    arcs: Arcs,
-    silent: Silent,
-    back_arcs: Arcs,
-    back_silent: Silent,
+    pairs: PairLabels,
+    arcs: AlignmentArcs,
+    silent: SilentArcs,
+    back_arcs: AlignmentArcs,
+    back_silent: SilentArcs,
     weight: FloatArray,
     start: int,
     mass: FloatArray,
@@ -72,8 +63,9 @@ def expected_counts(
     transducer.
     """
     x, x_first, y, y_first = pairs
-    states = len(weight) - len(arcs[4])
-    initial, final = _only(start, states), weight[len(arcs[4]) :].copy()
+    arc_count = len(arcs.source)
+    states = len(weight) - arc_count
+    initial, final = _only(start, states), weight[arc_count:].copy()
     ahead, found = _tables(x_first, y_first, states)
     behind, back_found = np.empty_like(ahead), np.empty_like(found)
     result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
@@ -93,7 +85,7 @@ def expected_counts(
 
 @kernel
 def best_counts(
-    pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int, mass: FloatArray
+    pairs: PairLabels, arcs: AlignmentArcs, weight: FloatArray, start: int, mass: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the largest weight (N,) of an alignment of each pair, and the counts (A + S,).
 
@@ -101,7 +93,7 @@ def best_counts(
     form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
-    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
+    table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
     result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
     parent = np.empty(table.shape, np.int64)
     for n in range(len(result)):
@@ -114,14 +106,16 @@ def best_counts(
 
 
 @kernel
-def best_sums(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[FloatArray, float]:
+def best_sums(
+    pairs: PairLabels, arcs: AlignmentArcs, weight: FloatArray, start: int
+) -> tuple[FloatArray, float]:
     """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node.
 
     `pairs` is one pair.  Also return the largest weight of a whole alignment, NaN if silent arcs
     form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
-    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
+    table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
     _keys(x, y, arcs, found)
     parent = np.empty(table.shape, np.int64)
     _, value = _best((len(x), len(y)), found, arcs, weight, start, table, parent)
@@ -163,13 +157,13 @@ def _ended(row: FloatArray, final: FloatArray) -> float:
 
 
 @kernel
-def _keys(x: IntArray, y: IntArray, arcs: Arcs, found: IntArray) -> None:
+def _keys(x: IntArray, y: IntArray, arcs: AlignmentArcs, found: IntArray) -> None:
     """Fill found[i, j, step] with the k of the arcs that lead to nodes (i, j) by this step.
 
     Step 0 reads x[i - 1] and writes y[j - 1], step 1 reads only, step 2 writes only.  Without arcs,
     k is that of the empty range.
     """
-    width, keys = arcs[0], arcs[1]
+    width, keys = arcs.width, arcs.keys
     for i in range(len(x) + 1):
         for j in range(len(y) + 1):
             for step in range(3):
@@ -192,8 +186,8 @@ def _keys(x: IntArray, y: IntArray, arcs: Arcs, found: IntArray) -> None:
 def _forward(
     lengths: tuple[int, int],
     found: IntArray,
-    arcs: Arcs,
-    silent: Silent,
+    arcs: AlignmentArcs,
+    silent: SilentArcs,
     weight: FloatArray,
     initial: FloatArray,
     table: FloatArray,
@@ -203,8 +197,8 @@ def _forward(
     table[i, j, t] = log sum of exp(table[p, q, s] + weight) over the arcs s -> t that lead from
     (p, q) to (i, j), then closed over silent arcs; exp(initial) is added at (0, 0).
     """
-    states, is_silent = table.shape[2], len(silent[0]) > 1
-    first, source, target = arcs[2], arcs[4], arcs[5]
+    states, is_silent = table.shape[2], len(silent.member_first) > 1
+    first, source, nextstate = arcs.first, arcs.source, arcs.nextstate
     top, total = np.empty(states), np.empty(states)
     for i in range(lengths[0] + 1):
         for j in range(lengths[1] + 1):
@@ -215,13 +209,13 @@ def _forward(
                 k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
-                    top[target[a]] = max(top[target[a]], value)
+                    top[nextstate[a]] = max(top[nextstate[a]], value)
             for step in range(3):
                 k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
                     if value > -np.inf:
-                        total[target[a]] += np.exp(value - top[target[a]])
+                        total[nextstate[a]] += np.exp(value - top[nextstate[a]])
             for s in range(states):
                 table[i, j, s] = top[s] + np.log(total[s]) if top[s] > -np.inf else -np.inf
             if is_silent:
@@ -229,7 +223,7 @@ def _forward(
 
 
 @kernel
-def _closed(row: FloatArray, arcs: Arcs, silent: Silent, weight: FloatArray) -> None:
+def _closed(row: FloatArray, arcs: AlignmentArcs, silent: SilentArcs, weight: FloatArray) -> None:
     """Add the weights that reach each state of a node over silent arcs, in place."""
     member_first, members, star_first, push_first, push, stars = silent
     for c in range(len(member_first) - 1):
@@ -242,7 +236,7 @@ def _closed(row: FloatArray, arcs: Arcs, silent: Silent, weight: FloatArray) -> 
         for t in range(size):
             row[members[begin + t]] = sums[t]
         for at in range(push_first[c], push_first[c + 1]):
-            s, t = arcs[4][push[at]], arcs[5][push[at]]
+            s, t = arcs.source[push[at]], arcs.nextstate[push[at]]
             row[t] = _log_add(row[t], row[s] + weight[push[at]])
 
 
@@ -250,7 +244,7 @@ def _closed(row: FloatArray, arcs: Arcs, silent: Silent, weight: FloatArray) -> 
 def _count(
     lengths: tuple[int, int],
     found: IntArray,
-    arcs: Arcs,
+    arcs: AlignmentArcs,
     weight: FloatArray,
     ahead: FloatArray,
     behind: FloatArray,
@@ -262,7 +256,7 @@ def _count(
     counts[a] += mass exp(ahead + weight[a] + behind - log-sum), over all nodes that arc a leaves;
     share = (log-sum, mass).  behind[i, j] are the sums with i symbols left to read and j to write.
     """
-    keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
+    keys, first, source, nextstate = arcs.keys, arcs.first, arcs.source, arcs.nextstate
     silent = first[1] if len(keys) and keys[0] == 0 else 0
     for i in range(lengths[0] + 1):
         for j in range(lengths[1] + 1):
@@ -270,11 +264,11 @@ def _count(
             for step in range(3):
                 k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
-                    value = ahead[p, q, source[a]] + weight[a] + behind[left, right, target[a]]
+                    value = ahead[p, q, source[a]] + weight[a] + behind[left, right, nextstate[a]]
                     if value > -np.inf:
                         counts[a] += share[1] * np.exp(value - share[0])
             for a in range(silent):
-                value = ahead[i, j, source[a]] + weight[a] + behind[left, right, target[a]]
+                value = ahead[i, j, source[a]] + weight[a] + behind[left, right, nextstate[a]]
                 if value > -np.inf:
                     counts[a] += share[1] * np.exp(value - share[0])
     for s in range(ahead.shape[2]):
@@ -287,14 +281,14 @@ def _count(
 def _best(
     lengths: tuple[int, int],
     found: IntArray,
-    arcs: Arcs,
+    arcs: AlignmentArcs,
     weight: FloatArray,
     start: int,
     table: FloatArray,
     parent: IntArray,
 ) -> tuple[IntArray, float]:
     """Return the best alignment (its arcs, then A + its last state; empty if none), its weight."""
-    keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
+    keys, first, source, nextstate = arcs.keys, arcs.first, arcs.source, arcs.nextstate
     states, nothing = table.shape[2], np.empty(0, np.int64)
     silent = first[1] if len(keys) and keys[0] == 0 else 0
     for i in range(lengths[0] + 1):
@@ -307,8 +301,8 @@ def _best(
                 k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
-                    if value > table[i, j, target[a]]:
-                        table[i, j, target[a]], parent[i, j, target[a]] = value, a
+                    if value > table[i, j, nextstate[a]]:
+                        table[i, j, nextstate[a]], parent[i, j, nextstate[a]] = value, a
             changed, rounds = silent > 0, 0
             while changed:
                 changed, rounds = False, rounds + 1
@@ -316,8 +310,8 @@ def _best(
                     return nothing, np.nan
                 for a in range(silent):
                     value = table[i, j, source[a]] + weight[a]
-                    if value > table[i, j, target[a]]:
-                        table[i, j, target[a]], parent[i, j, target[a]] = value, a
+                    if value > table[i, j, nextstate[a]]:
+                        table[i, j, nextstate[a]], parent[i, j, nextstate[a]] = value, a
                         changed = True
     last, value = 0, -np.inf
     for s in range(states):
@@ -330,9 +324,9 @@ def _best(
 
 
 @kernel
-def _traced(i: int, j: int, state: int, arcs: Arcs, parent: IntArray) -> IntArray:
+def _traced(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArray) -> IntArray:
     """Return the arcs of the best path from the start to a node, then A + its state."""
-    width, key_of, source = arcs[0], arcs[3], arcs[4]
+    width, key_of, source = arcs.width, arcs.key_of, arcs.source
     path = np.empty(64, np.int64)
     path[0], used = len(source) + state, 1  # used < len(path): `path` grows when it is full
     while parent[i, j, state] != _START:

@@ -30,6 +30,7 @@ WINDOW = 50.0  # the integral leaves out what is this many nats below the maximu
 CELL = 0.25  # step of the scan for maxima, in log T
 MOST_POINTS = 1 << 17  # of the trapezoid rule
 FARTHEST = 300.0  # log T at which a search stops: further on, powers of e^v may overflow
+LEFT, RIGHT, PEAK, SCAN = range(4)  # the positions of what `window` writes
 
 
 @kernel
@@ -98,7 +99,8 @@ def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
 def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     """Write the interval of v outside which h is more than WINDOW nats below its maximum.
 
-    out (4,) : left end, right end, place of the maximum, and length of the scan.
+    out (4,) : [LEFT] and [RIGHT] are its ends, [PEAK] is the place of the maximum, and [SCAN] the
+        length of the scan.
     Returns False if the mass lies beyond v = FARTHEST.
     """
     k = eta.shape[0]
@@ -123,12 +125,12 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
         if v > FARTHEST:
             return False
     end, level = v, best - WINDOW
-    out[2], out[3] = best_v, end - start
-    out[0], out[1] = best_v, best_v
+    out[PEAK], out[SCAN] = best_v, end - start
+    out[LEFT], out[RIGHT] = best_v, best_v
     v, slope, high = rise, log_slope(rise, eta, c), log_integrand(rise, eta, c) > level
     if high:
         below = log_integrand(start, eta, c) <= level
-        out[0] = crossing(start, rise, level, eta, c) if below else start
+        out[LEFT] = crossing(start, rise, level, eta, c) if below else start
     while v < end:  # second scan: the outermost crossings of the level
         after = v + CELL
         after_slope = log_slope(after, eta, c)
@@ -137,12 +139,12 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
         if slope > 0 >= after_slope and not (high and high_after):
             place = maximum(v, after, eta, c)
             high_place = log_integrand(place, eta, c) > level
-        if high_place and v < out[0]:
-            out[0] = min(out[0], v if high else crossing(v, place, level, eta, c))
+        if high_place and v < out[LEFT]:
+            out[LEFT] = min(out[LEFT], v if high else crossing(v, place, level, eta, c))
         if high or high_place:
             inside = place if high_place else v
             reach = after if high_after else crossing(after, inside, level, eta, c)
-            out[1] = max(out[1], reach)
+            out[RIGHT] = max(out[RIGHT], reach)
         v, slope, high = after, after_slope, high_after
     return True
 
@@ -165,13 +167,13 @@ def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     place = np.empty(4)
     if not window(eta, c, place):
         return False
-    left, right = place[0], place[1]
+    left, right = place[LEFT], place[RIGHT]
     if not right - left > 1e-9 * (1.0 + abs(left)):
         return False  # the window is as narrow as the spacing of floats there
-    moments.height[0] = log_integrand(place[2], eta, c)
-    moments.size[0] = abs(c * place[2])
+    moments.height[0] = log_integrand(place[PEAK], eta, c)
+    moments.size[0] = abs(c * place[PEAK])
     for j in range(k):
-        moments.center[j] = math.exp(place[2] / (j + 1))
+        moments.center[j] = math.exp(place[PEAK] / (j + 1))
         moments.size[0] += abs(eta[j]) * moments.center[j]
     add_points(eta, c, left, (right - left) / 32, 33, moments)
     points, last = 32, np.nan
@@ -189,7 +191,7 @@ def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     moments.second[:] *= step
     # outside the window the integrand is below e^-WINDOW of its maximum; beyond the scan it decays
     # at a rate of at least 3 c / 4 on the left and 1 on the right
-    tails = math.exp(-WINDOW) * (4.0 / c + place[3])
+    tails = math.exp(-WINDOW) * (4.0 / c + place[SCAN])
     moments.left_out[0] = last * (right - left) + tails
     return True
 

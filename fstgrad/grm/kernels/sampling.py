@@ -25,7 +25,7 @@ from fstgrad.grm.kernels.counts import (
     start_of_sum,
     sum_counts,
 )  # fmt: skip
-from fstgrad.grm.kernels.halfline import log_integrand, window
+from fstgrad.grm.kernels.halfline import LEFT, PEAK, RIGHT, log_integrand, window
 from fstgrad.grm.kernels.moments import Moments, empty_moments
 
 CELLS = 1024  # of the table of a density over log T
@@ -245,15 +245,15 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
         lead += 1
     if lead == eta.shape[0] or eta[lead] > 0 or not window(eta, c, place):
         return -np.inf
-    step = (place[1] - place[0]) / CELLS
-    height = log_integrand(place[2], eta, c)
+    step = (place[RIGHT] - place[LEFT]) / CELLS
+    height = log_integrand(place[PEAK], eta, c)
     lift = math.log(c) - height
     powers, ratios = np.empty(eta.shape[0]), np.empty(eta.shape[0])
     for j in range(eta.shape[0]):
         ratios[j] = math.exp(step / (j + 1))
     total = 0.0
     for at in range(CELLS + 1):
-        v = place[0] + at * step
+        v = place[LEFT] + at * step
         level = c * v + lift
         for j in range(eta.shape[0]):  # T^(1/j) by multiplication; from scratch at every 32nd point
             powers[j] = math.exp(v / (j + 1)) if at % 32 == 0 else powers[j] * ratios[j]
@@ -273,7 +273,7 @@ def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
     for at in range(CELLS):
         total += 0.5 * (table[at] + table[at + 1])
     left = u * total
-    step = (place[1] - place[0]) / CELLS
+    step = (place[RIGHT] - place[LEFT]) / CELLS
     for at in range(CELLS):
         a, b = table[at], table[at + 1]
         mass = 0.5 * (a + b)
@@ -281,9 +281,9 @@ def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
             left = min(left, mass)
             # a s + (b - a) s^2 / 2 = left
             s = 2.0 * left / (a + math.sqrt(max(a * a + 2.0 * (b - a) * left, 0.0)) + 1e-300)
-            return math.exp(place[0] + (at + min(s, 1.0)) * step)
+            return math.exp(place[LEFT] + (at + min(s, 1.0)) * step)
         left -= mass
-    return math.exp(place[1])
+    return math.exp(place[RIGHT])
 
 
 @kernel

@@ -11,6 +11,7 @@ from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import TINY, Program
 
 BLOCK = 512
+CONSTANT, CONSECUTIVE, SCATTERED = range(3)  # how a block reads an input
 
 
 @kernel
@@ -58,7 +59,8 @@ def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> No
 def reads(p: Program, j: int, k: int, axis: int) -> int:
     """Return how a block of the axes `axis` and up of bucket k reads input j.
 
-    0: one number for all cells; 1: consecutive numbers; 2: at the offsets of `places`.
+    CONSTANT: one number for all cells.  CONSECUTIVE: consecutive numbers.  SCATTERED: at the
+    offsets of `places`.
     """
     consecutive = 1
     constant = True
@@ -69,7 +71,7 @@ def reads(p: Program, j: int, k: int, axis: int) -> int:
             constant = constant and step == 0
             ordered = ordered and step == consecutive
         consecutive *= p.shape[a]
-    return 0 if constant else (1 if ordered else 2)
+    return CONSTANT if constant else (CONSECUTIVE if ordered else SCATTERED)
 
 
 @kernel
@@ -79,14 +81,14 @@ def lay_out(
     """Write the offsets at which the axes `first` and up of bucket k read input j.
 
     outer[o] is the offset of block o.  inner[i], the offset of cell i within a block, is written
-    only if `reads` returns 2 or `by_places` is True.  Returns what `reads` returns, the number of
-    cells of a block and the number of blocks.
+    only if `reads` returns SCATTERED or `by_places` is True.  Returns what `reads` returns, the
+    number of cells of a block and the number of blocks.
     """
     last = p.first_axis[k + 1]
     axis, block = split(p, first, last)
     way = reads(p, j, k, axis)
     places(p, j, k, first, axis, outer)
-    if way == 2 or by_places:
+    if way == SCATTERED or by_places:
         places(p, j, k, axis, last, inner)
     blocks = 1
     for a in range(first, axis):
@@ -115,11 +117,11 @@ def multiply(
                 if product < TINY and row[i] > 0 and factor > 0:
                     return False
                 row[i] = product
-        elif way == 0:
+        elif way == CONSTANT:
             factor = data[base]
             for i in range(block):
                 row[i] *= factor
-        elif way == 1:
+        elif way == CONSECUTIVE:
             for i in range(block):
                 row[i] *= data[base + i]
         else:
@@ -220,12 +222,12 @@ def sum_onto(
     for o in range(blocks):
         base = p.target[j] + outer[o]
         row = table[o * block : (o + 1) * block]
-        if way == 0:
+        if way == CONSTANT:
             total = 0.0
             for i in range(block):
                 total += row[i]
             out[base] += total
-        elif way == 1:
+        elif way == CONSECUTIVE:
             for i in range(block):
                 out[base + i] += row[i]
         else:

@@ -1,4 +1,4 @@
-"""Named tuples of arrays that the kernels read; this module does not load the compiler."""
+"""Arguments of the kernels: named tuples, and names of positions; no compiler is loaded."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
+
+# the positions of `tally` in `passes.shift_scores`: one array, because a named tuple would cost
+# microseconds in every call of a kernel
+SHIFT, EXCHANGE, WHOLE, FARTHEST, RECENT = range(5)
 
 
 class Work(NamedTuple):

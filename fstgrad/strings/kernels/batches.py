@@ -23,7 +23,7 @@ def shift_items(
     low: int,
     high: int,
 ) -> int:
-    """Run `shift_scores` for the items low .. high - 1.
+    """Run `shift_scores` for the items low .. high - 1, with row i of tally (B, RECENT + q).
 
     Return -1, or the row of the first position where no symbol is allowed.
     """

@@ -27,7 +27,7 @@ import numpy as np
 from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
-from fstgrad.strings.kernels.arrays import Work
+from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work
 
 unsigned = np.uintp
 
@@ -46,12 +46,12 @@ def shift_scores(
         Row min(t, q - 1) says which contexts occur at position t.
     highest : (l,)
         Receives the largest score of each position.
-    tally : (4 + q,), zeros at first
-        [0] is the sum of `highest`, [3] the largest of their absolute values.  [1] is the largest
-        change of the score if another prefix replaces a prefix: q columns of ranges; +inf if any
-        symbol is forbidden.  [2] is the sum over positions of the range of their finite scores.
-        The last q entries are, for the last q positions, the largest range of a symbol's scores
-        over contexts.
+    tally : (RECENT + q,), zeros at first
+        [SHIFT] is the sum of `highest`, [FARTHEST] the largest of their absolute values.
+        [EXCHANGE] is the largest change of the score if another prefix replaces a prefix: q columns
+        of ranges; +inf if any symbol is forbidden.  [WHOLE] is the sum over positions of the range
+        of their finite scores.  [RECENT] and the q - 1 entries behind it are, for the last q
+        positions, the largest range of a symbol's scores over contexts.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def shift_scores(
     """
     length, contexts, n = table.shape
     order = len(used)
-    # t < l, the length of `table` and `highest`; tally[4:] is a ring buffer of `order` entries
+    # t < l, the length of `table` and `highest`; tally[RECENT:] is a ring buffer of `order` entries
     high, low = np.empty(n), np.empty(n)
     for t in range(length):
         row = min(t, order - 1)
@@ -84,17 +84,17 @@ def shift_scores(
                 for b in range(n):
                     table[t, k, b] = 0.0
         if least == -np.inf:
-            tally[1] = np.inf
+            tally[EXCHANGE] = np.inf
             least = _least_finite(table[t]) + largest
         highest[t] = largest
-        tally[0] += largest
-        tally[2] += largest - least
-        tally[3] = max(tally[3], abs(largest))
-        tally[4 + t % order] = apart
+        tally[SHIFT] += largest
+        tally[WHOLE] += largest - least
+        tally[FARTHEST] = max(tally[FARTHEST], abs(largest))
+        tally[RECENT + t % order] = apart
         window = 0.0
         for i in range(order):
-            window += tally[4 + i]
-        tally[1] = max(tally[1], window)
+            window += tally[RECENT + i]
+        tally[EXCHANGE] = max(tally[EXCHANGE], window)
     return -1
 
 
