@@ -26,7 +26,7 @@ ALLOWED = {
     "costs": {"losses", "strings"},
     "lattices": {"losses"},
     "strings": {"losses", "lattices"},
-    "training": {"strings", "lattices"},
+    "training": {"strings"},
     "models": {"training"},
     "trees": {"plot"},
     "mrf": BASE,
@@ -34,8 +34,8 @@ ALLOWED = {
     "objectives": {"strings", "lattices", "trees", "mrf"},
     "jax": {"objectives"},
     "torch": {"objectives", "costs"},
-    "grammars": {"training", "costs", "plot"},
-    "cli": {"grammars", "torch", "grm", "plot"},
+    "grammars": {"costs"},
+    "cli": {"grammars", "training", "trees", "mrf", "grm"},
 }
 ORDER = ["_version", "errors", "summary", "checks", "beside", "compiler", "vectors"]
 ORDER += ["alphabet", "distribution", "estimates", "io"]
