@@ -47,7 +47,7 @@ mutants: $(VENV)/.dev
 # The tests as where pynini cannot be installed.
 test-without-openfst: $(VENV)/.dev
 	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest -n $(WORKERS) tests/automata tests/lattices \
-	    tests/losses tests/strings tests/training tests/torch
+	    tests/losses tests/objectives tests/strings tests/training tests/torch
 
 # The fuzzer: prints what it finds and keeps the inputs in build/fuzz/findings.
 SECONDS ?= 120
@@ -63,7 +63,7 @@ faults: $(VENV)/.dev
 # that add no kernels or calls of them: JAX's own programs, pictures, examples, the built wheel.
 bounds: $(VENV)/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/bounds" $(BIN)/python -m pytest -n $(WORKERS) -q \
-	    tests/automata tests/losses tests/strings tests/lattices tests/training tests/grm \
+	    tests/automata tests/losses tests/objectives tests/strings tests/lattices tests/training tests/grm \
 	    tests/mrf tests/trees tests/reference tests/costs tests/openfst tests/transducers \
 	    tests/grammars
 

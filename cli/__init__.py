@@ -1,4 +1,20 @@
-"""The command line, installed as `fstgrad.cli`."""
+"""The command line, installed as `fstgrad.cli`.
+
+Reading order
+-------------
+- `spelling`, `text`, `grouping`, `border` : messages, texts, groups of options, types of options.
+- `report`, `page`, `journal`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
+  of a run; signals; examples in the help.
+- `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights they name.
+- `examples`, `pairs`, `effects`, `models`, `problem` : rows of files; options without an effect;
+  the parts of models and objectives.
+- `loss`, `marginals`, `lattices`, `grad`, `risk` : commands for pairs and lattices.
+- `align`, `train`, `predict`, `evaluate`, `compare`, `reporting` : commands for models and runs.
+- `grammar_options`, `grammar_pairs`, `grammar_new`, `grammar_test`, `grammar_fit`,
+  `grammar_compare`, `grammar` : `fstgrad grammar`.
+- `trees`, `mrf`, `grm`, `warm`, `doctor`, `completion` : the other commands.
+- `main` : the table of commands.
+"""
 
 
 def run() -> None:

@@ -14,7 +14,7 @@ def line_of(code, name):
 
 
 def with_lines(text, folder):
-    """Return a page whose rows end in a link to a file, the line of the row's name behind it."""
+    """Return a page with the line of the name of each row in the text of its link to a file."""
     return "\n".join(_with_line(row, pathlib.Path(folder)) for row in text.split("\n"))
 
 

@@ -146,17 +146,19 @@ def heard(count=60):
     return refs, hyps
 
 
+def read(path):
+    """Return the references and the hypotheses of a file, lists of words."""
+    with open(path, encoding="utf-8") as file:
+        table = [row for row in csv.DictReader(file, delimiter="\t") if "{" not in row["ref"]]
+    return tuple([row[side].split() for row in table] for side in ("ref", "hyp"))
+
+
 def main():
     parser = argparse.ArgumentParser(description="Minimum-risk training on lattices")
     parser.add_argument("file", nargs="?")
     parser.add_argument("--steps", type=int, default=60)
     given = parser.parse_args()
-    if given.file is None:
-        refs, hyps = heard()
-    else:
-        with open(given.file, encoding="utf-8") as file:
-            table = [row for row in csv.DictReader(file, delimiter="\t") if "{" not in row["ref"]]
-        refs, hyps = ([row[side].split() for row in table] for side in ("ref", "hyp"))
+    refs, hyps = heard() if given.file is None else read(given.file)
     abc = fg.Alphabet.from_sequences(refs + hyps)
     loss = fg.EditDistance(abc, factored=True)
     training = range(0, len(refs), 2)

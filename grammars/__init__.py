@@ -11,9 +11,11 @@ module with
 
 `Grammar.load` finds the grammars of this folder by name, and any other grammar by its path.
 
-Index
------
-- `keyboard`, `qwertz`, `azerty`, `dvorak` : slips to neighbouring keys (`layouts`).
+Reading order
+-------------
+- `loading` : find and load grammars.
+- `pieces`, `layouts` : the building blocks of grammars; the layouts of keyboards.
+- `keyboard`, `qwertz`, `azerty`, `dvorak` : slips to neighbouring keys.
 - `damerau`, `caseless`, `unicode_forms` : transpositions; ignored case; width, case, diacritics.
 - `german`, `french`, `names` : spellings of German, of French, of English names.
 - `ocr`, `fraktur` : characters of similar shape, in roman type and in black letter.
@@ -22,7 +24,7 @@ Index
 - `number_formats`, `measures` : notations of numbers, dates, units and money.
 - `dna`, `protein`, `codons` : mutations; classes of residues; protein against DNA.
 - `smiles`, `code_tokens`, `melody` : molecules, programs and tunes as tokens.
-- `pieces` : the building blocks of grammars.  `templates` : the text of new grammars.
+- `templates` : the text of new grammars.
 - `checking`, `updating` : check examples and their coverage; update the examples of a file.
 """
 

@@ -26,7 +26,7 @@ ALLOWED = {
     "costs": {"losses", "strings"},
     "lattices": {"losses"},
     "strings": {"losses", "lattices"},
-    "training": {"strings", "lattices"},
+    "training": {"strings"},
     "models": {"training"},
     "trees": {"plot"},
     "mrf": BASE,
@@ -34,8 +34,8 @@ ALLOWED = {
     "objectives": {"strings", "lattices", "trees", "mrf"},
     "jax": {"objectives"},
     "torch": {"objectives", "costs"},
-    "grammars": {"training", "costs", "plot"},
-    "cli": {"grammars", "torch", "grm", "plot"},
+    "grammars": {"costs"},
+    "cli": {"grammars", "training", "trees", "mrf", "grm"},
 }
 ORDER = ["_version", "errors", "summary", "checks", "beside", "compiler", "vectors"]
 ORDER += ["alphabet", "distribution", "estimates", "io"]
@@ -90,8 +90,11 @@ def import_graph():
     return graph
 
 
+GRAPH = import_graph()
+
+
 def test_no_circle():
-    graph = {name: set(found) for name, found in import_graph().items()}
+    graph = {name: set(found) for name, found in GRAPH.items()}
     while free := [name for name, found in graph.items() if not found & graph.keys()]:
         for name in free:
             del graph[name]
@@ -111,6 +114,49 @@ def test_the_page_on_architecture_has_this_table():
             table[name] = BASE if others.startswith("only") else set(others.split(", "))
     assert table == {name: found for name, found in ALLOWED.items() if name != "models"}
     assert re.findall(r"\w+", block.split("below\n")[1]) == ORDER[1:]
+
+
+def reading_order(package):
+    """The items of the reading order in the docstring of a package: a set of modules for each."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
+    section = re.search(r"Reading order\n-+\n(.*?)(?=\n\n|\Z)", text, re.DOTALL)
+    assert section, f"{package} has no reading order"
+    modules = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    items = re.split(r"^- ", section[1], flags=re.MULTILINE)[1:]
+    return [modules & set(re.findall(r"`(\w+)`", item)) for item in items], modules - OLD
+
+
+OLD = {"__init__", "bases"}  # `grm.bases` is an old name
+PACKAGES = [
+    path.parent
+    for path in SOURCES
+    if path.name == "__init__.py"
+    and path.parent.name not in ("fstgrad", "kernels", "models", "vectors")
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_reading_order(package):
+    """Every module is in one item, and imports only from its item and those before it."""
+    items, modules = reading_order(package)
+    places = {name: place for place, item in enumerate(items) for name in item}
+    assert sum(map(len, items)) == len(places), "a module is in two items"
+    assert places.keys() == modules
+    own = module_name(package / "__init__.py") + "."
+    for name, found in GRAPH.items():
+        for other in found:
+            if name.startswith(own) and other.startswith(own):
+                first, second = (m.removeprefix(own).split(".")[0] for m in (name, other))
+                if first not in OLD:
+                    assert places[second] <= places[first], f"{first} imports {second}"
+
+
+def test_stubs_list_the_kernels():
+    for stub in ROOT.glob("fstgrad/*/kernels/__init__.pyi"):
+        listed = set(re.findall(r"^from \. import (\w+) as \1$", stub.read_text(), re.MULTILINE))
+        assert listed == {path.stem for path in stub.parent.glob("[!_]*.py")}, stub
 
 
 def test_few_loose_files():

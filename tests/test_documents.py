@@ -141,7 +141,7 @@ def test_notation_names_what_is_there():
     ]
     assert len(rows) > 50
     for row in rows:
-        *_, names, link = re.split(r"(?<!\\)\|", row.strip("| "))
+        *_, names, link, _ = re.split(r"(?<!\\)\|", row.strip("| "))
         path = ROOT / "docs/internals" / re.search(r"\]\((.*?)\)", link)[1]
         assert path.is_file(), row
         text = path.read_text(encoding="utf-8")

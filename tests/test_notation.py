@@ -19,7 +19,8 @@ def rows():
     """Yield (letter, names, file) of the rows of all tables."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 4 and LINK.search(cells[3]):
+        if len(cells) == 5 and LINK.search(cells[3]):
+            assert cells[4], f"{cells[0]} has no source"
             yield cells[0], re.findall(r"`([\w.]+)", cells[2]), LINK.search(cells[3])[1]
 
 

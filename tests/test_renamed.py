@@ -24,6 +24,32 @@ def test_old_name_warns_and_works(old, new, name, monkeypatch):
     assert getattr(module, name) is (current if name == "sequence" else getattr(current, name))
 
 
+@pytest.mark.parametrize(
+    "old, new, name",
+    [
+        ("curves", "curves", "write_curves"),
+        ("kernels", "kernels", "templates"),
+        ("lengths", "lengths", "LengthModel"),
+        ("measures", "measures", "Evaluation"),
+        ("sequence", "sequence", "SequenceModel"),
+        ("shards", "shards", "shard_sums"),
+        ("storage", "storage", "load"),
+        ("templates", "templates", "Window"),
+        ("templates", "template_features", "TemplateFeatures"),
+        ("training", "trainer", "Trainer"),
+    ],
+)
+def test_every_module_of_models_has_its_old_name(old, new, name, monkeypatch):
+    for loaded in [module for module in sys.modules if module.startswith("fstgrad.models")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    with pytest.warns(DeprecationWarning, match="fstgrad.models was renamed"):
+        module = importlib.import_module(f"fstgrad.models.{old}")
+    assert getattr(module, name) is getattr(
+        importlib.import_module(f"fstgrad.training.{new}"), name
+    )
+    assert getattr(importlib.import_module("fstgrad.models"), old) is module
+
+
 def test_old_names_of_attributes_and_arguments():
     b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
     with pytest.warns(DeprecationWarning, match="target was renamed nextstate"):

@@ -2,13 +2,15 @@
 
 Reading order
 -------------
-- `semiring`, `machine` : the two semirings; M, the acceptor of the loss against one target.
-- `composition`, `reduction`, `equivalence` : compose U o Y on arrays; sort or remove epsilon arcs;
-  merge states with equal futures.
+- `semiring`, `pairs`, `few` : the two semirings; inputs of the kernels over pairs of strings; the
+  kernels in Python until they are compiled.
+- `kernels` : the compiled loops.
+- `machine` : M, the acceptor of the loss against one target.
+- `composition`, `equivalence`, `reduction` : compose U o Y on arrays; merge states with equal
+  futures; sort or remove epsilon arcs.
+- `layout`, `automaton` : the arcs in the order of the compiled passes; B as read-only arrays.
 - `determinize`, `minimize` : build B level by level; merge its states from the last level back.
-- `automaton`, `layout` : B as read-only arrays; its arcs in the order of the compiled passes.
 - `bounds`, `band`, `evaluation` : caps and their bounds; alignments in a band; M run along given
   hypotheses.
 - `product`, `collapse` : sums of two losses; losses of latent strings.
-- `kernels`, `few` : the compiled loops; the same loops in Python until they are compiled.
 """

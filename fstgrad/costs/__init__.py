@@ -1,9 +1,14 @@
 """Learn the costs of a transducer from pairs of strings, or from which candidate is right.
 
-Reading order: `transducer` (a transducer that scores many pairs; `kernels` are its loops),
-`ties` (which arcs share a weight, which weights sum to 1), `em` and `fit` (maximum likelihood),
-`result` and `tables` (learned costs as a transducer and as a table), `explain` (alignments),
-`ranking` (costs that rank the right candidate first), `gradients` (gradients in the costs).
+Reading order
+-------------
+- `kernels`, `pairs` : the compiled loops; pairs of strings as arrays of labels.
+- `transducer`, `source` : a transducer that scores many pairs; where it comes from.
+- `ties` : which arcs share a weight, which weights sum to 1.
+- `explain`, `tables` : alignments with rules and costs; learned costs as a table.
+- `em`, `result`, `fit` : maximum likelihood, and its result.
+- `ranking` : costs that rank the right candidate first.
+- `gradients` : gradients in the costs.
 """
 
 import warnings

@@ -3,13 +3,19 @@
 Reading order
 -------------
 - `measures`, `bounds` : piecewise-linear bounds of A(eta).
+- `kernels` : the compiled loops.
 - `base` : what a univariate family is; `tables`, `dispersion`, `count_families`,
   `finite_families`, `continuous`, `families` : the families.
-- `design` : the shared columns; `newton` : proximal Newton steps; `regression`, `joint` : one node,
-  all nodes with tied parameters; `fitting`, `problem` : threads, checkpoints, the data of a fit.
-- `parameters` : a model; `conditionals`, `normalization`, `sampling`, `partition`, `report` : what
-  is computed from it.
-- `model` : the estimator, with `inference`, `selection`, `preparation`, `storage`, `progress`;
-  `files` : tables.
-- `kernels` : the compiled loops.
+- `blocks`, `design` : the columns that all nodes share; `covariates` : shifts of rows.
+- `parameters`, `normalization` : a model; whether it can be normalized.
+- `play`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a quadratic
+  model; proximal Newton steps.
+- `regression`, `joint` : the fit of one node, and of all nodes with tied parameters.
+- `preparation`, `fitting`, `problem`, `progress` : checked data; threads and checkpoints; the data
+  and problems of a fit; the progress bar.
+- `sampling`, `calibration`, `conditionals`, `partition` : Gibbs sampling, and what is computed
+  from a model.
+- `report`, `scoring`, `inference` : goodness of fit; scores of rows; the methods of a fitted model.
+- `matlab`, `files`, `storage` : tables of counts in files; models in files.
+- `selection`, `model` : the choice of alpha; the estimator.
 """

@@ -16,6 +16,11 @@ Index
 - `memory_limit`, `shown` : the largest size of a file's arrays, a short text of a value.
 - `replacing`, `check_writable`, `write_arrays`, `write_npz`, `write_text`, `write_bytes` : outputs,
   written completely or not at all.
+
+Reading order
+-------------
+- `arrays`, `output` : npz and npy files; files written completely or not at all.
+- `pairs`, `tables` : text line by line; files of pairs.
 """
 
 from fstgrad.io.arrays import (

@@ -22,6 +22,12 @@ Index
   `mrf_dense_marginals`.
 - predictions : `Strings`, `LatticeStrings`, `CRF`, `Trees`, `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
+
+Reading order
+-------------
+- `operators`, `arguments` : the callback with exact gradients; checks.
+- `strings`, `ctc`, `chains`, `lattices`, `trees`, `fields`, `dense` : the objectives.
+- `predictions`, `crf` : distributions.
 """
 
 from fstgrad.jax.chains import linear_chain_nll

@@ -18,6 +18,16 @@ Index
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
 - `CollapsedLoss`, `NoLoss`, `ExactMatch` : losses of latent strings, with blanks, ends or runs.
 - `LossReport` : the result of `loss.check(samples)`.
+
+Reading order
+-------------
+- `matrices`, `pairs`, `alignments`, `evaluation` : substitution matrices; many pairs by dynamic
+  programs; edit operations; the methods that need no compilation.
+- `fingerprint`, `report` : a digest of a loss; its properties on samples.
+- `base` : `Loss`, sums and multiples.
+- `transducer` : the loss of any transducer.
+- `edit`, `alignment`, `ngram`, `rules`, `constant`, `collapse` : the losses.
+- `cache` : compiled losses in memory and on disk.
 """
 
 from fstgrad.automata.determinize import MAX_STATES

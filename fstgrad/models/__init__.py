@@ -1,14 +1,15 @@
 """The old name of `fstgrad.training`, kept for one release."""
 
+import importlib
 import sys
 import warnings
-
-from fstgrad.training import sequence, templates
 
 warnings.warn(
     "fstgrad.models was renamed: import from fstgrad.training",
     DeprecationWarning,
     stacklevel=2,
 )
-for _module in (sequence, templates):
-    sys.modules[f"{__name__}.{_module.__name__.rpartition('.')[2]}"] = _module
+_SAME = ("curves", "kernels", "lengths", "measures", "sequence", "shards", "storage")
+for _old, _new in [*((name, name) for name in _SAME), ("training", "trainer")]:
+    globals()[_old] = importlib.import_module(f"fstgrad.training.{_new}")
+    sys.modules[f"{__name__}.{_old}"] = globals()[_old]

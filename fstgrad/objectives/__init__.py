@@ -2,8 +2,8 @@
 
 Reading order
 -------------
-- `base` : the contract: values, exact gradients, and Hessian products if available.
-- `threads` : evaluate the items of a batch in threads.
+- `threads`, `base` : the items of a batch in threads; the contract: values, exact gradients, and
+  Hessian products if available.
 - `sampling` : settings of sampled objectives, and the accuracy of the estimates.
 - `strings`, `alignments`, `lists`, `lattices`, `fields`, `trees` : the objectives.
 - `predictions` : padded tables and minimum-risk predictions, shared by the frameworks.

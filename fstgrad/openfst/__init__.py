@@ -23,6 +23,13 @@ Index
 
 Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
 "standard", negative natural logarithms in "log64".
+
+Reading order
+-------------
+- `library`, `messages` : pynini or stand-ins; the reasons of its errors.
+- `arrays`, `stored`, `symbols`, `binary` : FSTs as arrays, and the binary form between.
+- `apart`, `operations`, `rewriting` : a separate process; operations; replacement rules.
+- `files` : FST files.
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols

@@ -17,6 +17,11 @@ Index
   drawn by the program dot.
 - `save`, `check_name` : write PNG, SVG or PDF, by the ending of the file name.
 - `notebook` : make a `_repr_svg_` method.
+
+Reading order
+-------------
+- `figure`, `look` : figures without pyplot; the style of all figures, and files.
+- `strings`, `sentences`, `grids`, `counts`, `curves`, `automata` : the plots.
 """
 
 from fstgrad.plot.automata import automaton_source, automaton_svg, render

@@ -16,6 +16,12 @@ Accuracy: all steps use float64, except step 2, in which OpenFst rounds residual
 multiples of `delta`, and the tropical steps 1 and 2, which use float32.  Errors measured against
 enumeration (l <= 5, random scores): 1e-14 for costs that are small multiples of a power of 2; 4e-7
 relative in log Z and 1e-7 in Q for random real costs; 2e-10 for rational losses.
+
+Reading order
+-------------
+- `hypotheses` : M.
+- `states`, `determinization` : a lower bound of the states of Det(M); Det(M).
+- `loss`, `gradient` : B; A, C and Q.
 """
 
 import warnings

@@ -1,4 +1,18 @@
-"""Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
+"""Distributions over strings: log Z, gradient terms, samples, best strings, objectives.
+
+Reading order
+-------------
+- `kernels`, `solve` : the compiled passes; log Z and Q by them.
+- `algebra`, `paths`, `passes` : semirings with derivatives; factors of a path; the passes in NumPy.
+- `tangents`, `search` : directional derivatives of log Z and Q; samples and k best strings.
+- `distribution` : `StringDistribution`.
+- `objectives`, `margins`, `latent`, `consensus`, `caps` : objectives of training; gold strings with
+  many latent strings; minimum Bayes risk; the choice of a cap.
+- `budget`, `chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
+- `bigrams`, `batches` : scores that are sums; many strings in one call.
+- `linear_chain`, `packed_chains` : batches of chains without a loss.
+- `ahead` : the kernels of a gradient, compiled in advance.
+"""
 
 from fstgrad.estimates import SampledObjective
 from fstgrad.lattices import Lattice, LatticeLoss

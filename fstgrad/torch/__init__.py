@@ -25,6 +25,16 @@ Each function has a module of the same name with a parameter `reduction`.
 - predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,
   `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
+
+Reading order
+-------------
+- `arguments`, `reductions`, `transforms`, `threads`, `batching` : checks; sums over a batch; what
+  observes a tensor; threads; the rule of vmap.
+- `operators`, `functions` : the custom operator of all objectives; tensors to arrays and back.
+- `risk_hessian`, `strings` : the objectives of strings.
+- `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
+- `dense_trees`, `tree_arrays`, `matrix_tree`, `tree_log_partition`, `trees` : those of trees.
+- `modules`, `predictions` : the objectives as modules; best structures and samples.
 """
 
 from fstgrad.objectives.sampling import Estimate, Sampling

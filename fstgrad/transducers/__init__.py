@@ -17,6 +17,12 @@ Label i + 1 is the symbol with id i of the `Alphabet`; 0 is epsilon.  A transduc
 hypothesis y and writes the target.  Costs are in nats.  Figures are those of Cortes, Kuznetsov,
 Mohri, Storcheus, Yang, "Efficient Gradient Computation for Structured Output Learning with Rational
 and Tropical Losses", NeurIPS 2018.
+
+Reading order
+-------------
+- `arcs` : machines from groups of arcs.
+- `acceptors`, `edit`, `hamming`, `alignment`, `ngram` : the builders.
+- `rules` : transducers from files of rules.
 """
 
 from fstgrad.transducers.acceptors import sigma_power, string_acceptor

@@ -2,14 +2,14 @@
 
 Reading order
 -------------
+- `kernels` : the compiled loops; the main ones are `kernels.matrix_tree` and `kernels.stable`.
 - `structures`, `arcs` : trees as arrays of heads, the checked scores of a batch; `partial` :
   constraints and partial annotation.
-- `kernels` : the compiled loops; the main ones are `kernels.matrix_tree` and `kernels.stable`.
 - `solution` : log Z, marginals and their derivatives; `incremental` : updates of these after a
   change of scores.
 - `moments`, `quadratic` : second-order quantities; `support` : trees that another family forbids.
-- `base` : the common base of both families; `spanning`, `projective` : the families, with
-  `sampling`, `distinct`, `kbest`.
+- `sampling`, `distinct`, `kbest` : samples, distinct samples, the best trees.
+- `base` : the common base of both families; `spanning`, `projective` : the families.
 - `undirected`, `sparse` : undirected and large graphs.
-- `treebank`, `conllu`, `evaluation` : treebank files, score files and attachment scores.
+- `conllu`, `treebank`, `evaluation` : CoNLL-U files, treebanks and score files, attachment scores.
 """

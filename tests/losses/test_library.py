@@ -25,8 +25,8 @@ def kernels(make, value):
     yield "-linear", make(log=False), lambda y, z: -value(y, z)
 
 
-def library():
-    """(name, loss, oracle) of all losses that test_strings_exact has not."""
+def alignments():
+    """(name, loss, oracle) of alignments."""
     for ends, free in (("none", ""), ("y", "d"), ("target", "i"), ("both", "di")):
         for extend in (0.5, 1.25):
             yield (
@@ -53,6 +53,10 @@ def library():
             y, z, [[-3.0, 0.5], [0.5, -3.0]], gap_open=1.0, gap_extend=1.0
         ),
     )
+
+
+def edits():
+    """(name, loss, oracle) of edit distances, and of sums and multiples of losses."""
     yield (
         "subsequence",
         fg.LongestCommonSubsequence(AB),
@@ -95,6 +99,10 @@ def library():
         fg.EditDistance(AB) + 0.5 * fg.NGram(AB, 2),
         lambda y, z: oracle.edit_distance(y, z) + 0.5 * oracle.ngram_loss(y, z, 2),
     )
+
+
+def kernel_losses():
+    """(name, loss, oracle) of kernels of n-grams."""
     families = {
         "ngrams": (
             lambda **how: fg.NGramSum(AB, 3, [1.0, 2.0, 0.5], **how),
@@ -118,7 +126,9 @@ def library():
             yield name + reading, loss, losses
 
 
-LIBRARY = {name: (loss, losses) for name, loss, losses in library()}
+LIBRARY = {
+    name: (loss, losses) for name, loss, losses in (*alignments(), *edits(), *kernel_losses())
+}
 each_loss = pytest.mark.parametrize("loss, expected", LIBRARY.values(), ids=LIBRARY)
 
 

@@ -1,13 +1,9 @@
 """Batches of strings in one call: every item has the bits that it has alone."""
 
-import gc
-
 import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.objectives.base import Objective
-from fstgrad.objectives.strings import StringObjective
 from fstgrad.strings import batches
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.solve import no_loss
@@ -42,10 +38,10 @@ LOSSES = {
 def test_values_and_gradients_are_those_of_single_strings(name, order):
     strings, golds = batch(order, make=LOSSES[name])
     strings.check()
-    index = strings.gold_index(np.concatenate(golds))
+    places = strings.gold_index(np.concatenate(golds))
     log_z, terms = strings.log_partitions()
-    score = strings.score_of(index)
-    terms.reshape(-1)[index] -= 1.0
+    score = strings.score_of(places)
+    terms.reshape(-1)[places] -= 1.0
     risks = strings.risks()
     for i, (b, gold) in enumerate(zip(strings.automata, golds, strict=True)):
         rows = slice(strings.starts[i], strings.starts[i + 1])
@@ -90,16 +86,3 @@ def test_errors_name_the_item_and_the_position():
     blocked = Strings(np.array([[-np.inf, 0, 0, 0], [0, 0, 0, 0]]), np.array([0, 2]), [y])
     with pytest.raises(fg.InfeasibleError, match="item 0: no string"):
         blocked.log_partitions()
-
-
-def test_an_objective_keeps_no_automaton_that_its_cache_has_dropped(monkeypatch):
-    monkeypatch.setattr("fstgrad.objectives.strings._AUTOMATA", fg.AutomatonCache(max_memory=0))
-    objective = StringObjective("softmax-margin", fg.EditDistance(fg.Alphabet("abc")))
-    objective.evaluate([np.zeros((2, 4, 3))], [np.array([[0, 1, 2, 0], [2, 1, 0, 0]])])
-    gc.collect()
-    assert len(objective._known) == 0
-
-
-def test_an_objective_without_values_says_so():
-    with pytest.raises(NotImplementedError):
-        Objective().evaluate([np.zeros(1)], [])

@@ -1,7 +1,10 @@
 r"""Read, check and compile grammars of rules, which are text and run no code.
 
-Reading order: `syntax` (the parts of a line), `ruleset` (the classes, features and rules of a
-file), `compilation` (from rules to a transducer).
+Reading order
+-------------
+- `syntax` : the parts of a line.
+- `ruleset` : the classes, features and rules of a file.
+- `compilation` : from rules to a transducer.
 
 >>> from fstgrad.transducers.rules import RuleSet
 >>> rules = RuleSet.parse("alphabet = abc\na -> b 0.25 / _ c")

@@ -11,3 +11,4 @@ from . import projective as projective
 from . import sampling as sampling
 from . import sparse as sparse
 from . import stable as stable
+from . import updates as updates
