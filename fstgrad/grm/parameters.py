@@ -51,7 +51,8 @@ class FlatSets(NamedTuple):
     members: IntArray
     values: FloatArray
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True)

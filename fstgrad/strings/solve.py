@@ -47,7 +47,8 @@ class ScoreTable(NamedTuple):
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
         """Return what `within_range` returns for losses with this spread in nats."""
-        return within_range(self.exchange, self.whole, spread, is_complete)
+        fits: bool = within_range(self.exchange, self.whole, spread, is_complete)
+        return fits
 
 
 def within_range(exchange: Any, whole: Any, spread: Any, is_complete: Any) -> Any:
