@@ -391,3 +391,9 @@ def test_objectives_that_are_exact_alone_train_on_every_loss(run, pairs, tmp_pat
         args = (*OPTIONS, "--objective", objective, "--loss", "hamming", "--epochs", 1)
         code, _, err = run("train", pairs, *args, "-o", tmp_path / objective)
         assert code == 0, err
+
+
+def test_inputs_with_tags_may_be_aligned(run, tmp_path):
+    (tmp_path / "t").write_text("ab\tba\tN\n")
+    aligned = ("--tags", 3, "--alignment", "given", "--epochs", 1)
+    assert run("train", tmp_path / "t", *aligned, "-o", tmp_path / "m")[0] == 0

@@ -6,9 +6,11 @@ import click
 import pytest
 
 from fstgrad.cli.effects import PARAMETERS as PARAMETERS_OF_LOSSES
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_table import ARGUMENTS
 from fstgrad.cli.main import fstgrad, main
 from fstgrad.cli.spelling import in_options
+from fstgrad.errors import MemoryLimitError
 
 UAI = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n2 0 2\n" + 3 * "\n4\n1 2 3 4\n"
 LONG = "abcdefgh" * 12 + "\t" + "hgfedcba" * 12 + "\n"
@@ -151,3 +153,15 @@ def test_help_has_the_defaults_of_the_constructors(run):
     assert "a match, for smith-waterman. [default: -2]" in said
     assert "a substitution, for edit, edit- factored, osa, wer, cer, smith-waterman and" in said
     assert "arc type log or log64" in said
+
+
+def test_a_lack_of_memory_names_the_options_with_large_numbers():
+    def fail(**_):
+        raise MemoryError
+
+    options = [click.Option([flag], type=int, default=10**6) for flag in ("--few", "-n", "--many")]
+    command = Command("draw", params=options, callback=fail)
+    with pytest.raises(MemoryLimitError, match=r"lower -n 20000 or --many 1000000000$"):
+        command.main(["--few", "3", "-n", "20000", "--many", "1000000000"], standalone_mode=False)
+    with pytest.raises(MemoryError):
+        command.main(["--few", "3"], standalone_mode=False)
