@@ -1,6 +1,6 @@
 """Peak memory and time of commands on long files: `python benchmarks/load.py 200000`.
 
-The program runs `fstgrad loss`, `fstgrad grad`, and `fstgrad grad` with a small --cache-memory on
+The program runs `fstgrad loss`, `fstgrad grad`, and `fstgrad grad` with a small --cache-gib on
 the given number of rows, whose strings have 2 to 4 of 20 letters.  Each command also runs in an
 address space limited to 4,000,000 KiB.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 ADDRESSES = 4_000_000 * 1024  # bytes, as with `ulimit -v 4000000`
 PROGRAM = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
-RUNS = (["loss"], ["grad"], ["grad", "--cache-memory", "16"])
+RUNS = (["loss"], ["grad"], ["grad", "--cache-gib", "0.016"])
 
 
 def write_rows(path: pathlib.Path, count: int) -> None:

@@ -6,6 +6,7 @@ from fstgrad.cli.border import COUNT
 from fstgrad.cli.examples import no_rows
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import Reading, pairs_argument, reading_options
+from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_pairs
@@ -49,7 +50,9 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
     help="Maximum number of training iterations.",
 )
 @click.option(
-    "--posteriors",
+    "--with-posteriors",
+    cls=Renamed,
+    old="--posteriors",
     is_flag=True,
     help="Append the posterior probability of each link, as in u:v:0.980.",
 )
@@ -62,7 +65,7 @@ def align(
     no_empty_y: bool,
     normalization: str,
     iterations: int,
-    posteriors: bool,
+    with_posteriors: bool,
     reading: Reading,
 ) -> None:
     """Align PAIRS by expectation maximization, and print one line of links u:v per pair.
@@ -77,8 +80,8 @@ def align(
     if not read:
         raise no_rows(pairs)
     aligner = Aligner(
-        max_x,
-        max_y,
+        min(max_x, max(len(x) for x, _ in read)),
+        min(max_y, max(len(y) for _, y in read)),
         empty_x=not no_empty_x,
         empty_y=not no_empty_y,
         normalization=normalization,
@@ -87,7 +90,7 @@ def align(
     for i, value in enumerate(aligner.log_likelihood_, start=1):
         click.echo(f"iteration {i}: {value / len(read):.6f} nats per pair", err=True)
     for aligned in aligner.align_all(read):
-        echo(_shown(aligned, posteriors=posteriors))
+        echo(_shown(aligned, posteriors=with_posteriors))
 
 
 def _shown(aligned: Aligned, *, posteriors: bool) -> str:

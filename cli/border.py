@@ -5,6 +5,7 @@ Index
 - `Input`, `Output`, `Reference` : types of paths.  If an output is also an input or is given twice,
   the command fails before it computes anything.
 - `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers.  NaN is always an error.
+- `bytes_of` : a number of GiB in bytes.
 """
 
 import os
@@ -156,18 +157,37 @@ class Whole(click.IntRange):
         return ""
 
 
+class Threads(Whole):
+    """A number of threads; -1 stands for all cores, -2 for all but one, and so on."""
+
+    def __init__(self) -> None:
+        super().__init__(-1024, 1024)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return an integer in the range other than 0."""
+        number = super().convert(value, param, ctx)
+        if number == 0:
+            self.fail("0 is not a number of threads; give 1 or more, or -1 for all", param, ctx)
+        return number
+
+
 def whole(minimum: int) -> click.IntRange:
     """Return the type of integers from `minimum` to 2^31 - 1."""
     return Whole(minimum, 2**31 - 1)
 
 
 COUNT = whole(1)
-INTEGER = Whole(-(2**31), 2**31 - 1)
 JOBS = Whole(1, 1024)  # number of processes
+THREADS = Threads()
 SEED = Whole(0, 2**63 - 1)
 POSITIVE = Number(0, strict=True)
 NOT_NEGATIVE = Number(0)
 COST = Number(0, infinite=True)
+
+
+def bytes_of(gib: float) -> int:
+    """Return a number of GiB in bytes, at most 2^62."""
+    return int(min(gib * 2**30, 2**62))
 
 
 def _check_text(

@@ -21,7 +21,7 @@ OF_LOSSES = (
     "proposal",
     "seconds",
     "cache",
-    "cache_memory",
+    "cache_gib",
 )
 
 

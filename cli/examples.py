@@ -72,7 +72,7 @@ def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
         return names
     if not 1 <= tags <= len(names) + 1:
         raise InvalidInputError(
-            f"tags are in column {tags}, but a row has {len(names) + 1} columns: "
+            f"--tags is {tags}, but a row has {len(names) + 1} columns: "
             f"{', '.join(names)} and the tags; count from 1"
         )
     return (*names[: tags - 1], "tags", *names[tags - 1 :])

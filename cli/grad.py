@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.cli.border import whole
+from fstgrad.cli.border import bytes_of, whole
 from fstgrad.cli.effects import check_constants
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.journal import Journal
@@ -103,9 +103,9 @@ def mean_gradient(
     weights = problem.weights
     start = time.perf_counter()
     none = Sums(np.zeros_like(weights))
-    journal = Journal(running.resume, _settings(problem, reading), none)
+    journal = Journal(running.journal, _settings(problem, reading), none)
     run = _Run(journal, reading, skip_errors)
-    memory = running.cache_memory * 2**20
+    memory = bytes_of(running.cache_gib)
     with Batch(problem.objective, running.jobs, memory, running.cache) as batch:
         run.work(batch, weights, progress(problem.rows, "gradient"))
     sums = journal.sums

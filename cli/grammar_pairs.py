@@ -16,7 +16,7 @@ SHOWN = 10  # largest number of rows in a table
 
 
 def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
-    """Return whether the symbols of a grammar are words, not characters.
+    """Return whether the symbols of a grammar, or of a transducer in a file, are words.
 
     Raises
     ------
@@ -26,7 +26,9 @@ def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bo
     own = named_alphabet(None, alphabet, symbols)
     if symbols is not None:
         return " " in symbols.strip()
-    if own is None and reference != "edit" and not is_transducer(reference):
+    if own is None and is_transducer(reference):
+        own = TransducerLoss.from_file(reference).alphabet
+    elif own is None and reference != "edit":
         own = Grammar.load(reference).alphabet
     return own is not None and not own.is_characters
 

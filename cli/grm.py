@@ -9,10 +9,12 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.cli.border import COUNT, INTEGER, POSITIVE, SEED, Input, Output, whole
+from fstgrad.cli.border import COUNT, POSITIVE, SEED, THREADS, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group
+from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
 from fstgrad.grm.files import Table, read_table
 from fstgrad.io import replacing, write_text
@@ -73,8 +75,13 @@ def grm() -> None:
     help="Stop when the KKT residual is at most this.",
 )
 @click.option(
-    "--threads", "--jobs", "jobs", type=INTEGER, default=-1, show_default=True,
-    help="Number of threads; -1 uses all cores. (--jobs is the old name.)",
+    "--threads", cls=Renamed, old="--jobs", type=THREADS, default=-1, show_default=True,
+    help="Number of threads; -1 uses all cores.",
+)  # fmt: skip
+@click.option(
+    "--max-gib", type=POSITIVE,
+    help="Memory limit, in GiB, for each of the design of all columns, the derivatives of a joint "
+    f"fit and the active columns.  [default: {MAX_MEMORY / 2**30:.2f}]",
 )  # fmt: skip
 @click.option(
     "--checkpoint", type=OUTPUT, help="Store the finished columns in this file, and resume from it."
@@ -96,7 +103,8 @@ def fit(
     calibrate: bool,
     covariates: str | None,
     tol: float,
-    jobs: int,
+    threads: int,
+    max_gib: float | None,
     checkpoint: str | None,
     quiet: bool,
     output: str,
@@ -105,10 +113,16 @@ def fit(
     from fstgrad.grm.model import GeneralizedRootModel
 
     matrix, names = _strongest_columns(read_table(counts, variable), features)
+    if k > matrix.shape[1]:
+        raise InvalidInputError(
+            f"--k is {k}, and {matrix.shape[1]} columns of {counts} are used; give --k "
+            f"{matrix.shape[1]} or less, because a set has distinct members"
+        )
     model = GeneralizedRootModel(
         k, base, alpha, interactions=interactions,
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
-        n_jobs=jobs, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
+        n_jobs=threads, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
+        max_memory=MAX_MEMORY if max_gib is None else bytes_of(max_gib),
     ).fit(matrix, covariates=_rows_of(covariates), feature_names=names)  # fmt: skip
     if calibrate:
         gap = model.calibrate(matrix).gap.max()

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import click
+from click.core import ParameterSource
 
 from fstgrad.cli.spelling import in_options
-from fstgrad.errors import FstgradError
+from fstgrad.errors import FstgradError, MemoryLimitError
 
+LARGE = 10_000  # a number that may explain a lack of memory
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -57,7 +59,8 @@ def under(heading: str, *declarations: Decorator) -> Decorator:
 class Command(click.Command):
     """A command whose help has a section for each heading; options without a heading come first.
 
-    Errors of the library name options of the command instead of arguments of Python.
+    Errors of the library name options of the command instead of arguments of Python, and a lack of
+    memory names the options with large numbers.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -69,6 +72,11 @@ class Command(click.Command):
             if text == str(error):
                 raise
             raise FstgradError(text) from error
+        except MemoryError as error:
+            large = _large_numbers(ctx)
+            if not large:
+                raise
+            raise MemoryLimitError(f"out of memory; lower {' or '.join(large)}") from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, in the order of the options."""
@@ -80,6 +88,19 @@ class Command(click.Command):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+def _large_numbers(ctx: click.Context) -> list[str]:
+    """Return the options on the command line with values of at least `LARGE`, and the values."""
+    return [
+        f"{max(parameter.opts, key=len)} {ctx.params[parameter.name]}"
+        for parameter in ctx.command.params
+        if isinstance(parameter, click.Option)
+        and parameter.name in ctx.params
+        and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        and isinstance(ctx.params[parameter.name], int)
+        and ctx.params[parameter.name] >= LARGE
+    ]
 
 
 class Group(click.Group):

@@ -28,7 +28,7 @@ from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, soft
 from fstgrad.training.kinds import CONSTANTS, Constants, Kind
 
 _OF_PAIRS = (
-    "output", "resume", "cache", "cache_memory", "jobs", "method", "samples", "seed", "proposal",
+    "output", "journal", "cache", "cache_gib", "jobs", "method", "samples", "seed", "proposal",
     "seconds", "weights",
     "random_weights", "order", "engine", "tolerance", "top", "tokens_x",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """The options that name a loss and its parameters."""
 
 import dataclasses
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,14 +17,12 @@ from fstgrad.cli.border import (
     Reference,
     whole,
 )
-from fstgrad.cli.grouping import group
+from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.loss_table import LOSS_NAMES, describe
 from fstgrad.losses.matrices import MATRICES
 
 FILE = Input(dash=True)
-LOSS_NAMES = (
-    "edit", "edit-factored", "osa", "lcs", "wer", "cer", "smith-waterman", "alignment", "ngram",
-    "ngram-sum", "gappy", "mismatch", "hamming", "none",
-)  # fmt: skip
+ENDS = ("none", "y", "target", "both")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +62,23 @@ def complete_loss(
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
+def _parameter(
+    flag: str,
+    kind: Any,
+    text: str,
+    *,
+    default: str = "",
+    metavar: str | None = None,
+) -> Decorator:
+    """Return an option of losses; which ones, and its default, come from their constructors."""
+    return click.option(
+        f"--{flag}",
+        type=kind,
+        metavar=metavar,
+        help=describe(flag.replace("-", "_"), text, default),
+    )
+
+
 _parameters = (
     click.option(
         "--loss",
@@ -73,82 +89,36 @@ _parameters = (
         help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (fstgrad grammar list, "
         "PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    click.option(
-        "--insert-cost",
-        type=COST,
-        help="Cost of an insertion, for edit*, osa, wer, cer, smith-waterman.  [default: 1]",
+    _parameter("insert-cost", COST, "Cost of an insertion"),
+    _parameter("delete-cost", COST, "Cost of a deletion"),
+    _parameter("substitute-cost", COST, "Cost of a substitution"),
+    _parameter("match-cost", Number(), "Cost of a match"),
+    _parameter(
+        "confusion",
+        FILE,
+        "Table of substitution costs (rows a TAB b TAB cost, with a from the hypothesis and b from "
+        "the target)",
     ),
-    click.option(
-        "--delete-cost",
-        type=COST,
-        help="Cost of a deletion, for edit*, osa, wer, cer, smith-waterman.  [default: 1]",
-    ),
-    click.option(
-        "--substitute-cost",
-        type=COST,
-        help="Cost of a substitution, for edit*, osa, wer, cer, hamming, smith-waterman.  "
-        "[default: 1]",
-    ),
-    click.option(
-        "--match-cost", type=Number(), help="Cost of a match, for smith-waterman.  [default: -2]"
-    ),
-    click.option(
-        "--confusion",
-        type=FILE,
-        help="Table of substitution costs, for edit: rows a TAB b TAB cost, with a from the "
-        "hypothesis and b from the target.",
-    ),
-    click.option(
-        "--transpose-cost", type=COST, help="Cost of a transposition, for osa.  [default: 1]"
-    ),
-    click.option(
-        "--matrix",
-        type=Named(MATRICES, first=False),
+    _parameter("transpose-cost", COST, "Cost of a transposition"),
+    _parameter(
+        "matrix",
+        Named(MATRICES, first=False),
+        f"Substitution scores ({', '.join(MATRICES)}, or a file in the text format of NCBI)",
         metavar="NAME|FILE",
-        help=f"Substitution scores, for smith-waterman and alignment: {', '.join(MATRICES)}, or a "
-        "file in the text format of NCBI.",
     ),
-    click.option(
-        "--gap-open",
-        type=NOT_NEGATIVE,
-        help="Cost of the first symbol of a gap, for smith-waterman and alignment.",
+    _parameter("gap-open", NOT_NEGATIVE, "Cost of the first symbol of a gap"),
+    _parameter(
+        "gap-extend", NOT_NEGATIVE, "Cost of each further symbol of a gap", default="--gap-open"
     ),
-    click.option(
-        "--gap-extend",
-        type=NOT_NEGATIVE,
-        help="Cost of each further symbol of a gap, for smith-waterman and alignment.  "
-        "[default: --gap-open]",
-    ),
-    click.option(
-        "--free-ends",
-        type=click.Choice(["none", "y", "target", "both"]),
-        help="Strings whose unaligned ends cost nothing, for alignment.  [default: none]",
-    ),
-    click.option(
-        "--ngram-order",
-        type=COUNT,
-        help="Order n of the n-grams.  [default: ngram, gappy 2; mismatch 3; ngram-sum 4]",
-    ),
-    click.option(
-        "--decay",
-        type=POSITIVE,
-        help="Weight of each symbol that an n-gram with gaps covers, for gappy.  [default: 0.5]",
-    ),
-    click.option(
-        "--mismatches",
-        type=whole(0),
-        help="Number of symbols of an n-gram that may differ, for mismatch.  [default: 1]",
-    ),
-    click.option(
-        "--smoothing",
-        type=NOT_NEGATIVE,
-        help="Number added to the count inside the logarithm, for n-gram kernels.  [default: 0]",
-    ),
+    _parameter("free-ends", click.Choice(ENDS), "Strings whose unaligned ends cost nothing"),
+    _parameter("ngram-order", COUNT, "Order n of the n-grams"),
+    _parameter("decay", POSITIVE, "Weight of each symbol that an n-gram with gaps covers"),
+    _parameter("mismatches", whole(0), "Number of symbols of an n-gram that may differ"),
+    _parameter("smoothing", NOT_NEGATIVE, "Number added to the count inside the logarithm"),
     click.option(
         "--log/--no-log",
         default=None,
-        help="Whether the loss is -log of the count or minus the count, for n-gram kernels.  "
-        "[default: log]",
+        help=describe("log", "Whether the loss is -log of the count or minus the count"),
     ),
 )
 loss_options = group("choice", LossChoice, *_parameters, heading="Loss")

@@ -5,56 +5,18 @@ import difflib
 import os
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.loss_options import LossChoice
+from fstgrad.cli.loss_table import ARGUMENTS, LOSSES, OF_FILES, REQUIRED
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
-from fstgrad.losses import (
-    CharacterErrorRate,
-    EditDistance,
-    GappyNGram,
-    GlobalAlignment,
-    Hamming,
-    LongestCommonSubsequence,
-    Loss,
-    MismatchNGram,
-    NGram,
-    NGramSum,
-    OptimalStringAlignment,
-    SmithWaterman,
-    TransducerLoss,
-    WordErrorRate,
-)
+from fstgrad.losses import Loss, TransducerLoss
 
-_EDIT = {name: name for name in ("insert_cost", "delete_cost", "substitute_cost")}
-_GAPS = {name: name for name in ("matrix", "gap_open", "gap_extend")}
-_LOCAL = {f"{name}_cost": name for name in ("match", "substitute", "insert", "delete")} | _GAPS
-_KERNEL = {"smoothing": "smoothing", "log": "log"}
-
-# name -> (constructor, {option: argument of the constructor})
-LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
-    "edit": (EditDistance, _EDIT | {"confusion": "confusion"}),
-    "edit-factored": (partial(EditDistance, factored=True), _EDIT),
-    "osa": (OptimalStringAlignment, _EDIT | {"transpose_cost": "transpose_cost"}),
-    "lcs": (LongestCommonSubsequence, {}),
-    "wer": (WordErrorRate, _EDIT),
-    "cer": (CharacterErrorRate, _EDIT),
-    "smith-waterman": (SmithWaterman, _LOCAL),
-    "alignment": (GlobalAlignment, _GAPS | {"free_ends": "free_ends"}),
-    "ngram": (NGram, {"ngram_order": "order"} | _KERNEL),
-    "ngram-sum": (NGramSum, {"ngram_order": "max_order"} | _KERNEL),
-    "gappy": (GappyNGram, {"ngram_order": "order", "decay": "decay"} | _KERNEL),
-    "mismatch": (MismatchNGram, {"ngram_order": "order", "mismatches": "mismatches"} | _KERNEL),
-    "hamming": (Hamming, {"substitute_cost": "cost"}),
-    "none": (None, {}),
-}
-_REQUIRED = {"alignment": ("matrix", "gap_open")}
 # option -> the options that it replaces
 _REPLACED = {
     "matrix": ("match_cost", "substitute_cost"),
@@ -84,9 +46,9 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     }
     given.pop("loss")
     if name in LOSSES:
-        constructor, arguments = LOSSES[name]
+        constructor, arguments = LOSSES[name], ARGUMENTS[name]
         settings = _settings(name, given, arguments)
-        lacking = [option for option in _REQUIRED.get(name, ()) if option not in given]
+        lacking = [option for option in REQUIRED[name] if option not in given]
         if lacking:
             raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
         _check_replaced(given)
@@ -101,7 +63,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         _settings(name, given, {})
         return Grammar.load(name).loss(alphabet)
     if is_transducer(name):
-        loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, _KERNEL))
+        loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, OF_FILES))
         if loss.semiring == "tropical":
             _settings(name, given, {})
         return loss

@@ -14,7 +14,8 @@ from fstgrad.checks import real_array
 from fstgrad.cli.effects import without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.loss_options import MODEL_LOSS, LossChoice
-from fstgrad.cli.losses import LOSSES, build_loss
+from fstgrad.cli.loss_table import LOSSES
+from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import ModelReading, Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES

@@ -10,8 +10,9 @@ import click
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, whole
+from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group, group
+from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
@@ -57,7 +58,7 @@ class Run:
         """Return the given options as arguments of the methods; `max_gib` becomes bytes."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         if "max_gib" in values:
-            values["max_memory"] = max(1, int(min(values.pop("max_gib") * 2**30, 2**62)))
+            values["max_memory"] = max(1, bytes_of(values.pop("max_gib")))
         return values | {name: value for name, value in more.items() if value is not None}
 
 
@@ -270,7 +271,9 @@ def sample(
 @mrf.command()
 @click.argument("image", type=FILE)
 @click.option(
-    "--labels",
+    "--levels",
+    cls=Renamed,
+    old="--labels",
     type=whole(2),
     default=2,
     show_default=True,
@@ -307,7 +310,7 @@ def sample(
 @run_options
 def denoise(
     image: str,
-    labels: int,
+    levels: int,
     coupling: float,
     method: str,
     output: str,
@@ -321,7 +324,7 @@ def denoise(
     from fstgrad.mrf import images
 
     pixels = images.read_image(image, colour=True)
-    model, means = images.segmentation(pixels, labels, coupling=coupling, contrast=contrast)
+    model, means = images.segmentation(pixels, levels, coupling=coupling, contrast=contrast)
     node = None
     if method in LABELINGS:
         if panels is not None:
@@ -340,4 +343,4 @@ def denoise(
         images.write_image(figure, images.before_and_after(pixels, restored, node))
     nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
     changed = np.mean(found != nearest)
-    echo(f"{output}: {labels} levels, {changed:.1%} of the pixels changed their level")
+    echo(f"{output}: {levels} levels, {changed:.1%} of the pixels changed their level")

@@ -26,8 +26,11 @@ from fstgrad.cli.border import (
 )
 from fstgrad.cli.grouping import Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
+from fstgrad.cli.renaming import Renamed
 from fstgrad.io import Tokens
+from fstgrad.losses import MAX_STATES
 from fstgrad.strings.budget import Budget
+from fstgrad.strings.caps import TOLERANCE
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training.kinds import CONSTANTS, Constants
@@ -72,12 +75,12 @@ class Estimation:
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """Options of processes, caches (`cache_memory` in MiB) and continued runs."""
+    """Options of processes, caches (`cache_gib` in GiB) and continued runs."""
 
     jobs: int
     cache: str | None
-    cache_memory: int
-    resume: str | None
+    cache_gib: float
+    journal: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +192,7 @@ cap_options = (
     click.option(
         "--tolerance",
         type=NOT_NEGATIVE,
-        default=1e-3,
+        default=TOLERANCE,
         show_default=True,
         help="With --cap auto, stop when the bounds are this close (nats).",
     ),
@@ -209,7 +212,7 @@ compile_options = group(
     click.option(
         "--max-states",
         type=COUNT,
-        default=2_000_000,
+        default=MAX_STATES,
         show_default=True,
         help="Maximum number of states of a loss automaton.",
     ),
@@ -253,15 +256,18 @@ method_options = group(
 )
 
 
-def cache_memory_option(default: int) -> Decorator:
-    """Return the option --cache-memory: memory for compiled losses, in MiB."""
+def cache_gib_option(default: float) -> Decorator:
+    """Return the option --cache-gib: memory for compiled losses, in GiB."""
     return click.option(
-        "--cache-memory",
-        type=whole(0),
+        "--cache-gib",
+        cls=Renamed,
+        old="--cache-memory",
+        convert=lambda mib: repr(int(mib) / 2**10),
+        type=NOT_NEGATIVE,
         default=default,
         show_default=True,
-        metavar="MiB",
-        help="Memory of all processes for compiled losses that are kept for reuse.",
+        metavar="GiB",
+        help="Memory of all processes for compiled losses that are kept for reuse, in GiB.",
     )
 
 
@@ -281,9 +287,11 @@ running_options = group(
         metavar="FOLDER",
         help="Keep compiled losses in this folder for later runs.",
     ),
-    cache_memory_option(256),
+    cache_gib_option(0.25),
     click.option(
-        "--resume",
+        "--journal",
+        cls=Renamed,
+        old="--resume",
         type=Output(beside=(".npz",)),
         metavar="FILE.jsonl",
         help="Write the lines to this file, and continue where an earlier run on the same pairs "

@@ -13,7 +13,7 @@ from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.cli.report import announce_compilation
-from fstgrad.cli.weights import make_weights, read_given
+from fstgrad.cli.weights import check_order, make_weights, read_given
 from fstgrad.io import Row
 from fstgrad.losses import Engine
 from fstgrad.training.features import QGramCounts
@@ -58,6 +58,7 @@ def open_problem(
     loss = build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
+    check_order(options.model.order, len(alphabet))
     features = QGramCounts(alphabet, options.model.order)
     compilation = options.compilation
     objective = PairObjective(

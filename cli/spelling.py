@@ -15,7 +15,13 @@ _REMEDIES = (
     (r"decode\('([\w-]+)'\)", "method", r"\1"),
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
-_NO_OPTION = (r"\bseconds= or (?=samples)", r"\blet proposal='auto' choose a band, ")
+_NO_OPTION = (
+    r"\bseconds= or (?=samples)",
+    r"\blet proposal='auto' choose a band, ",
+    r": lattice\.compile\(loss, gold\)\.closest\(\)",
+)
+# (argument, the parameter of a command that sets it)
+_OTHER_NAMES = (("rng", "seed"), ("kind", "objective"), ("n_jobs", "threads"), ("n_jobs", "jobs"))
 
 
 def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -> str:
@@ -32,8 +38,7 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
         if isinstance(parameter, click.Option) and parameter.name
     }
     flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
-    if "seed" in flags:
-        flags["rng"] = flags["seed"]
+    flags |= {argument: flags[name] for argument, name in _OTHER_NAMES if name in flags}
     for pattern, name, value in _REMEDIES:
         if name in flags:
             text = re.sub(pattern, f"{flags[name]} {value}".rstrip() + " " * (not value), text)
@@ -49,8 +54,11 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
         text = re.sub(rf"(?<![\w.-]){name}=", flag, text)  # (cap=)
         text = re.sub(rf"(^|[:;] ){name}(?= is )", rf"\1{flag}", text)  # cap is -1
         text = re.sub(rf"(?<=option )'{name}'", flag, text)
+        text = re.sub(rf"\b(raise|lower|smaller|larger|give) {name}(?![\w=-])", rf"\1 {flag}", text)
         if "_" in name:
             text = re.sub(rf"(?<![\w.-]){name}\b", flag, text)
+    for name, flag in flags.items():
+        text = re.sub(rf"(--[\w-]+ or ){name}(?![\w=-])", rf"\1{flag}", text)
     return text
 
 

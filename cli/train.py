@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import COUNT, JOBS, NOT_NEGATIVE, POSITIVE, Input, Output, whole
+from fstgrad.cli.border import COUNT, JOBS, NOT_NEGATIVE, POSITIVE, Input, Output, bytes_of, whole
 from fstgrad.cli.effects import OF_LOSSES, check_constants, check_estimation, without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
@@ -18,7 +18,7 @@ from fstgrad.cli.options import (
     Estimation,
     ModelReading,
     Reading,
-    cache_memory_option,
+    cache_gib_option,
     cap_options,
     constant_options,
     method_options,
@@ -27,7 +27,9 @@ from fstgrad.cli.options import (
 )
 from fstgrad.cli.pairs import tell_alphabet
 from fstgrad.cli.text import echo
+from fstgrad.cli.weights import check_order
 from fstgrad.io import read_alphabet
+from fstgrad.losses import MAX_STATES
 from fstgrad.training.curves import check_name, write_curves
 from fstgrad.training.kinds import ESTIMATED, Constants
 from fstgrad.training.optimizers import OPTIMIZERS
@@ -106,7 +108,7 @@ model_options = group(
         "[default: 1e-4 for risk, else 3e-4]",
     ),
     *cap_options,
-    _number("--max-states", 2_000_000, "Maximum number of states of a loss automaton."),
+    _number("--max-states", MAX_STATES, "Maximum number of states of a loss automaton."),
     heading="Model",
 )
 
@@ -173,7 +175,7 @@ training_options = group(
     help="Draw learning curves, and write their numbers to FILE.json.",
 )
 @_number("--jobs", 1, "Number of processes; the weights do not depend on it.", JOBS)
-@cache_memory_option(1024)
+@cache_gib_option(1.0)
 @click.option("--resume", is_flag=True, help="Continue from OUTPUT.checkpoint if it exists.")
 @click.option(
     "--tags",
@@ -205,7 +207,7 @@ def train(
     output: str,
     curves: str | None,
     jobs: int,
-    cache_memory: int,
+    cache_gib: float,
     resume: bool,
     tags: int | None,
     decompose: str | None,
@@ -230,6 +232,7 @@ def train(
         tell_alphabet(alphabet)
     else:
         alphabet = read_alphabet(reading.alphabet)
+    check_order(model.order, len(alphabet))
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     fitted = SequenceModel(
         build_loss(choice, alphabet),
@@ -239,7 +242,7 @@ def train(
         **dataclasses.asdict(constants),
         alphabet=alphabet,
         n_jobs=jobs,
-        cache_bytes=cache_memory * 2**20,
+        cache_bytes=bytes_of(cache_gib),
         callbacks=(_show,),
         checkpoint=str(checkpoint),
     )

@@ -1,14 +1,18 @@
 """Make the weights of the features from `--weights`, `--random-weights` and `--order`."""
 
+import math
+
 import click
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, real_array
 from fstgrad.cli.options import Weights
-from fstgrad.errors import InvalidInputError
-from fstgrad.io import read_weights
+from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.io import memory_limit, read_weights
 from fstgrad.training.features import Features
+
+MAX_AXES = 32  # of an array, in all versions of numpy
 
 
 def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
@@ -24,6 +28,16 @@ def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
     if model.random_weights is not None:
         raise click.UsageError("--weights and --random-weights exclude each other; give one")
     return read_weights(model.weights)
+
+
+def check_order(order: int, symbols: int) -> None:
+    """Raise MemoryLimitError if a table of `symbols` ** `order` numbers is too large."""
+    most = memory_limit() / 8
+    if order * math.log(max(symbols, 1)) > math.log(most) or order >= MAX_AXES:
+        raise MemoryLimitError(
+            f"--order is {order}, and a table of all {order}-grams of {symbols} symbols is too "
+            "large; give a smaller --order"
+        )
 
 
 def make_weights(model: Weights, given: FloatArray | None, features: Features) -> FloatArray:

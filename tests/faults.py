@@ -35,12 +35,12 @@ class Faults(EveryCommand):
         return self._result(self._finished(["grad", self.pairs, "-o", "{}"], [], "whole.npz"))
 
     def kills_leave_resumable_runs(self) -> str:
-        """Kill `grad --resume`, `train --resume` and `grm fit --checkpoint`, and go on."""
+        """Kill `grad --journal`, `train --resume` and `grm fit --checkpoint`, and go on."""
         targets = {
-            "grad": (["grad", self.pairs, "--resume", "{}.jsonl", "-o", "{}"], []),
+            "grad": (["grad", self.pairs, "--journal", "{}.jsonl", "-o", "{}"], []),
             "train": (["train", self.pairs, "--epochs", "6", "--window", "1", "-o", "{}"],
                       ["--resume"]),
-            "grm": (["grm", "fit", self.folder / "counts.csv", "--alpha", "0.02", "--jobs", "1",
+            "grm": (["grm", "fit", self.folder / "counts.csv", "--alpha", "0.02", "--threads", "1",
                      "--k", "3", "--checkpoint", "{}.kept", "-o", "{}"], []),
         }  # fmt: skip
         names = list(targets)[self.part]
@@ -88,7 +88,7 @@ class Faults(EveryCommand):
         commands = {
             "out.npz": ["grad", self.pairs, "-o"],
             "model.npz": ["train", self.pairs, "--epochs", "1", "-o"],
-            "roots.npz": ["grm", "fit", self.folder / "counts.csv", "--jobs", "1", "-o"],
+            "roots.npz": ["grm", "fit", self.folder / "counts.csv", "--threads", "1", "-o"],
             "grammar.far": ["grammar", "build", "caseless", "--symbols", "ab", "-o"],
             "marginals.npz": ["marginals", self.pairs, "-o"],
         }
@@ -157,10 +157,10 @@ class Faults(EveryCommand):
         lines = self.folder / "shared.jsonl"
         many = self.folder / "longer.tsv"
         many.write_text(LINES * 100)
-        first = self._start(["grad", many, "--resume", lines], out)
+        first = self._start(["grad", many, "--journal", lines], out)
         while not lines.exists() or not lines.stat().st_size:
             time.sleep(0.05)
-        done = self.run("grad", many, "--resume", lines)
+        done = self.run("grad", many, "--journal", lines)
         first.kill()
         first.wait()
         if done.returncode != 1 or b"another run" not in done.stderr:

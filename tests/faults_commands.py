@@ -22,7 +22,7 @@ from tests.fuzz.commands import TEMPLATES, Case, fill
 from tests.fuzz.seeds import write_seeds
 from tests.repeated import SECONDS
 
-CONTINUED = {"--resume", "--checkpoint"}  # of another run: refused, and as it was
+CONTINUED = {"--journal", "--checkpoint"}  # of another run: refused, and as it was
 # signals wait until the process has said what they do
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _WAITING = [sys.executable, "-c", "import signal; from fstgrad.cli import interrupts, run; "
@@ -216,7 +216,7 @@ class EveryCommand(Ground):
         at = self._value(one, case)
         if to:
             case.arguments[at] = str(self.folder / "case" / to)
-        elif one.option == "--resume":  # a run of its own
+        elif one.option == "--journal":  # a run of its own
             case.arguments[at] = str(self.folder / "case" / "out.jsonl")
         path = pathlib.Path(case.arguments[at])
         if before:

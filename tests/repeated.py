@@ -39,7 +39,7 @@ REPEATED = (
     ("compare", f"{_TRAIN} -o a.npz", f"{_TRAIN} --order 1 -o b.npz",
      "compare a.npz b.npz pairs.tsv --resamples 20"),
     # a page of a sequence model shows the seconds of each epoch
-    ("report", "grm fit counts.csv --alpha 0.1 --jobs 1 --quiet -o r.npz",
+    ("report", "grm fit counts.csv --alpha 0.1 --threads 1 --quiet -o r.npz",
      "grad pairs.tsv -o o.npz", "report r.npz o.npz -o r.html"),
     ("completion, doctor", "completion bash", "doctor"),
     ("grammar list, show, test", "grammar list", "grammar show caseless", "grammar test caseless"),
@@ -57,9 +57,9 @@ REPEATED = (
     ("mrf sample", "mrf sample m.uai -k 3 --seed 1"),
     ("mrf partition, map", "mrf partition m.uai", "mrf map m.uai"),
     ("mrf denoise", "mrf denoise i.png -o o.png"),
-    ("grm fit, sample", "grm fit counts.csv --alpha 0.1 --jobs 1 --quiet -o r.npz",
+    ("grm fit, sample", "grm fit counts.csv --alpha 0.1 --threads 1 --quiet -o r.npz",
      "grm sample r.npz -n 2 --seed 1 --burn-in 2"),
-    ("grm top, score, report", "grm fit counts.csv --alpha 0.1 --jobs 2 --quiet -o r.npz",
+    ("grm top, score, report", "grm fit counts.csv --alpha 0.1 --threads 2 --quiet -o r.npz",
      "grm top r.npz", "grm score r.npz counts.csv", "grm report r.npz counts.csv -n 4"),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ def test_results_of_every_command_are_repeated():
 
 def test_faults_cover_every_command_and_every_output():
     assert len(lines()) == len(dict(commands_of(fstgrad)))
-    assert {one.option for one in outputs()} > {"--output", "--resume", "--checkpoint"}
+    assert {one.option for one in outputs()} > {"--output", "--journal", "--checkpoint"}
 
 
 @pytest.mark.slow

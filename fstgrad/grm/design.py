@@ -23,6 +23,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
 
+MAX_MEMORY = 4e9  # bytes; the default limit of a fit
 PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
 MOST_SETS = 1 << 62  # no limit
 LEAST_SETS = 100  # sets that may always become active at once if columns are computed on demand
@@ -196,8 +197,8 @@ def _check_streamed(
     if need > max_memory:
         raise MemoryLimitError(
             f"the shared design has {entries:,} non-zeros; its columns alone, without them, need "
-            f"{need / 1e9:.1f} GB, which exceeds max_memory={max_memory / 1e9:.1f} GB; use fewer "
-            "features, a smaller k, or raise max_memory"
+            f"{need / 2**30:.3g} GiB, which exceeds max_memory = {max_memory / 2**30:.3g} GiB; use "
+            "fewer features, a smaller k, or raise max_memory"
         )
 
 

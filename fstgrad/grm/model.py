@@ -18,7 +18,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
 from fstgrad.grm import fitting, normalization, preparation, storage
-from fstgrad.grm.design import Design, intercept_coordinates, terms_of
+from fstgrad.grm.design import MAX_MEMORY, Design, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.parameters import Parameters
@@ -140,7 +140,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         n_jobs: int | None = None,
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
-        max_memory: float = 4e9,
+        max_memory: float = MAX_MEMORY,
         verbose: bool = False,
         covariate_alpha: float = 0.0,
     ) -> None:

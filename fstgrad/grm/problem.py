@@ -156,8 +156,8 @@ class Problem:
         need = self.joint_bytes()
         if need > self.max_memory:
             raise MemoryLimitError(
-                f"the joint fit keeps the derivatives of {p} nodes at {n} rows, {need / 1e9:.1f} "
-                f"GB, which exceeds max_memory={self.max_memory / 1e9:.1f} GB; give "
+                f"the joint fit keeps the derivatives of {p} nodes at {n} rows, {need / 2**30:.3g} "
+                f"GiB, which exceeds max_memory = {self.max_memory / 2**30:.3g} GiB; give "
                 'symmetrize="average", fewer rows or columns, or raise max_memory'
             )
         observed = np.empty((p, n, width))

@@ -222,7 +222,7 @@ class Choice:
             The loss has no finite bounds, or every tried cap exceeds the limit.
         """
         if not np.isfinite([self.least, self.greatest]).all():
-            raise NotSupportedError("a cap needs a loss with known bounds")
+            raise NotSupportedError("a cap needs a loss with known bounds; give proposal='plain'")
         low, high = 0.0, 1.0
         best: Proposal | None = None
         for _ in range(6):
@@ -351,8 +351,8 @@ class Choice:
     def _automaton(self, *, band: Band | None = None, cap: float | None = None) -> LossAutomaton:
         if not callable(self.compiled):
             raise NotSupportedError(
-                "a band or a cap needs the loss itself, not a sum that was compiled against a "
-                "target; give the loss"
+                "a band or a cap needs a loss in the tropical semiring, and not a sum that was "
+                "compiled against a target; give such a loss, or proposal='plain'"
             )
         options = {"band": band, "cap": cap, "max_states": self.max_states}
         b = called("compiled", self.compiled, **options)

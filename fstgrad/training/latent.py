@@ -54,7 +54,8 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
     for i, (x, y) in enumerate(fields("pairs", pairs, 2)):
         for name, side in (("x", x), ("y", y)):
             instance(f"{name} of pair {i}", side, Sized, "a sequence")
-            items(f"{name} of pair {i}", side)  # a tensor without dimensions also has __len__
+            symbols = side.symbols if isinstance(side, Tagged) else side
+            items(f"{name} of pair {i}", symbols)  # a tensor without dimensions also has __len__
         if len(x) != len(y):
             raise InvalidInputError(
                 f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "

@@ -60,59 +60,59 @@ def test_processes_change_nothing(run, pairs, tmp_path):
 def test_a_stopped_run_continues_to_the_same_gradient(run, pairs, tmp_path):
     options = ("--random-weights", 1, "--alphabet", tmp_path / "abc")
     (tmp_path / "abc").write_text("a\nb\nc\nd\n")
-    run(pairs, *options, "--output", tmp_path / "whole.npz", "--resume", tmp_path / "whole.jsonl")
+    run(pairs, *options, "--output", tmp_path / "whole.npz", "--journal", tmp_path / "whole.jsonl")
 
     good = pairs.read_text()
     lines = good.splitlines()
     pairs.write_text("\n".join([*lines[:37], "bad", *lines[38:]]) + "\n")
     journal = tmp_path / "part.jsonl"
-    code, _, err = run(pairs, *options, "--resume", journal)
+    code, _, err = run(pairs, *options, "--journal", journal)
     assert code == 1
     assert "pairs.tsv:38" in err
     assert len(journal.read_text().splitlines()) == 37
     pairs.write_text(good)
     with journal.open("a") as file:
         file.write('{"line": 38, "y": "cut o')
-    code, out, err = run(pairs, *options, "--resume", journal, "--output", tmp_path / "part.npz")
+    code, out, err = run(pairs, *options, "--journal", journal, "--output", tmp_path / "part.npz")
     assert (code, out) == (0, "")
     assert "over 50 pairs" in err
     whole = (tmp_path / "whole.jsonl").read_text()
     assert without_times(journal.read_text()) == without_times(whole)
     assert arrays(tmp_path / "part.npz") == arrays(tmp_path / "whole.npz")
     before = journal.read_text()
-    run(pairs, *options, "--resume", journal, "--output", tmp_path / "again.npz")
+    run(pairs, *options, "--journal", journal, "--output", tmp_path / "again.npz")
     assert journal.read_text() == before
     assert arrays(tmp_path / "again.npz") == arrays(tmp_path / "whole.npz")
 
 
 def test_a_run_with_other_options_or_rows_is_not_continued(run, pairs, tmp_path):
     journal = tmp_path / "r.jsonl"
-    assert run(pairs, "--resume", journal)[0] == 0
+    assert run(pairs, "--journal", journal)[0] == 0
     before = journal.read_text()
-    code, _, err = run(pairs, "--resume", journal, "--loss", "hamming")
+    code, _, err = run(pairs, "--journal", journal, "--loss", "hamming")
     assert code == 1
     assert "other options" in err
     text = pairs.read_text()
     pairs.write_text("y" + text)
-    code, _, err = run(pairs, "--resume", journal)
+    code, _, err = run(pairs, "--journal", journal)
     assert code == 1
     assert "the first 50 rows are not those" in err
     assert journal.read_text() == before
     pairs.write_text(text)
     (tmp_path / "r.jsonl.npz").unlink()
-    code, _, err = run(pairs, "--resume", journal)
+    code, _, err = run(pairs, "--journal", journal)
     assert code == 1
     assert "no checkpoint" in err
     (tmp_path / "r.jsonl.npz").write_text("damaged")
-    assert "not a checkpoint" in run(pairs, "--resume", journal)[2]
+    assert "not a checkpoint" in run(pairs, "--journal", journal)[2]
 
 
 def test_added_rows_are_added(run, pairs, tmp_path):
     journal = tmp_path / "r.jsonl"
-    assert run(pairs, "--resume", journal)[0] == 0
+    assert run(pairs, "--journal", journal)[0] == 0
     with pairs.open("a") as file:
         file.write("\n".join(rows(60)[50:]) + "\n")
-    code, _, err = run(pairs, "--resume", journal, "--output", tmp_path / "1.npz")
+    code, _, err = run(pairs, "--journal", journal, "--output", tmp_path / "1.npz")
     assert (code, "over 60 pairs" in err) == (0, True)
     run(pairs, "--output", tmp_path / "2.npz")
     with np.load(tmp_path / "1.npz") as one, np.load(tmp_path / "2.npz") as two:
@@ -124,7 +124,7 @@ def test_skipped_rows_are_counted_once(run, pairs, tmp_path):
     pairs.write_text("\n".join(["bad", *lines]) + "\n")
     journal = tmp_path / "r.jsonl"
     for _ in range(2):
-        code, _, err = run(pairs, "--resume", journal, "--skip-errors")
+        code, _, err = run(pairs, "--journal", journal, "--skip-errors")
         assert code == 0
         assert "skipped 1 of 51 rows" in err
 
@@ -138,7 +138,7 @@ def test_an_interruption_leaves_whole_lines(tmp_path, jobs):
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += "from fstgrad.cli.main import main; main()"
     command = [sys.executable, "-c", code, "grad"]
-    command += [str(pairs), "--resume", str(journal), "--jobs", str(jobs)]
+    command += [str(pairs), "--journal", str(journal), "--jobs", str(jobs)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     for _ in range(2400):
         if journal.exists() and journal.stat().st_size:
@@ -179,7 +179,7 @@ def test_a_cap_that_is_raised(run, pairs, tmp_path):
     exact = [json.loads(line) for line in run(pairs)[1].splitlines()]
     options = ("--cap", "auto", "--tolerance", 0.5)
     journal = tmp_path / "r.jsonl"
-    code, _, err = run(pairs, *options, "--resume", journal)
+    code, _, err = run(pairs, *options, "--journal", journal)
     assert code == 0
     assert "within 0.5 nats (caps stopped by tolerance for 50)" in " ".join(err.split())
     assert "under the uncapped loss, up to" in " ".join(err.split())
@@ -190,9 +190,9 @@ def test_a_cap_that_is_raised(run, pairs, tmp_path):
         assert line["lower"] == line["objective"] <= true["objective"] + 1e-10
         assert true["objective"] <= line["upper"] + 1e-10
         assert line["upper"] - line["lower"] <= 0.5
-    again = run(pairs, *options, "--resume", journal)[2]
+    again = run(pairs, *options, "--journal", journal)[2]
     assert "under the uncapped loss, up to" in " ".join(again.split())
-    assert run(pairs, "--cap", "auto", "--tolerance", 0.4, "--resume", journal)[0] == 1
+    assert run(pairs, "--cap", "auto", "--tolerance", 0.4, "--journal", journal)[0] == 1
 
     out = run(pairs, *options, "--max-states", 20)[1]
     assert {json.loads(line)["reason"] for line in out.splitlines()} == {"state limit"}

@@ -11,8 +11,6 @@ import pytest
 
 from fstgrad.cli.epilogs import EXAMPLES
 from fstgrad.cli.grouping import Command, Group
-from fstgrad.cli.loss_options import LOSS_NAMES
-from fstgrad.cli.losses import LOSSES
 from fstgrad.cli.main import fstgrad
 
 
@@ -51,10 +49,6 @@ def test_help_has_sections_and_an_example(run, name):
 
 def test_examples_are_those_of_commands():
     assert EXAMPLES.keys() == LEAVES.keys()
-
-
-def test_the_names_of_losses():
-    assert tuple(LOSSES) == LOSS_NAMES
 
 
 def test_options_are_in_sections(run):

@@ -19,7 +19,7 @@ TEMPLATES = [
     "grad {pairs.tsv} --loss {loss.txt} --random-weights 1 {small}",
     "grad {pairs.tsv} --loss {loss.fst} {small}",
     "grad {pairs.tsv} --loss {loss.far}:edit {small}",
-    "grad {pairs.tsv} --resume {lines.jsonl} {small}",
+    "grad {pairs.tsv} --journal {lines.jsonl} {small}",
     "grad {pairs.tsv} --loss ngram --smoothing 0.5 --method sampled --samples 5",
     "grad {named.tsv} --lattices {lattices.far} --gradients {out}.far --posteriors {out}p.far "
     "{small}",
@@ -37,8 +37,8 @@ TEMPLATES = [
     "grad {pairs.tsv} --engine openfst {small}",
     "grad {pairs.tsv} --method auto --cache {out}.cache --top 2 {small}",
     "risk {named.tsv} --lattices {lattices.far} --gradients {out}.far --posteriors {out}p.far",
-    "risk {pairs.tsv} --resume {out}.jsonl -o {out}.npz {small}",
-    "align {pairs.tsv} --iterations 2 --posteriors",
+    "risk {pairs.tsv} --journal {out}.jsonl -o {out}.npz {small}",
+    "align {pairs.tsv} --iterations 2 --with-posteriors",
     "align {words.tsv} --tokens-x words --tokens-y words --max-x 1 --no-empty-x --iterations 2",
     "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz --plot {out}.svg {small}",
     "train {pairs.tsv} --epochs 1 --objective softmax-margin --window 1 --span 1 -o {out} {small}",
@@ -91,12 +91,12 @@ TEMPLATES = [
     "mrf sample {model.uai} -k 2 --seed 1",
     "mrf denoise {image.png} -o {out}.png --method icm",
     "mrf denoise {image.png} -o {out}.png --marginals {out}2.png --figure {out}3.png",
-    "grm fit {counts.csv} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
-    "grm fit {counts.npz} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
-    "grm fit {counts.npy} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
-    "grm fit {counts.mtx} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
-    "grm fit {counts.mat} --variable X --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
-    "grm fit {dense.npz} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {counts.csv} --alpha 0.1 --threads 1 --quiet -o {out}.npz",
+    "grm fit {counts.npz} --alpha 0.1 --threads 1 --quiet -o {out}.npz",
+    "grm fit {counts.npy} --alpha 0.1 --threads 1 --quiet -o {out}.npz",
+    "grm fit {counts.mtx} --alpha 0.1 --threads 1 --quiet -o {out}.npz",
+    "grm fit {counts.mat} --variable X --alpha 0.1 --threads 1 --quiet -o {out}.npz",
+    "grm fit {dense.npz} --alpha 0.1 --threads 1 --quiet -o {out}.npz",
     "grm top {roots.npz}",
     "grm sample {roots.npz} -n 2 --seed 1 --burn-in 2",
     "grm sample {roots.npz} -n 2 --seed 1 --burn-in 2 -o {out}.csv",
@@ -110,7 +110,7 @@ TEMPLATES = [
     "doctor",
 ]
 _SLOW = {"jobs", "threads", "epochs", "samples", "burn_in", "thin", "chains", "max_iter", "count",
-         "n", "labels", "max_states", "nbest", "k"}  # fmt: skip
+         "n", "levels", "max_states", "nbest", "k"}  # fmt: skip
 _VALUES = (*NUMBERS, "auto", "words", "edit", "none", "2", "0.5", "-", "/", "/dev/null", "é\x1b[2J")
 
 

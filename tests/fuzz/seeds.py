@@ -70,8 +70,8 @@ def write_seeds(folder: pathlib.Path, run: Run) -> None:
         f"train {folder}/pairs.tsv --epochs 2 --window 0 --order 1 -o {folder}/other.npz",
         f"train {folder}/tagged.tsv --tags 3 --epochs 1 --window 1 --span 1 -o {folder}/tags.npz",
         f"grammar fit edit {folder}/pairs.tsv --held-out 0 -o {folder}/learned.far",
-        f"grm fit {folder}/counts.csv --alpha 0.05 --jobs 1 -o {folder}/roots.npz",
-        f"grad {folder}/pairs.tsv --resume {folder}/lines.jsonl {SMALL}",
+        f"grm fit {folder}/counts.csv --alpha 0.05 --threads 1 -o {folder}/roots.npz",
+        f"grad {folder}/pairs.tsv --journal {folder}/lines.jsonl {SMALL}",
     ):
         code, _, said = run(arguments.split())
         if code:

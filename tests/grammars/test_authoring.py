@@ -332,3 +332,12 @@ def test_a_grammar_without_an_alphabet_has_the_symbols_of_its_examples(run, tmp_
     code, _, err = run("grammar", "test", path)
     assert code == 1
     assert "has no ALPHABET" in err
+
+
+def test_symbols_of_a_file_may_be_words(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.tsv").write_text("K AE T\tG AE T\nK AE\tK AH\n")
+    assert run("grammar", "build", "phonetic", "-o", "p.far")[0] == 0
+    code, out, _ = run("grammar", "fit", "p.far:phonetic", "p.tsv", "-o", "x.far")
+    assert (code, "2 pairs" in out) == (0, True)
+    assert run("grammar", "compare", "p.far:phonetic", "edit", "p.tsv")[0] == 0

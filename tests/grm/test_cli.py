@@ -59,7 +59,9 @@ def run(*arguments):
 def test_fit_top_sample_score(tmp_path, counts):
     table, model = tmp_path / "counts.csv", tmp_path / "model.npz"
     write(table, counts)
-    done = run("fit", table, "--k", 3, "--alpha", 0.02, "--features", 3, "--jobs", 1, "-o", model)
+    done = run(
+        "fit", table, "--k", 3, "--alpha", 0.02, "--features", 3, "--threads", 1, "-o", model
+    )
     assert "3 columns" in done.output
     fitted = fg.GeneralizedRootModel.load(model)
     assert fitted.names_ == ["ape", "cat", "dog"]  # bee has the smallest total
@@ -95,7 +97,7 @@ def test_stages_and_a_checkpoint(tmp_path, counts):
         "--alpha",
         0.05,
         "--stagewise",
-        "--jobs",
+        "--threads",
         2,
     ]
     run(*given, "--checkpoint", kept, "-o", tmp_path / "a.npz")
