@@ -2,10 +2,12 @@
 
 Reading order
 -------------
-- `spelling`, `text`, `grouping`, `border` : messages, texts, groups of options, types of options.
+- `spelling`, `text`, `grouping`, `renaming`, `border` : messages, texts, groups of options, old names
+  of options, types of options.
 - `report`, `page`, `journal`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
   of a run; signals; examples in the help.
-- `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights they name.
+- `loss_table`, `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights
+  that they name.
 - `examples`, `pairs`, `effects`, `models`, `problem` : rows of files; options without an effect;
   the parts of models and objectives.
 - `loss`, `marginals`, `lattices`, `grad`, `risk` : commands for pairs and lattices.
