@@ -2,8 +2,8 @@
 
 Reading order
 -------------
-- `spelling`, `text`, `grouping`, `renaming`, `border` : messages, texts, groups of options, old names
-  of options, types of options.
+- `spelling`, `text`, `grouping`, `renaming`, `border` : messages, texts, groups of options, old
+  names of options, types of options.
 - `report`, `page`, `journal`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
   of a run; signals; examples in the help.
 - `loss_table`, `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights
