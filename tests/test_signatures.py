@@ -53,7 +53,7 @@ def of_documents():
         with contextlib.suppress(ModuleNotFoundError):  # the name of a method with its class
             thing = getattr(importlib.import_module(module), name, None)
             if module not in MODULES and (inspect.isfunction(thing) or inspect.isclass(thing)):
-                yield shown(f"{module}.{name}", thing)
+                yield shown(f"docs: {module}.{name}", thing)
 
 
 def of_methods():
