@@ -42,18 +42,20 @@ def test_minimum_is_the_best_of_all_signs(seed):
     assert model.value(direction) == pytest.approx(wanted, rel=1e-9, abs=1e-9 * abs(wanted) + 1e-12)
 
 
-@pytest.mark.parametrize(("seed", "k"), [(1, 2), (1, 3), (5, 3)])
-def test_counts_from_0_to_100000_converge_within_some_hundred_steps(seed, k):
+def test_counts_from_0_to_100000_converge_within_some_hundred_steps():
     """x, x^1/2 and x^1/3 are nearly collinear there, where coordinate descent took thousands.
 
-    The number depends on the rounding of the processor: at most 500 on one, 574 on another.
+    The limit is on the sum: the steps of one problem depend on the rounding of the processor.
     """
-    random = np.random.default_rng(seed)
-    X = random.poisson(2, size=(12, 3)).astype(float)
-    large = 2.0 ** random.integers(0, 18, size=(12, 3))
-    X = np.where(random.random((12, 3)) < 0.4, large, X)
-    model = fg.GeneralizedRootModel(
-        k, alpha=0.1, interactions="all", symmetrize="average", n_jobs=1
-    ).fit(X)
-    assert max(model.kkt_) <= model.tol
-    assert sum(fit.steps for fit in model.node_fits_) < 1000
+    steps = 0
+    for seed, k in ((1, 2), (1, 3), (5, 3)):
+        random = np.random.default_rng(seed)
+        X = random.poisson(2, size=(12, 3)).astype(float)
+        large = 2.0 ** random.integers(0, 18, size=(12, 3))
+        X = np.where(random.random((12, 3)) < 0.4, large, X)
+        model = fg.GeneralizedRootModel(
+            k, alpha=0.1, interactions="all", symmetrize="average", n_jobs=1
+        ).fit(X)
+        assert max(model.kkt_) <= model.tol
+        steps += sum(fit.steps for fit in model.node_fits_)
+    assert steps <= 300 + 500 + 400
