@@ -102,7 +102,8 @@ class Log:
 
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the sums of log-weights and of tangents."""
-        return np.add(left, right, dtype=np.float64)
+        with np.errstate(over="ignore"):  # as in `_terms`
+            return np.add(left, right, dtype=np.float64)
 
     def matmul(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return log sum_k exp(left[i, k] + right[k, j]), one block of the axis k at a time.
@@ -169,7 +170,8 @@ def _blocks(shape: tuple[int, ...], columns: int) -> list[slice]:
 
 def _terms(left: FloatArray, right: FloatArray, block: slice) -> FloatArray:
     """Return left[..., i, k] + right[..., k, j] for k in the block, as (..., i, k, j)."""
-    terms: FloatArray = left[..., :, block, None] + right[..., None, block, :]
+    with np.errstate(over="ignore"):  # the sum of two masks of finfo.min is -inf
+        terms: FloatArray = left[..., :, block, None] + right[..., None, block, :]
     return terms
 
 

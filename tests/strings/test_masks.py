@@ -145,3 +145,17 @@ def test_some_paths_need_no_mask():
             fg.Lattice.from_arcs(*arcs, [0.3, 0.1, 0.7, m], ABC, final=[2]) for m in (mask, -np.inf)
         )
         same([p.entropy(), *fg.risk(p, "ab", LOSS)], [q.entropy(), *fg.risk(q, "ab", LOSS)])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_risk_with_masks_of_finfo_min_warns_of_nothing(order):
+    """Two masks on one path add up to -inf; warnings are errors in these tests."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=(4, *(4,) * (order - 1), 3))
+    hidden = rng.random(scores.shape) < 0.4
+    hidden[..., 0] = False
+    b = fg.EditDistance(ABC).compile("abca")
+    value, gradient = fg.risk(np.where(hidden, np.finfo(float).min, scores), b)
+    expected, other = fg.risk(np.where(hidden, -np.inf, scores), b)
+    assert value == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_allclose(gradient, other, atol=1e-12)
