@@ -12,9 +12,9 @@ are the evidence.  The program compares five ways to turn the evidence into a la
 - a threshold of the evidence: unfiltered, after a median filter, or after total variation
   denoising;
 - the best labeling of a random field with one coupling for all pairs (a minimum cut);
-- the same with contrast-sensitive edges: the coupling of a pair is J exp(-b |x_i - x_j|^2), where
-  x_i is the colour of pixel i, so that labels change at edges of the picture (Boykov and Jolly
-  2001).
+- the same with contrast-sensitive edges: the coupling of a pair is ``J exp(-b |x_i - x_j|^2)``,
+  where x_i is the colour of pixel i, so that labels change at edges of the picture (Boykov and
+  Jolly 2001).
 
 Settings are chosen on one half of the picture and tested on the other half, and vice versa.  Pixels
 without a measured depth are ignored.
