@@ -129,14 +129,14 @@ def compared(
         given="target",
         smoothing=0.05,
         held_out=0.1,
-        schedule=Schedule(max_iterations=30),
+        schedule=Schedule(max_iter=30),
     )
     learned = fit.loss("probability")
     seconds = time.perf_counter() - start
     yield measured(case, "likelihood", learned, asked, seconds, bases)[0]
     start = time.perf_counter()
     lessons = questions(train[:: max(1, len(train) // (200 if quick else 1000))], dictionary, 20)
-    better = fg.fit_ranking(fit, lessons, max_iterations=10 if quick else 40)
+    better = fg.fit_ranking(fit, lessons, max_iter=10 if quick else 40)
     seconds = time.perf_counter() - start
     yield measured(case, "then ranking", better.loss("probability"), asked, seconds, bases)[0]
 
@@ -177,7 +177,7 @@ def speed(quick: bool) -> Row:
         y = np.where(rng.random(10) < 0.1, rng.integers(0, 26, size=10), x)
         pairs.append((x, np.delete(y, rng.integers(0, 10)) if rng.random() < 0.3 else y))
     loss = fg.EditDistance(abc)
-    fg.fit_costs(loss, pairs[:10], schedule=Schedule(max_iterations=1))  # compiles the kernels
+    fg.fit_costs(loss, pairs[:10], schedule=Schedule(max_iter=1))  # compiles the kernels
     start = time.process_time()
     fit = fg.fit_costs(loss, pairs, smoothing=0.1)
     return {

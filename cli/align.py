@@ -43,7 +43,9 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
     help="Estimate p(u, v) over all links, or p(v | u) given the symbols u of x.",
 )
 @click.option(
-    "--iterations",
+    "--max-iter",
+    cls=Renamed,
+    old="--iterations",
     type=COUNT,
     default=20,
     show_default=True,
@@ -64,7 +66,7 @@ def align(
     no_empty_x: bool,
     no_empty_y: bool,
     normalization: str,
-    iterations: int,
+    max_iter: int,
     with_posteriors: bool,
     reading: Reading,
 ) -> None:
@@ -85,7 +87,7 @@ def align(
         empty_x=not no_empty_x,
         empty_y=not no_empty_y,
         normalization=normalization,
-        iterations=iterations,
+        max_iter=max_iter,
     ).fit(read)
     for i, value in enumerate(aligner.log_likelihood_, start=1):
         click.echo(f"iteration {i}: {value / len(read):.6f} nats per pair", err=True)

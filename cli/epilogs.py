@@ -68,7 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "trees marginals": (_SCORES, "fstgrad trees marginals scores.npz -o marginals.npz"),
     "trees entropy": (_SCORES, "fstgrad trees entropy scores.npz"),
     "trees decode": (_SCORES, "fstgrad trees decode scores.npz -k 2"),
-    "trees sample": (_SCORES, "fstgrad trees sample scores.npz -k 2 --seed 0"),
+    "trees sample": (_SCORES, "fstgrad trees sample scores.npz -n 2 --seed 0"),
     "trees kl": (_SCORES, "fstgrad trees kl scores.npz scores.npz"),
     "trees evaluate": (
         _TREEBANK,
@@ -78,7 +78,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "mrf marginals": (_MODEL, "fstgrad mrf marginals model.uai"),
     "mrf partition": (_MODEL, "fstgrad mrf partition model.uai --method bp"),
     "mrf map": (_MODEL, "fstgrad mrf map model.uai"),
-    "mrf sample": (_MODEL, "fstgrad mrf sample model.uai -k 3 --seed 0"),
+    "mrf sample": (_MODEL, "fstgrad mrf sample model.uai -n 3 --seed 0"),
     "mrf denoise": (_IMAGE, "fstgrad mrf denoise noisy.pgm --levels 2 -o clean.png"),
     "grm fit": (_COUNTS, _FIT),
     "grm top": (_COUNTS, _FIT, "fstgrad grm top model.npz"),

@@ -23,6 +23,7 @@ from fstgrad.cli.grammar_pairs import (
     reads_words,
 )
 from fstgrad.cli.grouping import Command, group
+from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (
@@ -45,7 +46,7 @@ class Learning:
     prior: str
     held_out: float
     restarts: int
-    iterations: int
+    max_iter: int
     seed: int
 
 
@@ -97,7 +98,9 @@ learning_options = group(
         "(without held-out pairs, with the highest posterior probability).",
     ),
     click.option(
-        "--iterations",
+        "--max-iter",
+        cls=Renamed,
+        old="--iterations",
         type=click.IntRange(1, 10**6),
         default=100,
         show_default=True,
@@ -178,7 +181,7 @@ def fit(
             prior=learning.prior,  # type: ignore[arg-type]
             held_out=learning.held_out if len(rows) > 1 else 0.0,
             schedule=Schedule(
-                max_iterations=learning.iterations, restarts=learning.restarts, progress=_progress
+                max_iter=learning.max_iter, restarts=learning.restarts, progress=_progress
             ),
             rng=learning.seed,
         )

@@ -12,6 +12,7 @@ from fstgrad.cli.grammar_options import (
     symbols_option,
 )
 from fstgrad.cli.grouping import Command
+from fstgrad.cli.options import nbest_option
 from fstgrad.cli.text import echo
 from fstgrad.costs import pair_transducer
 from fstgrad.costs.explain import explained
@@ -97,21 +98,14 @@ def _listed(names: Sequence[str]) -> str:
 @reference_argument
 @click.argument("hypothesis")
 @click.argument("target")
-@click.option(
-    "-k",
-    "count",
-    type=click.IntRange(1, 1000),
-    default=3,
-    show_default=True,
-    help="Number of alignments shown.",
-)
+@nbest_option("Number of alignments shown.", 3, click.IntRange(1, 1000))
 @alphabet_option
 @symbols_option
 def explain(
     reference: str,
     hypothesis: str,
     target: str,
-    count: int,
+    nbest: int,
     alphabet: str | None,
     symbols: str | None,
 ) -> None:
@@ -123,4 +117,4 @@ def explain(
     loss = named_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters
     x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
-    echo(str(explained(pair_transducer(loss), x, y, count)))
+    echo(str(explained(pair_transducer(loss), x, y, nbest)))

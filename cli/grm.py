@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.cli.border import COUNT, POSITIVE, SEED, THREADS, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group
+from fstgrad.cli.options import draws_option
 from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
@@ -139,7 +140,13 @@ def fit(
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("--order", type=COUNT, help="Size of the sets.  [default: all sizes]")
+@click.option(
+    "--size",
+    cls=Renamed,
+    old="--order",
+    type=COUNT,
+    help="Size of the sets.  [default: all sizes]",
+)
 @click.option(
     "--top", "count", type=COUNT, default=10, show_default=True, help="Number of sets shown."
 )
@@ -149,7 +156,7 @@ def fit(
 )  # fmt: skip
 def top(
     model: str,
-    order: int | None,
+    size: int | None,
     count: int,
     sign: Literal["both", "positive", "negative"],
 ) -> None:
@@ -157,15 +164,15 @@ def top(
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
-    orders = range(1, fitted.k + 1) if order is None else [order]
-    for size in orders:
-        for found in fitted.top_interactions(size, count, sign=sign):
-            echo(f"{size}\t{found.value:.6g}\t" + " + ".join(found.names))
+    sizes = range(1, fitted.k + 1) if size is None else [size]
+    for order in sizes:
+        for found in fitted.top_interactions(order, count, sign=sign):
+            echo(f"{order}\t{found.value:.6g}\t" + " + ".join(found.names))
 
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("-n", "count", type=COUNT, default=10, show_default=True, help="Number of rows.")
+@draws_option("Number of rows.", 10)
 @click.option("--seed", type=SEED, help="Random seed.")
 @click.option(
     "--burn-in",
@@ -189,7 +196,7 @@ def top(
 )
 def sample(
     model: str,
-    count: int,
+    draws: int,
     seed: int | None,
     burn_in: int,
     thin: int,
@@ -206,22 +213,22 @@ def sample(
         if len(rows) != 1:
             raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
         fitted = fitted.at(rows[0])
-    draws = fitted.gibbs(count, seed, burn_in=burn_in, thin=thin, chains=chains)
+    found = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains)
     if output is not None and output.endswith(".npz"):
         from scipy import sparse
 
         with replacing(output) as stream:
-            sparse.save_npz(stream, sparse.csr_matrix(draws.values))
+            sparse.save_npz(stream, sparse.csr_matrix(found.values))
     else:
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerow(fitted.names_)
         shape = "%d" if resolve(fitted.base).whole_numbers else "%.17g"
-        np.savetxt(text, draws.values, fmt=shape, delimiter=",")
+        np.savetxt(text, found.values, fmt=shape, delimiter=",")
         if output is None:
             echo(text.getvalue(), nl=False)
         else:
             write_text(output, text.getvalue())
-    known = draws.r_hat[~np.isnan(draws.r_hat)]
+    known = found.r_hat[~np.isnan(found.r_hat)]
     if known.size:
         echo(f"largest R-hat {known.max():.4f}", err=True)
 
@@ -251,7 +258,7 @@ def score(model: str, counts: str, variable: str | None, covariates: str | None)
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
-@click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="Number of samples.")
+@draws_option("Number of rows drawn from the model.", 2000)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
@@ -267,7 +274,7 @@ def report(
     model: str,
     counts: str,
     variable: str | None,
-    count: int,
+    draws: int,
     seed: int,
     covariates: str | None,
     bootstrap: int,
@@ -285,7 +292,7 @@ def report(
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
     found = fitted.report(
-        matrix, samples=count, rng=seed, covariates=_rows_of(covariates), bootstrap=bootstrap,
+        matrix, samples=draws, rng=seed, covariates=_rows_of(covariates), bootstrap=bootstrap,
         top=top,
     )  # fmt: skip
     echo(str(found))

@@ -12,6 +12,7 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group, group
+from fstgrad.cli.options import draws_option
 from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
@@ -237,7 +238,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
 
 @mrf.command()
 @model_argument
-@click.option("-k", "count", type=COUNT, default=10, show_default=True, help="Number of draws.")
+@draws_option("Number of labelings.", 10, old="-k")
 @click.option("--thin", type=COUNT, help="Sweeps between draws of a chain.  [default: 10]")
 @method_option(DRAWS)
 @evidence_option
@@ -245,7 +246,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
 @run_options
 def sample(
     model: str,
-    count: int,
+    draws: int,
     thin: int | None,
     method: str,
     evidence: str | None,
@@ -261,10 +262,10 @@ def sample(
         raise click.UsageError(f"{option} has no effect with --method {method}; leave it out")
     loaded, sizes = _load(model, evidence)
     if method == "exact":
-        draws = loaded.sample(count, seed)
+        found = loaded.sample(draws, seed)
     else:
-        draws = draw(loaded, count, sampler=cast(Sampler, method), **run.given(rng=seed, thin=thin))
-    for labels in draws:
+        found = draw(loaded, draws, sampler=cast(Sampler, method), **run.given(rng=seed, thin=thin))
+    for labels in found:
         echo(" ".join(map(str, labels[: len(sizes)].tolist())))
 
 
@@ -298,7 +299,10 @@ def sample(
     help="Write the marginals, one panel per label, to this PNG file.",
 )
 @click.option(
-    "--figure",
+    "--plot",
+    "figure",
+    cls=Renamed,
+    old="--figure",
     type=Output(),
     help="Write the image, the result and P(y) side by side to this PNG file.",
 )

@@ -36,6 +36,21 @@ from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training.kinds import CONSTANTS, Constants
 
 
+def nbest_option(help: str, default: int | None, type: click.ParamType = COUNT) -> Decorator:
+    """Return the option of a command that prints the K best of something."""
+    return click.option(
+        "-k", "--nbest", type=type, default=default, show_default=True, metavar="K", help=help
+    )
+
+
+def draws_option(help: str, default: int, old: str | None = None) -> Decorator:
+    """Return the option of a command that draws samples, which may have an old name."""
+    renamed = {} if old is None else {"cls": Renamed, "old": old}
+    return click.option(
+        "-n", "--draws", type=COUNT, default=default, show_default=True, help=help, **renamed
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Reading:
     """Options that split the rows of a file of pairs into symbols."""

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from fstgrad.cli.border import COUNT, Input
+from fstgrad.cli.border import Input
 from fstgrad.cli.examples import columns_of, composed, read_input
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import open_model
+from fstgrad.cli.options import nbest_option
 from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows
 from fstgrad.training.sequence import SequenceModel
@@ -17,11 +18,8 @@ from fstgrad.training.sequence import SequenceModel
 @click.command(cls=Command)
 @click.argument("model", type=Input())
 @click.argument("input", type=FILE)
-@click.option(
-    "--nbest",
-    type=COUNT,
-    metavar="K",
-    help="Write the K best outputs of every input, with log p(y | x) in nats as a third column.",
+@nbest_option(
+    "Write the K best outputs of every input, with log p(y | x) in nats as a third column.", None
 )
 def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.

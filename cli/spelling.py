@@ -15,6 +15,7 @@ _REMEDIES = (
     (r"decode\('([\w-]+)'\)", "method", r"\1"),
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
+_METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"
 _NO_OPTION = (
     r"\bseconds= or (?=samples)",
     r"\blet proposal='auto' choose a band, ",
@@ -44,6 +45,8 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
             text = re.sub(pattern, f"{flags[name]} {value}".rstrip() + " " * (not value), text)
     if flags:
         text = re.sub(_SAMPLED, "fstgrad grad --method sampled", text)
+    if "method" in flags:
+        text = re.sub(_METHODS, lambda found: "--" + found[0].replace("'", ""), text)
     for pattern in _NO_OPTION:
         text = re.sub(pattern, "", text)
     text = re.sub(r"(?<=; it has )[\w, ]+$", lambda found: _named(found[0], flags), text)

@@ -26,6 +26,7 @@ from fstgrad.cli.options import (
     reading_options,
 )
 from fstgrad.cli.pairs import tell_alphabet
+from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.cli.weights import check_order
 from fstgrad.io import read_alphabet
@@ -169,7 +170,10 @@ training_options = group(
     help="Write the model to this file; until then OUTPUT.checkpoint holds the state of training.",
 )
 @click.option(
-    "--curves",
+    "--plot",
+    "curves",
+    cls=Renamed,
+    old="--curves",
     type=Output(),
     metavar="FILE.png|svg|json",
     help="Draw learning curves, and write their numbers to FILE.json.",

@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.cli.border import COUNT, SEED, Input, Number, Output
+from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.effects import without_effect
 from fstgrad.cli.grouping import Group, group
-from fstgrad.cli.options import output_npz
+from fstgrad.cli.options import draws_option, nbest_option, output_npz
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, InvalidInputError
@@ -161,15 +161,15 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
 @scores_argument
 @family_options
 @treebank_options
-@click.option("-k", type=COUNT, default=1, show_default=True, help="Number of trees.")
+@nbest_option("Number of trees.", 1)
 @decode_option
 @output_conllu
 def decode(
-    scores: str, family: Family, bank: Treebank, k: int, decode: str, output: str | None
+    scores: str, family: Family, bank: Treebank, nbest: int, decode: str, output: str | None
 ) -> None:
     """Print the best trees of every sentence: heads, labels and log-probabilities."""
-    if decode == "mbr" and k > 1:
-        raise click.UsageError("--decode mbr gives one tree; leave out -k")
+    if decode == "mbr" and nbest > 1:
+        raise click.UsageError("--decode mbr gives one tree; leave out --nbest")
     writer = TreebankWriter(scores, bank, output)
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def decode(
             tree = distribution.minimum_risk_tree()
             found = [(tree, float(distribution.log_prob(tree)))]
         else:
-            found = distribution.kbest(k)
+            found = distribution.kbest(nbest)
         writer.add_trees(distribution, [tree for tree, _ in found], "rank")
         return {"trees": [shown(tree) | {"log_prob": log_prob} for tree, log_prob in found]}
 
@@ -189,7 +189,7 @@ def decode(
 @scores_argument
 @family_options
 @treebank_options
-@click.option("-k", type=COUNT, default=1, show_default=True, help="Number of trees.")
+@draws_option("Number of trees.", 1, old="-k")
 @click.option("--seed", type=SEED, help="Random seed.  [default: a new random seed]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
 @output_conllu
@@ -197,7 +197,7 @@ def sample(
     scores: str,
     family: Family,
     bank: Treebank,
-    k: int,
+    draws: int,
     seed: int | None,
     distinct: bool,
     output: str | None,
@@ -210,9 +210,9 @@ def sample(
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         if distinct and isinstance(distribution, SpanningTrees):
-            found = [tree for tree, _ in distribution.sample_without_replacement(k, rng)]
+            found = [tree for tree, _ in distribution.sample_without_replacement(draws, rng)]
         else:
-            found = list(distribution.sample(k, rng))
+            found = list(distribution.sample(draws, rng))
         log_probs = distribution.log_prob(np.array(found))
         writer.add_trees(distribution, found, "sample")
         return {

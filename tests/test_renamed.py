@@ -92,6 +92,23 @@ def test_old_names_of_pair_transducers():
         assert found.grad is found.gradient is slope
 
 
+def test_old_names_of_numbers_of_iterations():
+    from fstgrad.costs import Schedule
+    from fstgrad.training.align import Aligner
+
+    with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
+        schedule = Schedule(max_iterations=7, restarts=2)
+    assert schedule == Schedule(7, restarts=2)
+    with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
+        assert schedule.max_iterations == schedule.max_iter == 7
+    with pytest.warns(DeprecationWarning, match="iterations was renamed max_iter"):
+        assert Aligner(iterations=7).max_iter == 7
+    given = fg.EditDistance(fg.Alphabet("ab")), [("ab", 1, ["aa", "bb"])]
+    with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
+        old = fg.fit_ranking(*given, max_iterations=2)
+    np.testing.assert_array_equal(old.cost, fg.fit_ranking(*given, max_iter=2).cost)
+
+
 def test_old_name_of_the_reference_engine():
     from fstgrad import reference
 

@@ -22,7 +22,7 @@ from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import Given, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments, warn_renamed
 
 Prior = Literal["uniform", "transducer"]
 
@@ -32,7 +32,7 @@ class Schedule(NamedTuple):
 
     Parameters
     ----------
-    max_iterations : int
+    max_iter : int
         Largest number of EM steps per start.
     tolerance : float
         End a start if the log-posterior rises by no more than this, in nats per pair.
@@ -44,11 +44,21 @@ class Schedule(NamedTuple):
         Called after each step with (start, iteration, log-likelihood in nats per pair).
     """
 
-    max_iterations: int = 100
+    max_iter: int = 100
     tolerance: float = 1e-6
     patience: int = 3
     restarts: int = 1
     progress: Callable[[int, int, float], object] | None = None
+
+    @property
+    def max_iterations(self) -> int:
+        """Old name of `max_iter`."""
+        warn_renamed("max_iterations", "max_iter")
+        return self.max_iter
+
+
+# a named tuple cannot define __new__ in its body
+Schedule.__new__ = renamed_arguments(max_iterations="max_iter")(Schedule.__new__)  # type: ignore[assignment]
 
 
 def fit_costs(
@@ -131,7 +141,7 @@ def fit_costs(
     instance("schedule", schedule, Schedule, "a Schedule")
     schedule = schedule._replace(
         restarts=positive_integer("restarts", schedule.restarts),
-        max_iterations=positive_integer("max_iterations", schedule.max_iterations),
+        max_iter=positive_integer("max_iter", schedule.max_iter),
     )
     random = generator(rng)
     transducer = pair_transducer(source, alphabet)
@@ -184,7 +194,7 @@ def _climbed(
     likelihood: list[float] = []
     held_out: list[float] = []
     best, last, waited = None, -math.inf, 0
-    for iteration in range(schedule.max_iterations + 1):
+    for iteration in range(schedule.max_iter + 1):
         values, counts, after = estimator.step(weights, data)
         likelihood.append(float(data.mass @ values))
         posterior = likelihood[-1] + estimator.log_prior(weights)

@@ -21,7 +21,7 @@ from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments
 from fstgrad.summary import short_repr
 
 Semiring = Literal["tropical", "probability"]
@@ -175,6 +175,7 @@ class RankingFit(LearnedCosts):
     __repr__ = short_repr
 
 
+@renamed_arguments(max_iterations="max_iter")
 def fit_ranking(
     source: Source | LearnedCosts,
     questions: Iterable[Question],
@@ -185,7 +186,7 @@ def fit_ranking(
     margin: float = 0.0,
     semiring: Semiring = "probability",
     penalty: float = 1e-2,
-    max_iterations: int = 50,
+    max_iter: int = 50,
 ) -> RankingFit:
     """Learn the costs that rank the right candidate of each question first.
 
@@ -210,7 +211,7 @@ def fit_ranking(
     objective, semiring : as above
     margin : float >= 0, in nats
     penalty : float >= 0
-    max_iterations : int
+    max_iter : int
         Largest number of iterations of L-BFGS.
 
     Returns
@@ -240,7 +241,7 @@ def fit_ranking(
     one_of("semiring", semiring, ("tropical", "probability"))
     penalty = positive_number("penalty", penalty, allow_zero=True)
     margin = positive_number("margin", margin, allow_zero=True)
-    max_iterations = positive_integer("max_iterations", max_iterations)
+    max_iter = positive_integer("max_iter", max_iter)
     if isinstance(source, LearnedCosts):
         transducer, first = source.pair_transducer, source.cost
     else:
@@ -249,7 +250,7 @@ def fit_ranking(
     ties = Ties.of(transducer, tie, "nothing")
     asked = Questions.encode(transducer.alphabet, questions)
     problem = _Problem(transducer, ties, first, asked, objective, margin, semiring, penalty)
-    cost = problem.solved(max_iterations)
+    cost = problem.solved(max_iter)
     counts = _counts(transducer, asked.pairs, cost, semiring, np.ones(len(asked.pairs)))[1]
     return RankingFit(transducer, ties, cost, first, counts)
 
@@ -266,7 +267,7 @@ class _Problem(NamedTuple):
     semiring: Semiring
     penalty: float
 
-    def solved(self, max_iterations: int) -> FloatArray:
+    def solved(self, max_iter: int) -> FloatArray:
         """Return the costs (A + S,) that minimize the objective."""
         from scipy.optimize import minimize
 
@@ -284,7 +285,7 @@ class _Problem(NamedTuple):
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": max_iterations},
+            options={"maxiter": max_iter},
         )
         return self.costs(found.x)
 

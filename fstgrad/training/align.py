@@ -31,7 +31,7 @@ from fstgrad.checks import (
     positive_number,
     symbol_strings,
 )
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments
 from fstgrad.training import kernels
 
 Symbols = tuple[str, ...]
@@ -100,7 +100,7 @@ class Aligner:
         For each of these symbols, the largest number of symbols of y on a link, instead of `max_y`.
     normalization : {"joint", "conditional"}
         p(u, v), which sums to one over all links, or p(v | u), which does so for each u.
-    iterations : int
+    max_iter : int
         The largest number of iterations.  The fit stops earlier when the mean log-likelihood per
         pair rises by less than 1e-5 nats.
     start : callable (u, v) -> float, optional
@@ -129,6 +129,7 @@ class Aligner:
     [(('x',), ('k', 's')), (('a',), ('a',)), (('x',), ('k', 's'))]
     """
 
+    @renamed_arguments(iterations="max_iter")
     def __init__(
         self,
         max_x: int = 2,
@@ -138,7 +139,7 @@ class Aligner:
         empty_y: bool = True,
         longest: Mapping[str, int] | None = None,
         normalization: str = "joint",
-        iterations: int = 20,
+        max_iter: int = 20,
         start: Callable[[Symbols, Symbols], float] | None = None,
         smoothing: float = 0.0,
     ) -> None:
@@ -152,7 +153,7 @@ class Aligner:
         if start is not None and not callable(start):
             raise InvalidInputError(f"start is {start!r}; give a function (u, v) -> float")
         self.normalization = one_of("normalization", normalization, NORMALIZATIONS)
-        self.iterations = positive_integer("iterations", iterations)
+        self.max_iter = positive_integer("max_iter", max_iter)
         self.start = start
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
 
@@ -179,7 +180,7 @@ class Aligner:
             log_p += log_weights("start(u, v)", given, log_p.shape)
         log_z = np.empty(corpus.pairs)
         history: list[float] = []
-        for _ in range(self.iterations):
+        for _ in range(self.max_iter):
             counts = np.full(len(kinds), self.smoothing)
             kernels.alignments.expected_links(*corpus.links, corpus.kind, log_p, counts, log_z)
             self._check_aligned(read, log_z)

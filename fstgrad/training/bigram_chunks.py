@@ -85,7 +85,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     else:
         change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))
         found, errors = _with_losses(objective, scores, coded, change)
-    sums = Sums(_gradient(coded, change), failed=len(errors), places=coded.support)
+    sums = Sums(_gradient(coded, change), failed=len(errors), support=coded.support)
     each = (time.perf_counter() - started) / max(1, len(pairs))
     outcomes = [Outcome(first + i, each, *found[i]) for i in sorted(found)]
     sums.value, sums.done = sum(outcome.value for outcome in outcomes), len(outcomes)
@@ -111,27 +111,27 @@ class _Kept(NamedTuple):
     """A chunk without the parts that can be recomputed.
 
     coded : the chunk without support and symbols of pairs
-    places : the indices of the weights of its pairs, int32 if possible
+    pair_support : the indices of the weights of its pairs, int32 if possible
     nbytes : the size of its arrays in bytes
     """
 
     coded: Coded
-    places: IntArray
+    pair_support: IntArray
     nbytes: int
 
     @classmethod
     def of(cls, coded: Coded) -> "_Kept":
         """Return a chunk in its compact form."""
         pairs = coded.emissions.pairs
-        places = coded.support[: len(pairs.symbol)]
-        if places.max(initial=0) < 2**31:
-            places = places.astype(np.int32)
+        support = coded.support[: len(pairs.symbol)]
+        if support.max(initial=0) < 2**31:
+            support = support.astype(np.int32)
         none = np.zeros(0, dtype=np.int64)
         emissions = coded.emissions._replace(pairs=pairs._replace(symbol=none))
         small = coded._replace(emissions=emissions, support=none)
         parts = (*emissions.often, *emissions.seldom, *(coded.packed or ()))
-        arrays = (places, pairs.first, coded.gold, coded.before, coded.ends, *parts)
-        return cls(small, places, sum(array.nbytes for array in arrays))
+        arrays = (support, pairs.first, coded.gold, coded.before, coded.ends, *parts)
+        return cls(small, support, sum(array.nbytes for array in arrays))
 
     def is_of(self, pairs: list[Item], *, is_packed: bool) -> bool:
         """Whether this is the chunk of these pairs."""
@@ -139,10 +139,10 @@ class _Kept(NamedTuple):
 
     def restored(self, features: TemplateFeatures) -> Coded:
         """Return the whole chunk."""
-        places = self.places.astype(np.int64)
-        pairs = self.coded.emissions.pairs._replace(symbol=features.pairs.symbol[places])
+        own = self.pair_support.astype(np.int64)
+        pairs = self.coded.emissions.pairs._replace(symbol=features.pairs.symbol[own])
         emissions = self.coded.emissions._replace(pairs=pairs)
-        support = np.concatenate([places, features.gram_places])
+        support = np.concatenate([own, features.gram_support])
         return self.coded._replace(emissions=emissions, support=support)
 
 

@@ -53,7 +53,7 @@ class Steps:
         rate = self.rate * max(0.0, 1 - self.taken / self.steps)
         self.taken += 1
         gradient = sums.gradient / sums.done
-        places = self._all if sums.places is None else sums.places
+        support = self._all if sums.support is None else sums.support
         if self.optimizer == "adam":
             self._adam(rate, gradient, sums)
         else:
@@ -61,7 +61,7 @@ class Steps:
             kept = 1 - rate * self.l2
             self._so_far += math.log(kept) if kept > 0 else -np.inf
             own = rate, self.l2, before, self._so_far
-            kernels.steps.sgd(self.w, self._paid, places, gradient, own)
+            kernels.steps.sgd(self.w, self._paid, support, gradient, own)
 
     def catch_up(self) -> None:
         """Apply the outstanding penalties of all weights, at the end of the epoch."""
@@ -70,9 +70,9 @@ class Steps:
 
     def _adam(self, rate: float, gradient: FloatArray, sums: Sums) -> None:
         whole: Any = gradient
-        if sums.places is not None:
+        if sums.support is not None:
             whole = np.zeros_like(self.w)
-            whole[sums.places] = gradient
+            whole[sums.support] = gradient
         first, second = _DECAY
         scales = 1 - first**self.taken, 1 - second**self.taken
         kernels.steps.adam(

@@ -205,7 +205,7 @@ class _Tree:
 
     def _added(self, one: Sums, other: Sums) -> Sums:
         """Return the total in the memory of one argument; a + b and b + a have the same bits."""
-        if one.places is not None and other.places is None:
+        if one.support is not None and other.support is None:
             one, other = other, one
         one = _dense(one, self._size)
         one.add(other)
@@ -215,20 +215,20 @@ class _Tree:
 def _packed(sums: Sums) -> Sums:
     """Return sums with a flat gradient, only its nonzero entries if these are few."""
     flat = sums.gradient.reshape(-1) + 0.0  # turns -0.0 into 0.0, so that zeros have equal bits
-    places = np.flatnonzero(flat)
+    support = np.flatnonzero(flat)
     sums.gradient = flat
-    if len(places) < _SPARSE * len(flat):
+    if len(support) < _SPARSE * len(flat):
         kind = np.int32 if len(flat) < 2**31 else np.int64
-        sums.gradient, sums.places = flat[places], places.astype(kind)
+        sums.gradient, sums.support = flat[support], support.astype(kind)
     return sums
 
 
 def _dense(sums: Sums, size: int) -> Sums:
     """Return sums with all weights, in separate memory."""
-    if sums.places is not None:
+    if sums.support is not None:
         gradient = np.zeros(size)
-        gradient[sums.places] = sums.gradient
-        return replace(sums, gradient=gradient, places=None)
+        gradient[sums.support] = sums.gradient
+        return replace(sums, gradient=gradient, support=None)
     if not sums.gradient.flags.writeable:  # it is in memory shared by workers
         return replace(sums, gradient=sums.gradient.copy())
     return sums

@@ -51,8 +51,8 @@ class Sums:
 
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
     sampling; gap : if a cap was chosen, the most by which the value under the uncapped loss may be
-    higher.  places : (k,) the indices of the weights in `gradient` (k,), each once, if the gradient
-    of all others is zero; None if `gradient` has all weights.
+    higher.  support : (k,) the indices of the weights in `gradient` (k,), each once, if that of all
+    others is zero; None if `gradient` has all weights.
     """
 
     gradient: FloatArray
@@ -61,22 +61,24 @@ class Sums:
     done: int = 0
     failed: int = 0
     gap: float = 0.0
-    places: IntArray | None = None
+    support: IntArray | None = None
 
     __repr__ = short_repr
 
     def add(self, other: "Sums") -> None:
         """Add the sums of the next chunk."""
-        if other.places is None:
-            if self.places is not None:
+        if other.support is None:
+            if self.support is not None:
                 raise InvalidInputError("sums over few weights cannot include sums over all")
             self.gradient += other.gradient
-        elif self.places is None:
-            places = index_array("places", other.places, len(self.gradient), other.gradient.shape)
-            kernels.templates.add_at(places, other.gradient, self.gradient)
+        elif self.support is None:
+            support = index_array(
+                "support", other.support, len(self.gradient), other.gradient.shape
+            )
+            kernels.templates.add_at(support, other.gradient, self.gradient)
         else:
-            both = np.concatenate([self.places, other.places])
-            self.places, where = np.unique(both, return_inverse=True)
+            both = np.concatenate([self.support, other.support])
+            self.support, where = np.unique(both, return_inverse=True)
             values = np.concatenate([self.gradient, other.gradient])
             self.gradient = np.bincount(where, values).astype(np.float64)
         self.value += other.value

@@ -189,8 +189,8 @@ class TemplateFeatures(Features):
         seen = cls(alphabet, order, template, found, Pairs(unused, unused[:0]), copies)
         encoded = seen.encode(inputs)
         gold = np.concatenate([alphabet.encode(y, name="y") for _, y in data])
-        places = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
-        names, symbol = np.divmod(places, n + 1)
+        support = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
+        names, symbol = np.divmod(support, n + 1)
         first = np.searchsorted(names, np.arange(len(found) + 1))
         return cls(alphabet, order, template, found, Pairs(first, symbol), copies)
 
@@ -277,11 +277,11 @@ class TemplateFeatures(Features):
         names = index_array("names", names, len(first) - 1, (None,))
         sizes = first[names + 1] - first[names]
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
-        return Pairs(ends, symbol[places]), np.concatenate([places, self.gram_places])
+        support = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
+        return Pairs(ends, symbol[support]), np.concatenate([support, self.gram_support])
 
     @property
-    def gram_places(self) -> IntArray:
+    def gram_support(self) -> IntArray:
         """The indices in w of the weights of bigrams and longer q-grams: int64, ascending.
 
         Examples
@@ -291,7 +291,7 @@ class TemplateFeatures(Features):
         >>> from fstgrad.training.templates import Window
         >>> pairs = [("ab", "xy")]
         >>> features = TemplateFeatures.from_pairs(fg.Alphabet("xy"), 2, Window(0, 1), pairs)
-        >>> features.gram_places
+        >>> features.gram_support
         array([4, 5, 6, 7, 8, 9])
         """
         return np.arange(self._ends[0], self._ends[-1])

@@ -31,6 +31,7 @@ from fstgrad.training.batch import CHUNK, Chunk, Sums
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
 BLOCK = 64  # pairs per chunk, at most `batch_size`; affects the result, like `CHUNK`
+LARGEST = 1e250  # nats; larger weights can give scores that no method accepts
 ROUND = 20  # iterations of L-BFGS between two checkpoints
 
 
@@ -193,7 +194,12 @@ class Trainer:
         """Run the training from this state to its end."""
         epoch = self._iterations if self.settings.optimizer == "lbfgs" else self._epoch
         while not state.finished and len(state.history) < self.settings.epochs:
-            epoch(state)
+            try:
+                epoch(state)
+            except InvalidInputError as error:  # it names the scores that the weights give
+                if np.abs(state.w).max(initial=0.0) < LARGEST:
+                    raise
+                raise _diverges(state, f"weights of at least {LARGEST:g}") from error
             self.save(state)
 
     def join(self, state: State, pairs: Sequence[Any]) -> None:
@@ -291,10 +297,7 @@ class Trainer:
         with np.errstate(over="ignore"):
             norm = float(np.linalg.norm(gradient))
         if not math.isfinite(objective) or not math.isfinite(norm):
-            raise InvalidInputError(
-                f"epoch {len(state.history) + 1} has an objective of {objective:g} and a gradient "
-                f"of norm {norm:g}: the training diverges; give a smaller learning_rate or l2"
-            )
+            raise _diverges(state, f"an objective of {objective:g} and a gradient of norm {norm:g}")
         seconds = time.perf_counter() - started
         epoch = Epoch(len(state.history) + 1, float(objective), norm, seconds, validation)
         state.history.append(epoch)
@@ -327,6 +330,13 @@ class Trainer:
         if total is None:
             raise FstgradError("a minibatch without pairs")
         return total
+
+
+def _diverges(state: State, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"epoch {len(state.history) + 1} has {what}: the training diverges; give a smaller "
+        "learning_rate or l2"
+    )
 
 
 def _chunked(pairs: Sequence[Any], size: int) -> list[tuple[int, list[Any]]]:

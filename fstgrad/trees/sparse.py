@@ -227,8 +227,8 @@ class SparseSpanningTrees:
         missed = np.maximum(
             np.abs(sums - 1), 4 * MACHINE_EPSILON * np.bincount(dependents, minuend, self.n)
         )
-        tolerance = DENSE_TOLERANCE if self.n <= DENSE else TOLERANCE
-        if (missed < tolerance).all() and marginals.min() >= -tolerance:
+        limit = DENSE_TOLERANCE if self.n <= DENSE else TOLERANCE
+        if (missed < limit).all() and marginals.min() >= -limit:
             clipped: FloatArray = np.clip(marginals, 0.0, 1.0)
             return clipped
         if self.n <= DENSE:

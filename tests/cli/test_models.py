@@ -43,7 +43,7 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     pytest.importorskip("matplotlib")
     model, curves = tmp_path / "model", tmp_path / "curves.svg"
     code, out, err = run(
-        "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--curves", curves,
+        "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--plot", curves,
         "--epochs", 10, "--patience", 10,
     )  # fmt: skip
     assert (code, out) == (0, "")

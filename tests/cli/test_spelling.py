@@ -3,7 +3,9 @@
 import re
 
 import click
+import numpy as np
 import pytest
+from PIL import Image
 
 from fstgrad.cli.effects import PARAMETERS as PARAMETERS_OF_LOSSES
 from fstgrad.cli.grouping import Command
@@ -80,6 +82,8 @@ PARAMETERS = [
         ("engine='openfst' stays", "engine='openfst' stays"),
         ("min(L, cap) stays, handicap=3 too", "min(L, cap) stays, handicap=3 too"),
         ("use infer('bp')", "use --method bp"),
+        ("method 'exact' fits", "--method exact fits"),
+        ("use method 'icm', 'graph-cut' or 'trw', or", "use --method icm, graph-cut or trw, or"),
         ("no option 'cap'; it has cap, tol", "no option --cap; it has --cap, tol"),
     ],
 )  # fmt: skip
@@ -113,12 +117,24 @@ def test_arguments_named_as_the_flag_are_options_too():
         ("--cache-memory", "--cache-gib", "0", ["grad", "PAIRS"]),
         ("--posteriors", "--with-posteriors", None, ["align", "PAIRS"]),
         ("--jobs", "--threads", "1", ["grm", "fit", "COUNTS.csv", "-o", "m.npz"]),
+        ("--iterations", "--max-iter", "3", ["align", "PAIRS"]),
+        ("--iterations", "--max-iter", "3", ["grammar", "fit", "edit", "PAIRS", "-o", "x.tsv"]),
+        ("--curves", "--plot", "x.json", ["train", "PAIRS", "-o", "m.npz", "--epochs", "1"]),
+        ("--figure", "--plot", "p.png", ["mrf", "denoise", "GRAY.png", "-o", "o.png"]),
+        ("-k", "--draws", "2", ["mrf", "sample", "UAI"]),
+        ("-k", "--draws", "2", ["trees", "sample", "TREES.npz"]),
+        ("--order", "--size", "2", ["grm", "top", "m.npz"]),
     ],
 )
 def test_old_names_give_a_warning(old, new, value, arguments, tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "PAIRS").write_text("ab\tba\n")
     (tmp_path / "COUNTS.csv").write_text("a,b\n" + "0,2\n3,1\n1,4\n2,0\n")
+    (tmp_path / "UAI").write_text(UAI)
+    np.savez(tmp_path / "TREES.npz", s0=np.zeros((3, 3)))
+    Image.fromarray(np.eye(4, dtype=np.uint8) * 255).save(tmp_path / "GRAY.png")
+    if arguments[:2] == ["grm", "top"]:
+        run("grm", "fit", "COUNTS.csv", "-o", "m.npz")
     values = [] if value is None else [value]
     code, _, err = run(*arguments, old, *values)
     assert code == 0

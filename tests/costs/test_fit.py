@@ -151,7 +151,7 @@ def test_likelihood_never_decreases(given, tie, smoothing):
         value = values.sum() + estimator.log_prior(weights)
         assert value >= before - 1e-9 * abs(value)
         before, weights = value, after
-    schedule = Schedule(max_iterations=11, tolerance=0.0)
+    schedule = Schedule(max_iter=11, tolerance=0.0)
     fit = fg.fit_costs(loss, rows, given=given, tie=tie, smoothing=smoothing, schedule=schedule)
     assert fit.log_likelihood[0] == pytest.approx(
         PairTransducer.log_sums(fit.pair_transducer, pairs, -fit.initial_cost).sum(), abs=1e-9
@@ -391,7 +391,7 @@ def test_a_grammar_of_one_rule_may_be_tied_by_rule():
 
 def test_progress_is_the_likelihood_of_each_step():
     seen = []
-    schedule = Schedule(max_iterations=3, progress=lambda *step: seen.append(step))
+    schedule = Schedule(max_iter=3, progress=lambda *step: seen.append(step))
     pairs = [("ab", "b", 2.0), ("a", "ba"), ("bb", "ab")]
     fit = fg.fit_costs(fg.EditDistance(ABC), pairs, held_out=0.0, schedule=schedule)
     assert [step[:2] for step in seen] == [(0, i) for i in range(len(fit.log_likelihood))]

@@ -57,7 +57,7 @@ def test_costs_learn_to_rank(objective, semiring):
     assert cost["a -> b"] < cost["a -> c"]
     assert fit.changes(1)[0].cost != fit.changes(1)[0].was
     assert (fit.cost >= 0).all()
-    again = fg.fit_ranking(fit, asked, semiring=semiring, objective=objective, max_iterations=5)
+    again = fg.fit_ranking(fit, asked, semiring=semiring, objective=objective, max_iter=5)
     assert again.initial_cost is fit.cost
 
 

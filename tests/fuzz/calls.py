@@ -213,7 +213,7 @@ def _costs(add: Callable[..., Any], abc: fg.Alphabet) -> None:
 
     def fitted(source: Any, pairs: Any, given: Any, tie: Any, smoothing: Any, held_out: Any,
                prior: Any, restarts: Any, rng: Any) -> Any:  # fmt: skip
-        schedule = costs.Schedule(max_iterations=2, restarts=restarts)
+        schedule = costs.Schedule(max_iter=2, restarts=restarts)
         return fg.fit_costs(source, pairs, given=given, tie=tie, smoothing=smoothing, prior=prior,
                             held_out=held_out, schedule=schedule, rng=rng)  # fmt: skip
 
@@ -222,7 +222,7 @@ def _costs(add: Callable[..., Any], abc: fg.Alphabet) -> None:
         costs.Schedule(1))  # fmt: skip
     questions = [("ab", 0, ["ba", "b"]), ("b", 1, ["a", "ab"])]
     add("fit_ranking", fg.fit_ranking, edit, questions, abc, tie="pair", objective="softmax",
-        margin=0.5, semiring="probability", penalty=0.1, max_iterations=2)  # fmt: skip
+        margin=0.5, semiring="probability", penalty=0.1, max_iter=2)  # fmt: skip
     add("explain", costs.explain, edit, "ab", "ba", 2)
     add("loss_gradient", costs.loss_gradient, edit, "ab", "ba", tie="pair")
     add("cost gradient", costs.softmax_margin_gradient, np.zeros((2, 2)), "ab", edit, tie="pair",

@@ -134,7 +134,7 @@ def test_findings_of_one_cause_look_alike():
         lambda: fg.fit_ranking(EDIT, 1j),
         lambda: fg.fit_ranking(EDIT, ["s1"]),
         lambda: fg.fit_ranking(EDIT, [("a", "b", ["a"])]),
-        lambda: fg.fit_ranking(EDIT, [("a", 0, ["a", "b"])], max_iterations=[]),
+        lambda: fg.fit_ranking(EDIT, [("a", 0, ["a", "b"])], max_iter=[]),
         lambda: costs.softmax_margin_gradient(np.zeros((2, 2)), "ab", np.zeros(1)),
         lambda: costs.loss_gradient(None, "ab", "ab"),
         lambda: fg.Normalized(np.array(1.0)),

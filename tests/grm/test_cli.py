@@ -65,7 +65,7 @@ def test_fit_top_sample_score(tmp_path, counts):
     assert "3 columns" in done.output
     fitted = fg.GeneralizedRootModel.load(model)
     assert fitted.names_ == ["ape", "cat", "dog"]  # bee has the smallest total
-    lines = run("top", model, "--order", 2, "--top", 2).output.splitlines()
+    lines = run("top", model, "--size", 2, "--top", 2).output.splitlines()
     strongest = fitted.top_interactions(2, 2)
     assert lines[0] == f"2\t{strongest[0].value:.6g}\t" + " + ".join(strongest[0].names)
     score = float(run("score", model, table).output)

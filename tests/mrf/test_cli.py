@@ -77,12 +77,12 @@ def test_map(run, path, model, method):
 
 @pytest.mark.parametrize("method", ["exact", "chromatic"])
 def test_sample(run, path, model, method):
-    code, out, _ = run("sample", path, "-k", 20, "--method", method, "--seed", 1)
+    code, out, _ = run("sample", path, "-n", 20, "--method", method, "--seed", 1)
     assert code == 0
     draws = [[int(word) for word in line.split()] for line in out.splitlines()]
     assert len(draws) == 20
     assert all(model.score(y) > -np.inf for y in draws)
-    assert run("sample", path, "-k", 20, "--method", method, "--seed", 1)[1] == out
+    assert run("sample", path, "-n", 20, "--method", method, "--seed", 1)[1] == out
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_sample(run, path, model, method):
         (["marginals", "bad.uai"], 1, "line 1: the file starts with 'GRAPH'"),
         (["marginals", "m.uai", "--evidence", "clash.evid"], 1, "as 0 and as 1"),
         (["map", "m.uai", "--method", "graph-cut"], 1, "graph-cut needs two labels"),
-        (["sample", "m.uai", "-k", "0"], 2, "'-k'"),
+        (["sample", "m.uai", "-n", "0"], 2, "'--draws'"),
         (["denoise", "bad.uai", "--output", "x.png"], 1, "is not an image"),
         (["denoise", "bad.uai", "--output", "none/x.png"], 2, "does not exist; create it first"),
     ],
@@ -194,7 +194,7 @@ def test_denoise_colours_with_contrast_and_a_figure(run, tmp_path, method):
     images.write_image(tmp_path / "in.png", noisy)
     code, out, _ = run(
         "denoise", tmp_path / "in.png", "--output", tmp_path / "out.png", "--method", method,
-        "--contrast", 0.5, "--figure", tmp_path / "f.png",
+        "--contrast", 0.5, "--plot", tmp_path / "f.png",
     )  # fmt: skip
     assert (code, "2 levels" in out) == (0, True)
     restored = images.read_image(tmp_path / "out.png", colour=True)
@@ -226,6 +226,6 @@ def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):
 def test_draws_of_a_chain_begin_after_100_sweeps(run, path, model):
     drawn = draw(model, 20, burn_in=100, thin=10, rng=5)
     np.testing.assert_array_equal(draw(model, 20, rng=5), drawn)
-    assert run("sample", path, "-k", 20, "--method", "chromatic", "--seed", 5)[1] == "".join(
+    assert run("sample", path, "-n", 20, "--method", "chromatic", "--seed", 5)[1] == "".join(
         " ".join(map(str, labels)) + "\n" for labels in drawn.tolist()
     )

@@ -50,7 +50,7 @@ def test_expected_counts_equal_enumeration_of_alignments(settings):
     limits = {k: v for k, v in settings.items() if k != "normalization"}
     every = [list(alignments(x, y, **limits)) for x, y in pairs]
     kinds = {link for found in every for one in found for link in one}
-    aligner = Aligner(**settings, iterations=4).fit(pairs)
+    aligner = Aligner(**settings, max_iter=4).fit(pairs)
     p = dict.fromkeys(kinds, 1 / len(aligner.counts_))  # uniform, dead ends included
     history = []
     for _ in range(4):
@@ -236,7 +236,7 @@ def test_numbers_of_links_are_those_of_numpy():
 
 
 def test_discouraged_are_rare_strings_of_several_symbols_alone():
-    aligner = Aligner(iterations=3).fit([("ab", "abb"), ("a", "a"), ("b", "bb"), ("ab", "ab")])
+    aligner = Aligner(max_iter=3).fit([("ab", "abb"), ("a", "a"), ("b", "bb"), ("ab", "ab")])
     before = aligner.log_p_.copy()
     strings = aligner._y.strings()
     before = aligner.log_p_.copy()

@@ -325,7 +325,12 @@ def test_prediction_needs_training():
 
 def test_a_training_that_diverges_is_one_error():
     pairs = (["ab", "ba", "aa"], ["ba", "ab", "bb"])
-    for settings in ({"learning_rate": 1e308}, {"l2": 1e308}):
+    for settings in (
+        {"learning_rate": 1e308},
+        {"l2": 1e308},
+        {"learning_rate": 1e300, "batch_size": 1},
+        {"learning_rate": 1e300, "held_out": 0.4},
+    ):
         model = fg.SequenceModel(loss=None, objective="crf", epochs=3, **settings)
         with pytest.raises(fg.InvalidInputError, match="diverges"):
             model.fit(*pairs)

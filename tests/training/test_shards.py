@@ -71,7 +71,7 @@ def test_no_order_of_completion_and_no_block_changes_a_bit(leaves):
     gradients = rng.normal(size=(leaves, 40)) * 10.0 ** rng.integers(-8, 8, (leaves, 1))
     gradients[::2] *= rng.random((len(gradients[::2]), 40)) < 0.1
     parts = [_packed(Sums(g.copy(), value=float(g.sum()), done=1)) for g in gradients]
-    assert any(part.places is not None for part in parts)
+    assert any(part.support is not None for part in parts)
     found = set()
     for block in (1, 2, 4, 8, 16):
         for _ in range(5):
@@ -98,8 +98,8 @@ def test_few_weights_travel_as_places():
     w = np.zeros(features.shape)
     whole = objective(w, "a", "a").gradient
     block = _packed(Sums(whole.copy()))
-    assert block.places.dtype == np.int32
-    assert len(block.places) == np.count_nonzero(whole) < len(w) / 2
+    assert block.support.dtype == np.int32
+    assert len(block.support) == np.count_nonzero(whole) < len(w) / 2
     assert _dense(block, len(w)).gradient.tobytes() == whole.tobytes()
 
 

@@ -127,8 +127,8 @@ def test_chunks_are_their_pairs_one_by_one(objective, scale):
 
 
 def test_sums_of_few_weights():
-    one = Sums(np.array([1.0, 2.0]), places=np.array([4, 1]))
-    one.add(Sums(np.array([3.0, 5.0]), places=np.array([1, 0])))
+    one = Sums(np.array([1.0, 2.0]), support=np.array([4, 1]))
+    one.add(Sums(np.array([3.0, 5.0]), support=np.array([1, 0])))
     total = Sums(np.ones(6))
     total.add(one)
     assert total.gradient.tolist() == [6, 6, 1, 1, 2, 1]
@@ -143,7 +143,7 @@ def test_weights_that_a_step_leaves_alone_pay_the_penalty_later():
         steps = Steps("sgd", 0.5, 0.4, 9, np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3), 0)
         for place in (1, 1, 2, 1):
             value, whole = np.array([0.7]), 0.7 * np.eye(3)[place]
-            some = Sums(value, done=1, places=np.array([place])) if sparse else Sums(whole, done=1)
+            some = Sums(value, done=1, support=np.array([place])) if sparse else Sums(whole, done=1)
             steps.take(some)
         steps.catch_up()
         ends.append(steps.w)

@@ -75,8 +75,8 @@ def test_numbers_are_those_of_the_library(run, scores, tables, options, tmp_path
         assert [tree["heads"] for tree in line["trees"]] == [
             tree.tolist() for tree, _ in distribution.kbest(2)
         ]
-    _, lines, _ = run("sample", scores, "-k", 3, "--seed", 1, *options)
-    assert lines == run("sample", scores, "-k", 3, "--seed", 1, *options)[1]
+    _, lines, _ = run("sample", scores, "-n", 3, "--seed", 1, *options)
+    assert lines == run("sample", scores, "-n", 3, "--seed", 1, *options)[1]
     for line, distribution in zip(lines, expected.values(), strict=True):
         for tree in line["trees"]:
             assert tree["log_prob"] == pytest.approx(distribution.log_prob(tree["heads"]))
@@ -88,7 +88,7 @@ def test_renyi_and_distinct_samples(run, scores, tables):
     first = fg.SpanningTrees(tables["first"], single_root=True)
     _, lines, _ = run("entropy", scores, "--order", 2)
     assert lines[0]["entropy"] == first.renyi(2)
-    _, lines, _ = run("sample", scores, "-k", 50, "--distinct")
+    _, lines, _ = run("sample", scores, "-n", 50, "--distinct")
     assert len(lines[0]["trees"]) == 9  # 3^2 trees of three words with one root arc
     assert len({tuple(tree["heads"]) for tree in lines[0]["trees"]}) == 9
 
@@ -149,7 +149,7 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
         (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "1 tables"]),
         (["decode", "SCORES", "-o", "x.conllu"], 2, ["--conllu"]),
         (["decode", "SCORES", "--conllu", "GOLD"], 2, ["--output"]),
-        (["decode", "SCORES", "--decode", "mbr", "-k", "2"], 2, ["-k"]),
+        (["decode", "SCORES", "--decode", "mbr", "-k", "2"], 2, ["--nbest"]),
         (["decode", "ONE", "--conllu", "GOLD", "-o", "OUT"], 1, ["2 sentences", "1 tables"]),
         (["marginals", "GOLD"], 1, ["not an npz"]),
         (["marginals", "FLAT"], 1, ["(4,)"]),
@@ -246,12 +246,12 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     assert kept["b"].heads.tolist() == [0, 1, 1]
     assert f"Confidence={mu[0, 1]:.6f}" in out.read_text(encoding="utf-8")
 
-    run("sample", scores, "--conllu", gold, "-o", out, "-k", 3, "--seed", 1)
+    run("sample", scores, "--conllu", gold, "-o", out, "-n", 3, "--seed", 1)
     text = out.read_text(encoding="utf-8")
     assert text.count("sent_id = b") == text.count("1-2\tvamonos") == 3
     assert [f"# sample = {i}" in text for i in (1, 2, 3, 4)] == [True, True, True, False]
     for count in (1, 2):
-        run("sample", scores, "--conllu", gold, "-o", out, "-k", count, "--seed", 1)
+        run("sample", scores, "--conllu", gold, "-o", out, "-n", count, "--seed", 1)
         assert ("# sample = 1" in out.read_text(encoding="utf-8")) == (count == 2)
 
 
