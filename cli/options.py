@@ -8,7 +8,7 @@ A command receives a group as one argument:
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -36,7 +36,7 @@ from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training.kinds import CONSTANTS, Constants
 
 
-def nbest_option(help: str, default: int | None, type: click.ParamType = COUNT) -> Decorator:
+def nbest_option(help: str, default: int | None, type: Any = COUNT) -> Decorator:
     """Return the option of a command that prints the K best of something."""
     return click.option(
         "-k", "--nbest", type=type, default=default, show_default=True, metavar="K", help=help
@@ -45,7 +45,7 @@ def nbest_option(help: str, default: int | None, type: click.ParamType = COUNT) 
 
 def draws_option(help: str, default: int, old: str | None = None) -> Decorator:
     """Return the option of a command that draws samples, which may have an old name."""
-    renamed = {} if old is None else {"cls": Renamed, "old": old}
+    renamed: dict[str, Any] = {} if old is None else {"cls": Renamed, "old": old}
     return click.option(
         "-n", "--draws", type=COUNT, default=default, show_default=True, help=help, **renamed
     )

@@ -58,7 +58,7 @@ class Schedule(NamedTuple):
 
 
 # a named tuple cannot define __new__ in its body
-Schedule.__new__ = renamed_arguments(max_iterations="max_iter")(Schedule.__new__)  # type: ignore[assignment]
+Schedule.__new__ = renamed_arguments(max_iterations="max_iter")(Schedule.__new__)  # type: ignore[method-assign]
 
 
 def fit_costs(
