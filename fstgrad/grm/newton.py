@@ -79,7 +79,7 @@ class NewtonSolver:
         """The ridge weight (q, f + d) of every intercept, of half its square; 0 for slopes."""
         weight = np.array([family.ridge for family in self.families])[:, None]
         ridge = weight * self.variances[:, self.intercepts.coordinates]
-        return np.pad(ridge, ((0, 0), (0, self.intercepts.covariates.count)))
+        return self._with_slopes(ridge)
 
     @cached_property
     def means(self) -> FloatArray:
@@ -97,8 +97,12 @@ class NewtonSolver:
     def starting_intercepts(self) -> FloatArray:
         """Return intercepts and slopes (q, f + d) near those of the independent model."""
         starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
-        chosen = np.array(starts)[:, self.intercepts.coordinates]
-        return np.pad(chosen, ((0, 0), (0, self.intercepts.covariates.count)))
+        return self._with_slopes(np.array(starts)[:, self.intercepts.coordinates])
+
+    def _with_slopes(self, heads: FloatArray) -> FloatArray:
+        """Return heads (q, f) with a 0 for each covariate, (q, f + d)."""
+        slopes = np.zeros((len(heads), self.intercepts.covariates.count))
+        return np.concatenate([heads, slopes], axis=1)
 
     def solve(
         self, play: Play, target: float, most_steps: int = MOST_STEPS
@@ -110,11 +114,12 @@ class NewtonSolver:
         """
         state = self._first_state(play)
         damping, stalled, least = 0.0, 0, np.inf
-        for _ in range(most_steps):
+        for step in range(most_steps + 1):
             gradient = self._gradient(play, state, play.coef)
             slopes = violations(gradient, play.coef, play.penalty)
             worst = float(slopes.max(initial=0.0))
-            if worst <= target or damping > MOST_DAMPING or stalled >= MOST_STALLED:
+            hopeless = damping > MOST_DAMPING or stalled >= MOST_STALLED
+            if worst <= target or hopeless or step == most_steps:
                 break
             after = self._off_a_plateau(play, state, np.where(slopes > target, slopes, 0.0))
             if after is not None:
@@ -137,8 +142,6 @@ class NewtonSolver:
             stalled = 0 if after[1].objective < state.objective or worst < least else stalled + 1
             least = min(least, worst)
             play.coef, state = after
-        gradient = self._gradient(play, state, play.coef)
-        slopes = violations(gradient, play.coef, play.penalty)
         self.last = state
         return state.residual, slopes, state.objective
 
@@ -194,7 +197,7 @@ class NewtonSolver:
         its derivatives are reused.
         """
         eta, last, self.last = self._eta(play), self.last, None
-        if last is not None and np.allclose(eta, last.eta, rtol=1e-13, atol=1e-13):
+        if last is not None and _nearly_equal(eta, last.eta):
             return last._replace(eta=eta, objective=objective(play, play.coef, last.losses))
         last = None
         state = self._state(eta, play.coef, play)
@@ -311,6 +314,11 @@ class NewtonSolver:
         if exact is None or model.value(exact) > model.value(direction):
             return direction
         return exact
+
+
+def _nearly_equal(x: FloatArray, y: FloatArray) -> bool:
+    """Whether finite arrays are equal up to rounding."""
+    return bool((np.abs(x - y) <= 1e-13 * (1.0 + np.abs(y))).all())
 
 
 def _inverses(matrices: FloatArray) -> FloatArray:
