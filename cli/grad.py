@@ -74,14 +74,14 @@ def grad(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Compute the mean objective over string pairs, and its gradient in the q-gram weights.
+    """Compute the mean objective over pairs, and its gradient with respect to the q-gram weights.
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  Standard
     output gets one JSON line per pair: the first as soon as it is done, the others in blocks of 16.
     Standard error shows the largest entries of the gradient.
 
-    With --lattices, column 1 names a lattice, y is its target, and the gradient is in the scores of
-    the arcs of each lattice.
+    With --lattices, column 1 names a lattice, y is its target, and the gradient is with respect to
+    the scores of the arcs of each lattice.
     """
     check_constants(objective)
     if lattices.source is not None:

@@ -48,7 +48,8 @@ def grm() -> None:
 @click.option(
     "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
     show_default=True,
-    help="strongest: sets of size j act through x^(1/j) only; all: sets of every size up to j do.",
+    help="strongest: sets of j columns act through x^(1/j) only; all: also through higher roots, "
+    "up to x^(1/k).",
 )  # fmt: skip
 @click.option(
     "--stagewise",

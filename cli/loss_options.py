@@ -86,8 +86,8 @@ _parameters = (
         default="edit",
         show_default=True,
         shell_complete=complete_loss,
-        help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (fstgrad grammar list, "
-        "PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
+        help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (a name that fstgrad grammar list "
+        "shows, PATH.rules or PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
     _parameter("insert-cost", COST, "Cost of an insertion"),
     _parameter("delete-cost", COST, "Cost of a deletion"),

@@ -34,7 +34,7 @@ COMMANDS = {
     "risk": ("fstgrad.cli.risk", "Compute the expected loss of string pairs or lattices."),
     "loss": ("fstgrad.cli.loss", "Print the loss of column 1 against column 2."),
     "marginals": ("fstgrad.cli.marginals", "Print the gradient terms Q of one pair."),
-    "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: write, test, explain, train."),
+    "grammar": ("fstgrad.cli.grammar", "Write, test and explain losses as grammars; learn costs."),
     "align": ("fstgrad.cli.align", "Align the symbols of pairs by expectation maximization."),
     "train": ("fstgrad.cli.train", "Train a sequence model on pairs."),
     "predict": ("fstgrad.cli.predict", "Print the outputs of a trained model."),

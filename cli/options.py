@@ -202,7 +202,7 @@ cap_options = (
         type=nats,
         metavar="NATS|auto",
         help="Use min(loss, cap); auto raises the cap until the bounds are within --tolerance.  "
-        "[default: no cap]",
+        "[default: no cap, except in train]",
     ),
     click.option(
         "--tolerance",
@@ -242,7 +242,7 @@ method_options = group(
         type=click.Choice(["exact", "capped", "sampled", "auto"]),
         help="auto uses, for each pair, the first of exact, capped (at --cap, or within "
         "--tolerance) and sampled that --max-states and --seconds allow.  [default: capped with "
-        "--cap, else exact]",
+        "--cap, else exact, except in train]",
     ),
     click.option(
         "--samples",
@@ -366,7 +366,8 @@ lattice_options = group(
         "--gradients",
         type=Output(),
         metavar="FILE.far",
-        help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
+        help="With --lattices: write the derivatives with respect to the scores of the arcs as "
+        "FSTs.",
     ),
     heading="Lattices",
 )

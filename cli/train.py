@@ -106,7 +106,7 @@ model_options = group(
         "--l2",
         type=NOT_NEGATIVE,
         help="Weight of the penalty |w|^2 / 2, added to the mean objective of the pairs.  "
-        "[default: 1e-4 for risk, else 3e-4]",
+        "[default: 1e-4 for risk, else 3e-4; m / 10 times that if y has m > 10 symbols on average]",
     ),
     *cap_options,
     _number("--max-states", MAX_STATES, "Maximum number of states of a loss automaton."),

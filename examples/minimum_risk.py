@@ -15,10 +15,10 @@ a gradient estimated from 200 sampled paths.  Both models are evaluated on the o
     python examples/minimum_risk.py [UTTERANCES.tsv]
 
 The file has the columns id, ref and hyp; an example is NIST's csrnab test of sclite (45 utterances
-without alternatives in the reference).  Without a file, the references are sentences of a treebank,
-and the hypotheses are simulated: one word in five is replaced by a word with a similar spelling, or
-dropped.  There is little text to learn from.  Therefore compare the expected word error rate with
-the oracle error rate, which is the least that any model can reach.
+without alternatives in the reference).  Without a file, the references are sentences of a
+treebank, and the hypotheses are simulated: one word in five is replaced by a word with a similar
+spelling, or dropped.  There is little text to learn from, so compare the expected word error rate
+with the oracle error rate, which is the least that any model can reach.
 """
 
 import argparse

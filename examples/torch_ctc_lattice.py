@@ -3,7 +3,7 @@
 
 Lattices of a CTC model are trained to minimize the word error rate, exactly over all their paths.
 
-python examples/torch_ctc_lattice.py
+    python examples/torch_ctc_lattice.py
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """PyTorch: a tagger with the bigram loss
 ======================================
 
-A BiLSTM tagger is trained with the bigram loss, so that predicted tags share bigrams with gold.
+A BiLSTM tagger is trained with the bigram loss, so that predicted tags share bigrams with gold
+tags.
 
 The sentences are synthetic.  A word's tag is its number modulo the number of tags.  Every fifth
 word is an exception: its tag depends on the word before it, so that context matters.
