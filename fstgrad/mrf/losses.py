@@ -390,8 +390,8 @@ def _estimated(value: float, found: list[Inference]) -> float:
     if not estimated.converged:
         warnings.warn(
             f"{found[0].method} did not converge (last change {estimated.residual:.2g}); the loss "
-            "and its gradient are not estimates of the likelihood: raise max_iter or damping, or "
-            "use 'pseudolikelihood'",
+            "and its gradient are not estimates of the likelihood: raise max_iter (or, except with "
+            "'mean-field', damping), or use 'pseudolikelihood'",
             RuntimeWarning,
             stacklevel=4,
         )
