@@ -175,8 +175,8 @@ class _Run:
             )
             echo(
                 f"fstgrad: {self.unreliable:,} estimates are not reliable{few} (too few effective "
-                'samples, or a wide interval: "reliable" is false); raise --samples or '
-                "--max-states, give --cap, or shorten the strings",
+                'samples, or a wide interval: "reliable" is false); raise --samples or shorten '
+                "the strings, or use --method auto and raise --max-states or give --cap",
                 err=True,
             )
 

@@ -45,7 +45,9 @@ def marginals(
     problem = open_problem(pairs, options)
     row = next(islice(problem.rows, line - 1, None), None)
     if row is None:
-        raise InvalidInputError(f"--line is {line}, and {pairs} has fewer pairs")
+        raise InvalidInputError(
+            f"--line is {line}, but {pairs} has fewer pairs; give a smaller number"
+        )
     with located(row):
         pair = row.pair(options.reading.tokens_x, options.reading.tokens_y)
         distribution = problem.objective.distribution(problem.weights, *pair)

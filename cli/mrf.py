@@ -175,8 +175,8 @@ def _tell(result: Inference) -> None:
     elif not result.converged:
         echo(
             f"{result.method} did not converge in {result.iterations} iterations (last change "
-            f"{result.residuals[-1]:.2g}); try --damping 0.5, --schedule residual or more "
-            "--max-iter",
+            f"{result.residuals[-1]:.2g}); try more --max-iter or, except with mean-field, "
+            "--damping 0.5 or --schedule residual",
             err=True,
         )
 
@@ -232,7 +232,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
         else ("the best" if found.gap == 0 else f"within {found.gap:.2g} of the best")
     )
     if not found.converged:
-        certainty += f"; {method} did not converge, try --damping 0.5"
+        certainty += f"; {method} did not converge, try more --max-iter"
     echo(f"score {found.score:.12g} nats, {certainty}", err=True)
 
 

@@ -91,7 +91,7 @@ def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation |
         if estimation.method not in ("sampled", "auto"):
             without_effect(("seed",), "without --method sampled or auto")
         if cap is not None and estimation.method != "auto":
-            without_effect(("cache",), "with --cap: the bounds of a cap are not kept")
+            without_effect(("cache",), "with --cap, whose bounds are not cached")
     elif cap != "auto":
         without_effect(("tolerance",), "without --cap auto")
 

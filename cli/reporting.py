@@ -99,7 +99,9 @@ def _add_lines(page: Page, run: str, top: int) -> None:
         except ValueError as error:
             raise InvalidInputError(f"{run}:{number}: not JSON: {error}") from error
         if not isinstance(rows[-1], dict):
-            raise InvalidInputError(f"{run}:{number}: not a JSON object; give output of a command")
+            raise InvalidInputError(
+                f"{run}:{number}: not a JSON object; give the output of a command"
+            )
     if not rows:
         raise InvalidInputError(f"{run} has no lines; give the output of a command")
     if len(rows) == 1 and "objective" not in rows[0]:
@@ -129,7 +131,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
     if not fits or (weights is not None and weights.shape != gradient.shape):
         raise InvalidInputError(
             f"{run}: the gradient has shape {gradient.shape}, which is not one axis of "
-            f"{len(alphabet)} symbols for each symbol of a q-gram"
+            f"{len(alphabet)} symbols for each symbol of a q-gram; give a file of `grad -o`"
         )
     numbers = [(name, float(arrays[name])) for name in ("objective", "pairs") if name in arrays]
     norm = float(np.sqrt((gradient**2).sum()))

@@ -40,8 +40,8 @@ from fstgrad.training.trainer import Epoch
 
 CAP = 3.0  # nats; the default cap of the edit distance
 FLAT = (
-    "--objective risk from zero weights: a capped risk is nearly flat while outputs are farther "
-    "than --cap from their targets; --objective crf-then-risk trains by likelihood first"
+    "--objective risk starts from zero weights, where a capped risk is nearly flat (most outputs "
+    "are farther than --cap from their targets); use --objective crf-then-risk"
 )
 
 

@@ -99,7 +99,7 @@ class Alphabet:
         Alphabet('ACGT')
         """
         if not isinstance(name, str) or name not in STANDARD:
-            raise AlphabetError(f"no alphabet {name!r}; there are {', '.join(STANDARD)}")
+            raise AlphabetError(f"no alphabet {name!r}; choose one of {', '.join(STANDARD)}")
         return cls(STANDARD[name])
 
     @cached_property
@@ -165,7 +165,10 @@ class Alphabet:
         ):
             largest = max(map(abs, map(int, sequence)), default=0)
             if largest >= 2**63:
-                raise AlphabetError(f"{name} has an id of {largest.bit_length()} bits")
+                raise AlphabetError(
+                    f"{name} has an id of {largest.bit_length()} bits; ids of this alphabet run "
+                    f"from 0 to {len(self) - 1}"
+                )
             return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         ids = np.empty(len(sequence), dtype=np.int64)
         for position, symbol in enumerate(sequence):

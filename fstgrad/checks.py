@@ -310,7 +310,7 @@ def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
         long = isinstance(row, np.ndarray) and row.ndim and len(row) > size
         found.append([] if long else items(f"{name}[{i}]", row))
         if len(found[i]) != size:
-            raise InvalidInputError(f"{name}[{i}] has another number of fields; give {size}")
+            raise InvalidInputError(f"{name}[{i}] does not have {size} fields; give {size}")
     return found
 
 

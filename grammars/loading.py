@@ -162,8 +162,8 @@ class Grammar(ABC):
         abc = abc or self._alphabet_of_examples()
         if abc is None:
             raise InvalidInputError(
-                f"the grammar {self.name!r} has no ALPHABET; name the symbols: an alphabet here, "
-                "or ALPHABET in its module"
+                f"the grammar {self.name!r} has no ALPHABET; give an alphabet, or define ALPHABET "
+                "in its module"
             )
         return TransducerLoss(self.build(abc), abc, semiring=self.semiring)
 
@@ -226,7 +226,7 @@ class ModuleGrammar(Grammar):
         (path := pathlib.Path(path_name(path))).open().close()  # raise OSError if unreadable
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
-            raise FstError(f"{path} is no Python module; give a file NAME.py")
+            raise FstError(f"{path} is not a Python module; give a file NAME.py")
         if not IS_INSTALLED:
             raise missing()
         module = importlib.util.module_from_spec(spec)
@@ -371,7 +371,7 @@ class RuleGrammar(Grammar):
 def _no_pipe(file: pathlib.Path) -> pathlib.Path:
     """Return a file; raise InvalidInputError if it is a pipe, which cannot be read twice."""
     if file.is_fifo():
-        raise InvalidInputError(f"{file} is a pipe; a grammar is read twice: give a file")
+        raise InvalidInputError(f"{file} is a pipe, but a grammar is read twice; give a file")
     return file
 
 
@@ -380,7 +380,7 @@ def _unknown(reference: str) -> str:
     files = [reference + ending for ending in (".rules", ".py")]
     near = [file for file in files if pathlib.Path(file).exists()]
     near = near or difflib.get_close_matches(reference, NAMES)
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(NAMES)}."
+    hint = f"did you mean {', '.join(near)}?" if near else f"choose one of {', '.join(NAMES)}."
     return f"no grammar {reference!r}; {hint} A file ends in .py or .rules"
 
 

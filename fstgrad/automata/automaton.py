@@ -201,8 +201,8 @@ class LossAutomaton:
         index_array("the start of fst", fst.start, fst.num_states, ())
         if length >= fst.num_states:
             raise InvalidInputError(
-                f"length is {length}, but fst has {fst.num_states} states, which is enough for "
-                f"strings of length {fst.num_states - 1}; give the length of its strings"
+                f"length is {length}, but an acyclic fst of {fst.num_states} states has strings "
+                f"of length {fst.num_states - 1} at most; give the length of its strings"
             )
         n, depth = len(alphabet), np.full(fst.num_states, -1)
         depth[fst.start] = 0

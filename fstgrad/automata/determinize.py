@@ -158,8 +158,9 @@ def _check_size(states: int, length: int) -> None:
     """Raise if rows cannot hold the states of a machine, or memory its tables of bounds."""
     if states >= kernels.tables.SPAN:
         raise NotSupportedError(
-            f"the machine of the loss against this target has {states:,} states, and rows hold "
-            f"fewer than {kernels.tables.SPAN:,}; shorten the target, or use one loss of a sum"
+            f"the machine of the loss against this target has {states:,} states, but fewer than "
+            f"{kernels.tables.SPAN:,} are supported; shorten the target, or use each loss of a sum "
+            "by itself"
         )
     needed = 3 * 8 * (length + 1) * states  # two tables of bounds, and twice the barred cells
     if needed > memory_limit():

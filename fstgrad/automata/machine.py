@@ -134,13 +134,13 @@ class TargetMachine:
             and the other costs.
         """
         if self.semiring is not TROPICAL:
-            raise InvalidInputError(f"the {self.semiring.name} semiring has no minimum of losses")
+            raise InvalidInputError(f"a {self.semiring.name} loss cannot have a cap; leave it out")
         cost = real_number("cap", cost)
         try:
             machine = self._with_unit(cost)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"cap is {cost:g}: {error}; a cap above every loss changes nothing, leave it out"
+                f"cap is {cost:g}: {error}; give a cap of the size of the losses, or leave it out"
             ) from error
         state = machine.num_states
         loop = np.array([state], dtype=np.int64)

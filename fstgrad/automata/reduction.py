@@ -200,8 +200,8 @@ def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[An
             )
         if semiring is PROBABILITY and loop >= 1:
             raise FstError(
-                "the transducer has a cycle of epsilons whose weights sum to "
-                f"{loop:g} >= 1 and so do not converge; lower them"
+                f"the transducer has a cycle of epsilons of weight {loop:g} >= 1, so that the sum "
+                "over its paths diverges; lower the weights"
             )
         star = semiring.one if semiring is TROPICAL else 1.0 / (1.0 - loop)
         through = semiring.times(closure[:, k : k + 1], star)

@@ -237,7 +237,7 @@ def _check_aligned(estimator: Estimator, data: Pairs) -> None:
     if len(bad):
         shown = data.shown(int(bad[0]), estimator.pair_transducer.alphabet)
         raise InfeasibleError(
-            f"pairs[{bad[0]}] is {shown}, and the transducer has no alignment of it (so with "
+            f"pairs[{bad[0]}] is {shown}, which the transducer cannot align (this fails for "
             f"{len(bad):,} of {len(data):,} pairs); add edits to the transducer, or leave it out"
         )
 

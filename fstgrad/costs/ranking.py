@@ -71,8 +71,8 @@ class Questions(NamedTuple):
             candidates = items(f"questions[{n}][2]", fields[2])
             if not 0 <= number < len(candidates):
                 raise InvalidInputError(
-                    f"questions[{n}] has {len(candidates)} candidates, and the right one is said "
-                    f"to be number {number}"
+                    f"questions[{n}][1], the number of the right candidate, is {number}; the "
+                    f"question has {len(candidates)} candidates, counted from 0"
                 )
             right.append(len(rows) + number)
             rows += [(hypothesis, candidate) for candidate in candidates]
@@ -305,8 +305,8 @@ class _Problem(NamedTuple):
             bad = int(np.flatnonzero(np.isinf(losses[right]))[0])
             shown = pairs.shown(int(right[bad]), self.pair_transducer.alphabet)
             raise InfeasibleError(
-                f"questions[{bad}] is {shown}, and the transducer has no alignment of it; add "
-                "edits to the transducer, or leave it out"
+                f"questions[{bad}] is {shown}, which the transducer cannot align; add edits to "
+                "the transducer, or leave the question out"
             )
         away = np.full(len(losses), self.margin)
         away[right] = 0.0

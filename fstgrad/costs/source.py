@@ -40,7 +40,7 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
     if isinstance(source, TransducerLoss):
         if alphabet is not None and alphabet != source.alphabet:
             raise InvalidInputError(
-                f"alphabet is {alphabet!r} and that of the loss {source.alphabet!r}; leave it out"
+                f"alphabet is {alphabet!r}, but the loss has {source.alphabet!r}; leave it out"
             )
         return source
     if isinstance(source, HasLoss):
@@ -67,7 +67,7 @@ def pair_transducer(source: Source, alphabet: Alphabet | None = None) -> PairTra
     loss = loss_of(source, alphabet)
     if not loss.log or loss.smoothing:
         raise NotSupportedError(
-            "costs are those of a transducer; give a loss with log=True and smoothing=0"
+            "the loss is not a cost of its transducer; give a loss with log=True and smoothing=0"
         )
     if isinstance(loss, RuleLoss):
         compiled = loss.compiled

@@ -349,8 +349,9 @@ def _star(source: IntArray, nextstate: IntArray, weight: FloatArray, size: int) 
         loop = sums[k, k]
         if loop >= 0:
             raise FstError(
-                "the transducer has a cycle of arcs that neither read nor write whose weights sum "
-                f"to {np.exp(loop):g} >= 1 and so do not converge; give them a higher cost"
+                "the transducer has a cycle of arcs that neither read nor write, of weight "
+                f"{np.exp(loop):g} >= 1, so that the sum over its paths diverges; give these arcs "
+                "a higher cost"
             )
         star = -np.log1p(-np.exp(loop))
         sums = np.logaddexp(sums, sums[:, k : k + 1] + star + sums[k : k + 1])

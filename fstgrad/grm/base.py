@@ -260,9 +260,9 @@ class Base(ABC):
         bad = np.flatnonzero(~np.isfinite(value))
         if bad.size:
             raise InvalidInputError(
-                f"eta {rows[bad[0]].tolist()} exceeds what the direct sum of the {self.name} base "
-                "can do: too large a mean, or no normalizer; give smaller coefficients or "
-                'method="bounds"'
+                f"eta {rows[bad[0]].tolist()} is out of range of the direct sum of the {self.name} "
+                "base (the mean is too large, or there is no normalizer); give smaller "
+                'coefficients or method="bounds"'
             )
 
     def __eq__(self, other: object) -> bool:

@@ -151,7 +151,8 @@ class RadialConditional:
             points *= 2
             if points > MOST_POINTS:
                 raise NotSupportedError(
-                    f"the counts along v = {self.direction.tolist()} exceed {MOST_POINTS:,} points"
+                    f"the counts along v = {self.direction.tolist()} exceed {MOST_POINTS:,} "
+                    "points; give another direction"
                 )
 
     def _of_reals(self, count: int, rng: np.random.Generator) -> FloatArray:
@@ -191,7 +192,9 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
         raise InvalidInputError("v is zero; give a direction")
     family = parameters.family
     if not family.whole_line and (direction < 0).any():
-        raise InvalidInputError(f"v has negative entries; {family.name} variables are positive")
+        raise InvalidInputError(
+            f"v has negative entries, but {family.name} variables are >= 0; give v >= 0"
+        )
     if family.scale == "log":
         raise NotSupportedError(
             f"the {family.name} base has T = log(1 + x)^2, which is not a power along a ray; use "

@@ -124,8 +124,8 @@ class Design:
         """Raise MemoryLimitError if active columns with so many entries exceed the limit."""
         if entries > self.most_entries:
             raise MemoryLimitError(
-                f"the columns in play have {entries:,} entries, more than {self.most_entries:,}, "
-                "which max_memory has room for; raise alpha or max_memory"
+                f"the active columns have {entries:,} entries, more than the {self.most_entries:,} "
+                "that fit into max_memory; raise alpha or max_memory"
             )
 
     def candidate_count(self) -> int:
@@ -196,9 +196,9 @@ def _check_streamed(
     need = 8 * sum(n * p + (term.size + 5) * math.comb(p, term.size - 1) for term in used)
     if need > max_memory:
         raise MemoryLimitError(
-            f"the shared design has {entries:,} non-zeros; its columns alone, without them, need "
-            f"{need / 2**30:.3g} GiB, which exceeds max_memory = {max_memory / 2**30:.3g} GiB; use "
-            "fewer features, a smaller k, or raise max_memory"
+            f"the shared design has {entries:,} non-zeros, and needs {need / 2**30:.3g} GiB even "
+            f"if they are not stored, more than max_memory = {max_memory / 2**30:.3g} GiB; use "
+            "fewer features or a smaller k, or raise max_memory"
         )
 
 

@@ -43,9 +43,11 @@ def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Tab
     if ending not in FORMATS:
         raise InvalidInputError(f"{source} ends with {ending!r}; give one of {', '.join(FORMATS)}")
     if not source.is_file():
-        raise InvalidInputError(f"{source} is no file")
+        raise InvalidInputError(f"{source} is not a file; give the file of a table")
     if variable is not None and ending not in (".npz", ".mat"):
-        raise InvalidInputError(f"{source} holds one table, variable={variable!r} names none of it")
+        raise InvalidInputError(
+            f"{source} holds one table, without a name; leave variable={variable!r} out"
+        )
     try:
         matrix, names = _read(source, ending, variable)
         _check_dimensions(matrix.shape)
@@ -91,12 +93,12 @@ def _scipy(arrays: dict[str, Any]) -> Any:
     if kind == "coo":
         places = tuple(_indices(arrays, name) for name in ("row", "col"))
         return sparse_matrix("the table", sparse.coo_matrix((data, places), shape=shape))
-    raise InvalidInputError(f"a sparse matrix of format {shown(kind)}; save it as csr")
+    raise InvalidInputError(f"its sparse matrix has the format {shown(kind)}; save it as csr")
 
 
 def _dimensions(values: Any) -> tuple[int, int]:
     if values.shape != (2,) or values.dtype.kind not in "iu":
-        raise InvalidInputError(f"shape is {shown(values.tolist())}, not two numbers")
+        raise InvalidInputError(f"shape is {shown(values.tolist())}, not two integers")
     _check_dimensions((int(values[0]), int(values[1])))
     return int(values[0]), int(values[1])
 
@@ -116,7 +118,7 @@ def _check_dimensions(shape: tuple[int, int]) -> None:
 
 def _indices(arrays: dict[str, Any], name: str) -> Any:
     if name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu":
-        raise InvalidInputError(f"it has no integers {name!r}")
+        raise InvalidInputError(f"it has no integer array {name!r}")
     return arrays[name].astype(np.int64)
 
 
@@ -174,7 +176,9 @@ def _matrix_market(lines: list[str]) -> Any:
         or field not in _FIELDS
         or (symmetry not in ("general", "symmetric"))
     ):
-        raise InvalidInputError(f"a matrix that is {' '.join(head[2:])}; give one of real numbers")
+        raise InvalidInputError(
+            f"its matrix is {' '.join(head[2:])}; give a general or symmetric one of real numbers"
+        )
     rows = [
         (number, line.split())
         for number, line in enumerate(lines[1:], start=2)
@@ -189,7 +193,7 @@ def _matrix_market(lines: list[str]) -> Any:
     shape = (sizes[0], sizes[1])
     _check_dimensions(shape)
     if symmetry == "symmetric" and shape[0] != shape[1]:
-        raise InvalidInputError(f"line {number}: a symmetric matrix of {shape[0]} x {shape[1]}")
+        raise InvalidInputError(f"line {number}: a symmetric matrix is not {shape[0]} x {shape[1]}")
     if layout == "array":
         return _dense_entries(rows[1:], shape, symmetry)
     return _sparse_entries(rows[1:], shape, sizes[2], field == "pattern", symmetry)
@@ -203,16 +207,19 @@ def _sparse_entries(
     symmetry: str,
 ) -> Any:
     if count != len(rows):
-        raise InvalidInputError(f"it has {len(rows):,} entries, and says {count:,}")
+        raise InvalidInputError(f"it has {len(rows):,} entries, but announces {count:,}")
     places = np.empty((2, count), dtype=np.int64)
     values = np.ones(count)
     for at, (number, fields) in enumerate(rows):
         if len(fields) != (2 if is_pattern else 3):
-            raise InvalidInputError(f"line {number}: {len(fields)} fields")
+            raise InvalidInputError(
+                f"line {number}: {len(fields)} fields; an entry is a row, a column and a value "
+                "(no value in a pattern)"
+            )
         for axis in (0, 1):
             index = _whole(fields[axis], number)
             if not 1 <= index <= shape[axis]:
-                raise InvalidInputError(f"line {number}: the index {index} of 1 .. {shape[axis]}")
+                raise InvalidInputError(f"line {number}: index {index} not in 1 .. {shape[axis]}")
             places[axis, at] = index - 1
         if not is_pattern:
             values[at] = _real(fields[2], number)
@@ -226,7 +233,10 @@ def _sparse_entries(
 def _dense_entries(rows: list[tuple[int, list[str]]], shape: tuple[int, int], symmetry: str) -> Any:
     """Return the matrix from one number per line, column by column."""
     if symmetry == "symmetric" or math.prod(shape) != len(rows):
-        raise InvalidInputError(f"it has {len(rows):,} entries of {shape[0]} x {shape[1]}")
+        raise InvalidInputError(
+            f"it has {len(rows):,} entries; an array must be general, with all {shape[0]} x "
+            f"{shape[1]} entries"
+        )
     values = [_real(" ".join(fields), number) for number, fields in rows]
     return np.array(values).reshape(shape, order="F")
 
@@ -256,5 +266,5 @@ def _text(path: pathlib.Path, delimiter: str) -> tuple[Any, list[str] | None]:
         raise InvalidInputError("it has no row of numbers")
     values = np.loadtxt(body, delimiter=delimiter, ndmin=2)
     if names is not None and len(names) != values.shape[1]:
-        raise InvalidInputError(f"{len(names)} names for {values.shape[1]} columns")
+        raise InvalidInputError(f"it has {len(names)} names for {values.shape[1]} columns")
     return values, names

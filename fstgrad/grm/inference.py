@@ -226,7 +226,7 @@ class InferenceMixin(ScoringMixin):
         if self.uses_offset_:
             raise InvalidInputError(
                 "calibrate: the model was fitted with an offset, so that its rows have different "
-                "means; calibrate a model of rows of one exposure"
+                "means; fit a model without an offset to rows of the same exposure"
             )
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         terms = terms_of(parameters.k, self.interactions)  # type: ignore[attr-defined]
@@ -304,6 +304,6 @@ class InferenceMixin(ScoringMixin):
         if parameters.covariates:
             raise InvalidInputError(
                 f"the model was fitted with {parameters.covariates} covariate(s), so that its rows "
-                "have different laws; at(covariates) returns the model of rows with one value"
+                "have different distributions; use at(covariates), the model for given values"
             )
         return parameters

@@ -53,7 +53,7 @@ def read_matlab(data: bytes) -> dict[str, Any]:
     """
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[124:126] not in (b"\x00\x01", b"\x01\x00"):
-        raise InvalidInputError("not a MATLAB 5 file (save it with -v7)")
+        raise InvalidInputError("it is not a MATLAB 5 file; save it with -v7")
     found: dict[str, Any] = {}
     at = _HEADER
     while at < len(data):
@@ -90,7 +90,7 @@ def _element(data: bytes, at: int, order: str) -> tuple[int, bytes, int]:
     if first >> 16:  # the short form
         kind, size, begin, end = first & 0xFFFF, first >> 16, at + 4, at + 8
         if size > 4:
-            raise InvalidInputError(f"an element of {size} bytes in the short form")
+            raise InvalidInputError(f"a short element has {size} bytes, more than 4")
     else:
         kind, begin = first, at + 8
         end = begin + size
@@ -108,11 +108,11 @@ def _matrix(data: bytes, order: str, depth: int) -> tuple[str, Any]:
     """
     kind, flags, at = _element(data, 0, order)
     if kind != 6 or len(flags) != 8:
-        raise InvalidInputError("an array without flags")
+        raise InvalidInputError("an array has no flags")
     word = struct.unpack_from(f"{order}I", flags)[0]
     kind, content, at = _element(data, at, order)
     if kind != 5:
-        raise InvalidInputError(f"dimensions of the type {kind}")
+        raise InvalidInputError(f"dimensions have the unknown type {kind}")
     shape = tuple(_numbers(kind, content, order).tolist())
     _, name, at = _element(data, at, order)
     of_class = word & 0xFF
@@ -133,12 +133,12 @@ def _matrix(data: bytes, order: str, depth: int) -> tuple[str, Any]:
 
 def _numbers(kind: int, content: bytes, order: str, count: int | None = None) -> Any:
     if kind not in _TYPES:
-        raise InvalidInputError(f"numbers of the type {kind}")
+        raise InvalidInputError(f"numbers have the unknown type {kind}")
     dtype = np.dtype(order + _TYPES[kind])
     if len(content) % dtype.itemsize or (
         count is not None and len(content) != count * dtype.itemsize
     ):
-        raise InvalidInputError(f"{len(content):,} bytes for {count} numbers")
+        raise InvalidInputError(f"an array has {len(content):,} bytes for {count} numbers")
     return np.frombuffer(content, dtype).astype(dtype.newbyteorder("="))
 
 
@@ -153,12 +153,12 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
         read.append(_numbers(kind, content, order))
     rows, pointers, values = read
     if rows.dtype.kind not in "iu" or pointers.dtype.kind not in "iu":
-        raise InvalidInputError("indices that are not integers")
+        raise InvalidInputError("the indices of a sparse matrix are not integers")
     if len(pointers) != shape[1] + 1 or len(pointers) == 0:
-        raise InvalidInputError(f"{len(pointers)} pointers for {shape[1]} columns")
+        raise InvalidInputError(f"a matrix has {len(pointers)} pointers for {shape[1]} columns")
     used = int(pointers[-1])
     if not 0 <= used <= min(len(rows), len(values)):
-        raise InvalidInputError(f"{used:,} entries of a sparse matrix with {len(values):,} values")
+        raise InvalidInputError(f"a sparse matrix has {used:,} entries and {len(values):,} values")
     try:
         matrix = sparse.csc_matrix(
             (values[:used], rows[:used], pointers), shape=(shape[0], shape[1])
@@ -184,7 +184,7 @@ def _cells(data: bytes, at: int, order: str, count: int, depth: int) -> list[str
 
 def _text(kind: int, content: bytes) -> str:
     if kind not in _TEXTS:
-        raise InvalidInputError(f"a text of the type {kind}")
+        raise InvalidInputError(f"a text has the unknown type {kind}")
     try:
         return content.decode(_TEXTS[kind])
     except UnicodeDecodeError as error:

@@ -47,7 +47,7 @@ def check_kind(x: object) -> None:
     if sparse.issparse(x):
         checks.sparse_matrix("X", x)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise InvalidInputError("X masks values; fill them or leave their rows out")
+        raise InvalidInputError("X has masked values; fill them or leave their rows out")
 
 
 def statistics(

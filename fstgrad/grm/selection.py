@@ -248,6 +248,6 @@ def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:
         return _safe_indexing(x, rows)
     except Exception as error:  # from __getitem__ of an unknown class
         raise InvalidInputError(
-            f"X is a {type(x).__name__} whose rows cannot be taken; give an array, a sparse matrix "
-            "or a data frame"
+            f"X is a {type(x).__name__} whose rows cannot be selected; give an array, a sparse "
+            "matrix or a data frame"
         ) from error

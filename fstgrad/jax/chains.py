@@ -153,7 +153,9 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
         score = chains.emissions[i, np.arange(len(path)), path].sum()
         score += steps[path[:-1], path[1:]].astype(np.float64).sum()
         if score == -np.inf:
-            raise InfeasibleError(f"gold[{i}] has a score of -inf")
+            raise InfeasibleError(
+                f"gold[{i}] has a score of -inf: emissions or transitions forbid it"
+            )
         found[i] = solved.log_z[i] - score
         gradient[i, places] = solved.node[i, : len(path)]
         gradient[i, places, path] -= 1.0

@@ -94,7 +94,9 @@ def _objective(
         raise InvalidInputError(f"blank is {blank!r}; the scores are for the labels 0 to {n - 1}")
     if kind != "nll" and (loss is None or len(loss.alphabet) != n):
         size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
-        raise InvalidInputError(f"scores are for {n} labels; got {size}: give one over the labels")
+        raise InvalidInputError(
+            f"scores are for {n} labels; got {size}: give a loss over the labels"
+        )
     gold, lengths, ignore_index = given
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
     sizes = arguments.lengths(lengths, len(table), 1, table.shape[1])

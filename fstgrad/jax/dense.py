@@ -61,7 +61,7 @@ def mrf_dense_marginals(
     if nodes.size == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
             f"node_scores has shape {jnp.shape(node_scores)}, image {jnp.shape(image)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), none of them 0"
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), all sizes > 0"
         )
     size, count = nodes.shape[1], len(kernels)
     factors = _parameter("weights", weights, np.ones(count), nodes)

@@ -146,7 +146,8 @@ def _objective(
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
     if known.shape[1] > table.shape[1]:
         raise InvalidInputError(
-            f"gold has the shape {known.shape}, scores {table.shape}; gold has more positions"
+            f"gold has the shape {known.shape}, scores {table.shape}; give scores for each "
+            "position of gold"
         )
     constants = [known]
     if lengths is not None:

@@ -358,8 +358,8 @@ class Given(NamedTuple):
         shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
         if len(shape) != 1 or ((given := shape[0]) <= arcs.max() and not self._is_nbest(given)):
             raise InvalidInputError(
-                f"scores has the shape {shape}; give one score for each arc that the "
-                f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
+                f"scores has the shape {shape}; give one score for each arc of the input, at "
+                f"least {int(arcs.max()) + 1}, or one for each hypothesis"
             )
         places = np.flatnonzero(~self.ends & (self.origin < given))
         result = scores.new_tensor(default) if is_tensor else np.array(default)

@@ -116,7 +116,7 @@ def best_path(graph: Graph, weight: FloatArray) -> tuple[IntArray, float]:
                 best[graph.nextstate[arc]], through[graph.nextstate[arc]] = total, arc
     state, path = graph.num_states - 1, []
     if best[state] == -np.inf:
-        raise InfeasibleError("no path of the lattice has a finite weight (Z = 0)")
+        raise InfeasibleError("no path of the lattice has a finite weight (Z = 0); allow more arcs")
     while state:
         path.append(int(through[state]))
         state = int(graph.source[through[state]])

@@ -151,7 +151,7 @@ class MRFClassifier:
         labels = labels.reshape(len(labels), -1) if labels.size else labels
         if labels.shape != features.shape[:2]:
             raise InvalidInputError(
-                f"X is of {len(features)} examples of {features.shape[1]} nodes and y of "
+                f"X has {len(features)} examples of {features.shape[1]} nodes, but y has shape "
                 f"{labels.shape}; give a label for each node of each example"
             )
         return labels
@@ -182,7 +182,8 @@ class MRFClassifier:
         """Make gradient steps; return the mean of theta over the last third, and the last loss."""
         if (y == UNKNOWN).any():
             raise InvalidInputError(
-                f"y has unknown labels, method {self.method!r} needs all; use 'exact' or 'bp'"
+                f"y has unknown labels, but method {self.method!r} needs every label; use 'exact' "
+                "or 'bp'"
             )
         random = generator(self.rng)
         chains = (
@@ -220,7 +221,7 @@ class MRFClassifier:
         features, trained = self._features(X), len(self.weights_)
         if features.shape[2] != trained:
             raise InvalidInputError(
-                f"X has {features.shape[2]} features; the classifier was fitted to {trained}"
+                f"X has {features.shape[2]} features; the classifier was fitted with {trained}"
             )
         return [self._model(x, self.weights_, self.edge_scores_) for x in features]
 

@@ -33,7 +33,8 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
     max_iter = positive_integer("max_iter", max_iter)
     if model.factors.number:
         raise NotSupportedError(
-            "expansion needs pairs, the model has larger factors; use 'max-product' or 'icm'"
+            "expansion needs pairs, but the model has larger factors; use method 'max-product' or "
+            "'icm'"
         )
     labels = model.scores.node.argmax(axis=1).astype(np.int64)
     if (model.scores.node.max(axis=1) == -np.inf).any():

@@ -55,7 +55,7 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
     if model.num_labels != 2 or model.factors.number:
         has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
         raise NotSupportedError(
-            f"graph-cut needs two labels and pairs, the model has {has}; use method 'exact', "
+            f"graph-cut needs two labels and pairs, but the model has {has}; use method 'exact', "
             "'max-product', 'expansion' or 'icm'"
         )
     graph, ends = model.graph, -model.scores.node

@@ -162,11 +162,11 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
         raise
     except pillow.UnidentifiedImageError as error:
         raise InvalidInputError(
-            f"{path} is not an image of a format that is read ({', '.join(FORMATS)}); give a PNG"
+            f"{path} is not an image in a known format ({', '.join(FORMATS)}); give a PNG"
         ) from error
     except Exception as error:  # Pillow's decoders raise a dozen kinds
         said = str(error).rstrip(".")
-        raise InvalidInputError(f"{path} cannot be read: {said}; give a whole PNG") from error
+        raise InvalidInputError(f"{path} cannot be read: {said}; give an intact PNG") from error
 
 
 def _values(image: Any, colour: bool) -> FloatArray:
@@ -201,7 +201,7 @@ def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
     data = io.BytesIO()
     kind = pillow.registered_extensions().get(pathlib.Path(path).suffix.lower())
     if kind not in FORMATS:
-        raise InvalidInputError(f"{path} is of no format that is written; give a name with .png")
+        raise InvalidInputError(f"{path} has no known ending; give a name that ends in .png")
     pillow.fromarray(gray).save(data, kind)
     write_bytes(path, data.getvalue())
 

@@ -367,8 +367,8 @@ def _partial_nll(
     """Return log Z - log Z given the known labels, and the difference of their marginals."""
     if method != "exact" and method not in ESTIMATES:
         raise NotSupportedError(
-            f"method {method!r} needs every label, {int((known == UNKNOWN).sum())} are unknown; "
-            "use 'exact', 'bp', 'trw' or 'mean-field'"
+            f"method {method!r} needs every label, but {int((known == UNKNOWN).sum())} are "
+            "unknown; use 'exact', 'bp', 'trw' or 'mean-field'"
         )
     infer = bound({"exact": METHODS["exact"], **ESTIMATES}, method, options)
     given = np.flatnonzero(known != UNKNOWN)
@@ -390,8 +390,8 @@ def _estimated(value: float, found: list[Inference]) -> float:
     if not estimated.converged:
         warnings.warn(
             f"{found[0].method} did not converge (last change {estimated.residual:.2g}); the loss "
-            "and its gradient are not estimates of the likelihood: raise max_iter or damping, or "
-            "use 'pseudolikelihood'",
+            "and its gradient are not estimates of the likelihood: raise max_iter (or, except with "
+            "'mean-field', damping), or use 'pseudolikelihood'",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -108,7 +108,7 @@ def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
             labels = start_labels(model, rng)
         except NotSupportedError as error:
             raise NotSupportedError(
-                "mean-field found no allowed labeling to start from; use 'bp' or 'trw'"
+                "mean-field found no allowed labeling to start from; use method 'bp' or 'trw'"
             ) from error
         q[np.arange(len(q)), labels] = 1.0
         return q

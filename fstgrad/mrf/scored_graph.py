@@ -64,7 +64,9 @@ class ScoredGraph:
         node = np.array(log_weights("node_scores", node_scores, (graph.num_nodes, None)), order="C")
         nodes, size = node.shape
         if nodes == 0 or size == 0:
-            raise InvalidInputError(f"node_scores has shape {node.shape}; give a node and a label")
+            raise InvalidInputError(
+                f"node_scores has shape {node.shape}; give at least one node and one label"
+            )
         edge_scores = float_array("edge_scores", edge_scores)
         per_edge = edge_scores.ndim != 2
         shape = (graph.num_edges, size, size) if per_edge else (size, size)

@@ -74,7 +74,7 @@ class CTCObjective(Objective):
     def _check(self, targets: list[IntArray]) -> None:
         for i, target in enumerate(targets):
             if len(target) and (target == self.blank).any():
-                raise InvalidInputError(f"gold[{i}] has the blank, {self.blank}; give none")
+                raise InvalidInputError(f"gold[{i}] has the blank, {self.blank}; leave blanks out")
         check_ids(targets, self.n)
 
     def _one(

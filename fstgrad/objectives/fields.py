@@ -123,7 +123,7 @@ class FieldLogPartition(FieldNll):
         if not found.converged:
             warnings.warn(
                 f"{self.method} did not converge; its log Z and marginals are not estimates: raise "
-                "max_iter or damping",
+                "max_iter or, except with 'mean-field', damping",
                 RuntimeWarning,
                 stacklevel=2,
             )

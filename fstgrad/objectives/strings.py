@@ -248,8 +248,8 @@ class StringObjective(Objective):
         counts = inside.sum(axis=1)
         if not counts.all():
             raise InvalidInputError(
-                f"gold[{int(np.flatnonzero(counts == 0)[0])}] is empty; leave out items without a "
-                "position that is not ignored"
+                f"gold[{int(np.flatnonzero(counts == 0)[0])}] is empty, or all its positions are "
+                "ignored; leave this item out"
             )
         is_front = (inside == (place < counts[:, None])).all(axis=1).tolist()
         items = []

@@ -81,4 +81,4 @@ def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
             "engine='layered', shorter strings, or a cap="
         )
     *_, last = said.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]
-    raise FstError(f"{name} of OpenFst failed in a process of its own: {last}")
+    raise FstError(f"{name} of OpenFst failed in a separate process: {last}")

@@ -86,8 +86,8 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
     arc_types = sorted({fst.arc_type() for fst in entries.values()})
     if len(arc_types) != 1:
         raise FstError(
-            f"entries have {len(arc_types)} arc types ({', '.join(arc_types)}); an archive holds "
-            "FSTs of one: convert them with with_arc_type"
+            f"entries have {len(arc_types)} arc types ({', '.join(arc_types)}); an archive has "
+            "one: convert them with with_arc_type"
         )
     write_bytes(path, pack_archive({name: fst.write_to_string() for name, fst in entries.items()}))
 
@@ -118,7 +118,7 @@ def read_symbols(path: str | os.PathLike[str]) -> Symbols:
             raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
         pairs.append((int(fields[1]), fields[0]))
     if len({label for label, _ in pairs}) < len(pairs):
-        raise FstError(f"{path} has a label twice; give every symbol its own")
+        raise FstError(f"{path} has a label twice; give every symbol its own label")
     return tuple(pairs)
 
 

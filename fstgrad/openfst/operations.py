@@ -93,7 +93,7 @@ def topsort(fst: Fst) -> Fst:
     """
     result = read(fst)
     if not is_acyclic(result):
-        raise FstError("fst has a cycle; states of an acyclic one alone have a topological order")
+        raise FstError("fst has a cycle; only an acyclic fst has a topological order")
     _call(result.topsort)
     return result
 

@@ -96,7 +96,8 @@ def chained(machines: Sequence[Fst], most_arcs: int) -> FstArrays:
         whole = pynini.compose(whole.arcsort("olabel"), machine)
         if (arcs := to_arrays(whole).num_arcs) > most_arcs:
             raise FstError(
-                f"{arcs:,} arcs, more than {most_arcs:,}; use smaller classes or contexts"
+                f"the transducer has {arcs:,} arcs, more than {most_arcs:,}; use smaller classes "
+                "or contexts"
             )
         whole = whole.optimize()
     return to_arrays(whole.optimize())

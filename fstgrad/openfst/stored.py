@@ -304,7 +304,7 @@ def check_stored(fst: FstArrays, name: str) -> FstArrays:
         The FST has states but no start, or a weight is NaN or -inf.
     """
     if fst.start < 0 < fst.num_states:
-        raise FstError(f"{name} has {fst.num_states} states and none to start from")
+        raise FstError(f"{name} has {fst.num_states} states, but no start state")
     for weights in (fst.weight, fst.final):
         if np.isnan(weights).any() or (weights == -np.inf).any():
             raise FstError(f"{name} has a weight that is NaN or -inf; costs are finite, or inf")

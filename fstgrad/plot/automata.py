@@ -68,8 +68,8 @@ def automaton_source(
     edges = _edges(arrays, sign, inputs, outputs)
     if len(edges) > max_edges:
         raise InvalidInputError(
-            f"the machine has {len(edges):,} pairs of states with an arc, too many to read (at "
-            f"most {max_edges}); draw a shorter target or fewer symbols"
+            f"the machine has arcs between {len(edges):,} pairs of states, more than max_edges="
+            f"{max_edges}; draw a shorter target or fewer symbols"
         )
     chosen = look(dark)
     lines = [

@@ -77,11 +77,11 @@ def trees(
     threshold = real_number("threshold", threshold)
     if len(names) != n or (gold is not None and gold.shape != (n,)):
         raise InvalidInputError(
-            f"marginals is of {n} words; words has {len(names)}"
+            f"marginals are for {n} words; words has {len(names)}"
             + ("" if gold is None else f" and heads has shape {gold.shape}")
         )
     if n > _MOST_WORDS:
-        raise InvalidInputError(f"the sentence has {n} words; at most {_MOST_WORDS} can be read")
+        raise InvalidInputError(f"the sentence has {n} words; draw at most {_MOST_WORDS}")
     chosen = look(dark)
     shown = ["root", *names]
     x = _places(shown)

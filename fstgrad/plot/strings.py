@@ -56,7 +56,7 @@ def marginals(
     n = len(alphabet)
     if values.ndim < 2 or values.shape[-1] != n:
         raise InvalidInputError(
-            f"table has shape {values.shape}; for {n} symbols the last of two or more axes has {n}"
+            f"table has shape {values.shape}; give (l, {n}) or more axes, the last for {n} symbols"
         )
     ids = None if target is None else alphabet.encode(target)
     if ids is not None and len(ids) != len(values):

@@ -70,7 +70,7 @@ def _check_size(matched: Fst, n: int, length: int) -> None:
     if need > HYPOTHESIS_MEMORY:
         raise MemoryLimitError(
             f"engine='openfst' makes up to {(length + 1) * arcs:,} arcs for this target, "
-            f"{need / 2**30:.1f} GiB of {HYPOTHESIS_MEMORY / 2**30:g}; use engine='layered'"
+            f"{need / 2**30:.1f} GiB (at most {HYPOTHESIS_MEMORY / 2**30:g}); use engine='layered'"
         )
 
 

@@ -90,8 +90,8 @@ class Budget(NamedTuple):
         needed = 5 * _LEAST_SAMPLES * each  # includes the samples that compare proposals
         if needed > 10 * max(self.seconds, 1.0):
             raise InvalidInputError(
-                f"seconds is {self.seconds:g}, but the strings of {length:,} positions that an "
-                f"answer needs take about {needed:.0f} s with this loss; give at least "
+                f"seconds is {self.seconds:g}, but an estimate for {length:,} positions with this "
+                f"loss needs about {needed:.0f} s, more than ten times as much; give at least "
                 f"{np.ceil(needed / 10):.0f}, or shorter strings"
             )
         by_time = 0.5 * self.seconds / each

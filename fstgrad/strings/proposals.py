@@ -233,7 +233,9 @@ class Choice:
             except StateLimitError:
                 high = middle
         if best is None:
-            raise NotSupportedError("no cap is small enough for the limit of states")
+            raise NotSupportedError(
+                "the automaton of every cap is too large; give proposal='plain'"
+            )
         return best
 
     def mixture(self) -> Proposal:
@@ -258,7 +260,10 @@ class Choice:
                 break
             parts.append(StringDistribution(self.scores, b))
         if not parts:
-            raise NotSupportedError("no band of one offset keeps all strings of a finite loss")
+            raise NotSupportedError(
+                "no small automaton of a band of one offset keeps all strings of finite loss; give "
+                "proposal='plain'"
+            )
         return Proposal("mixture", tuple(parts), -np.inf, 0.0)
 
     def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "Trial":

@@ -148,7 +148,9 @@ def _evaluated(
         raise InvalidInputError(f"blank is {blank}; the scores are for the labels 0 to {n - 1}")
     if kind != "nll" and (loss is None or len(loss.alphabet) != n):
         size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
-        raise InvalidInputError(f"scores are for {n} labels; got {size}: give one over the labels")
+        raise InvalidInputError(
+            f"scores are for {n} labels; got {size}: give a loss over the labels"
+        )
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
         scores, ids = scores[None], ids[None]

@@ -70,7 +70,7 @@ def mrf_dense_marginals(
     if nodes.ndim != 4 or nodes.numel() == 0 or images.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}, image {tuple(image.shape)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), none of them 0"
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), all sizes > 0"
         )
     size = nodes.shape[1]
     if weights is None:

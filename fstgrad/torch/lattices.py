@@ -153,8 +153,8 @@ def _evaluated(
         arguments.floating("scores", own)
         if own.shape != (item.lattice.num_arcs,):
             raise InvalidInputError(
-                f"scores has shape {tuple(own.shape)}; the lattice has {item.lattice.num_arcs} "
-                "arcs; lattice.scatter(scores) takes them in the order in which they were given"
+                f"scores has shape {tuple(own.shape)}, but the lattice has {item.lattice.num_arcs} "
+                "arcs; lattice.scatter(scores) converts scores in the order of the input"
             )
     width = max(map(len, rows))
     padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])

@@ -104,7 +104,8 @@ def nbest_risk(
         none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)
         if bool(none.any()):
             raise InfeasibleError(
-                f"log_probs[{int(none.nonzero()[0])}] is -inf for every hypothesis of finite loss"
+                f"log_probs[{int(none.nonzero()[0])}] is -inf for every hypothesis of finite loss; "
+                "allow at least one of them"
             )
     shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
     found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(widened(log_probs).dtype)
@@ -145,7 +146,8 @@ def _as_table(
     counts = [len(own) for own in hypotheses]
     if max(counts, default=0) > log_probs.shape[1]:
         raise InvalidInputError(
-            f"a list has {max(counts)} hypotheses; log_probs has {log_probs.shape[1]} columns"
+            f"a list has {max(counts)} hypotheses, but log_probs has {log_probs.shape[1]} columns; "
+            "give a column for each"
         )
     every = [y for own in hypotheses for y in own]
     flat = as_ids(every, loss, ignore_index, is_batch=True)  # type: ignore[arg-type]

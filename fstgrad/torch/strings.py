@@ -164,7 +164,8 @@ def _evaluated(
     else:
         if options.cap is not None or options.band is not None or options.method != "exact":
             raise InvalidInputError(
-                "cap, band and method need a loss; automata have what compile() was given"
+                "cap, band and method need a loss, but loss is compiled; give cap and band to "
+                "compile()"
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = TensorObjective(kind, automata)
@@ -227,7 +228,8 @@ def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> Non
         raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
     if ids.shape[-1] > scores.shape[axis]:
         raise InvalidInputError(
-            f"gold[0] has length {ids.shape[-1]}; scores have {scores.shape[axis]} positions"
+            f"gold has {ids.shape[-1]} positions, but scores have {scores.shape[axis]}; give "
+            "scores for each position"
         )
 
 
@@ -239,7 +241,7 @@ def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) ->
     for i, length in enumerate(known.tolist()):
         if not 1 <= length <= ids.shape[1]:
             raise InvalidInputError(
-                f"lengths[{i}] is {length}; gold[{i}] has length {ids.shape[1]}"
+                f"lengths[{i}] is {length}; give 1 to {ids.shape[1]}, the positions of gold"
             )
     return known
 

@@ -248,8 +248,8 @@ class Aligner:
         (x, y), start = pair, corpus.first_link[i]
         if log_probability == -np.inf:
             raise InfeasibleError(
-                f"pair {i}, {' '.join(x)!r} with {' '.join(y)!r}, has no alignment of links that "
-                "occur in the data; fit the aligner to pairs that have them"
+                f"pair {i}, {' '.join(x)!r} with {' '.join(y)!r}, cannot be aligned by the links "
+                "that the aligner learned; fit it to pairs that have such links"
             )
         on_path = np.flatnonzero(chosen[start : corpus.first_link[i + 1]]) + start
         nodes = np.stack([corpus.source[on_path], corpus.goal[on_path]]) - corpus.first_node[i]
@@ -302,8 +302,9 @@ class Aligner:
         for i in np.flatnonzero(log_z == -np.inf).tolist():
             x, y = pairs[i]
             raise InfeasibleError(
-                f"pair {i} has {len(x)} and {len(y)} symbols, which no links of up to {self.max_x} "
-                f"to {self.max_y} symbols align; raise max_x or max_y, or allow empty sides"
+                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, which links of up to "
+                f"{self.max_x} and {self.max_y} symbols cannot align; raise max_x or max_y, or "
+                "allow empty sides"
             )
 
 

@@ -307,7 +307,7 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         for index, pair in enumerate(chunk, start=first):
             if not isinstance(pair, FstgradError) and len(items(f"pairs[{index}]", pair)) != 2:
-                raise InvalidInputError(f"pairs[{index}] has another number of fields; give (x, y)")
+                raise InvalidInputError(f"pairs[{index}] does not have two fields; give (x, y)")
         yield first, chunk
         first += len(chunk)
 

@@ -24,7 +24,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
     """
     if pathlib.Path(path).suffix not in (".png", ".svg", ".json"):
         raise InvalidInputError(
-            f"{os.fspath(path)!r} ends neither in .png, .svg nor .json; choose one of them"
+            f"{os.fspath(path)!r} does not end in .png, .svg or .json; choose one of them"
         )
     if pathlib.Path(path).suffix != ".json":
         checks.extra("matplotlib", "plot", "a picture of learning curves")

@@ -51,7 +51,9 @@ def evaluate(
     edits = edit_distances(predictions, targets)
     symbols = sum(len(target) for target in targets)
     if not symbols:
-        raise InvalidInputError(f"the {len(pairs)} targets have no symbols; give pairs of x and y")
+        raise InvalidInputError(
+            f"the {len(pairs)} targets have no symbols; give at least one target that is not empty"
+        )
     mean, unknown = float("nan"), 0
     if loss is not None:
         known = [(a, b) for a, b in pairs if all(symbol in loss.alphabet for symbol in b)]

@@ -118,8 +118,8 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
             raise InvalidInputError(f"its ratio of lengths is {ratio:g}")
     if "features" in text["own"] and "features" not in given:
         raise InvalidInputError(
-            f"{os.fspath(path)} was trained with features of your own, which are code and not in "
-            "the file; give them: SequenceModel.load(path, features=...)"
+            f"{os.fspath(path)} was trained with custom features, and the file does not contain "
+            "their code; give them: SequenceModel.load(path, features=...)"
         )
     with _blamed_on(path):
         model = kind(**{**text["settings"], **given, "alphabet": alphabet})

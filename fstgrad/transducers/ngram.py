@@ -232,6 +232,6 @@ def _check_size(name: str, order: int, arcs: int) -> None:
     """Raise InvalidInputError if a counter with about order x `arcs` arcs would be too large."""
     if positive_integer(name, order) * arcs > _MOST_ARCS:
         raise InvalidInputError(
-            f"{name} is {order}, a counter of about {order * arcs:,} arcs; give a smaller one, of "
-            f"{_MOST_ARCS:,} arcs at most"
+            f"{name} is {order}, which needs a counter of about {order * arcs:,} arcs (at most "
+            f"{_MOST_ARCS:,}); give a smaller {name} or alphabet"
         )

@@ -279,13 +279,13 @@ class TreeDistribution(MomentDistribution):
             raise InvalidInputError(f"other is a {type(other).__name__}; give trees")
         if other.scores.shape != self.scores.shape or other.labeled != self.labeled:
             raise InvalidInputError(
-                f"other has scores of shape {other.scores.shape} and these {self.scores.shape}; "
+                f"other has scores of shape {other.scores.shape}, but this {self.scores.shape}; "
                 "a divergence is between distributions over the same sentences and labels"
             )
         if (other.lengths != self.lengths).any():
             item = int(np.argmax(other._table.lengths != self._table.lengths))
             raise InvalidInputError(
-                f"other has length {other._table.lengths[item]}{self._table.name(item)} and these "
+                f"other has length {other._table.lengths[item]}{self._table.name(item)}, but this "
                 f"{self._table.lengths[item]}; a divergence is between trees of the same words"
             )
         return other

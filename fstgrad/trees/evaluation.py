@@ -40,7 +40,7 @@ def compare(
         unknown = sorted(set(sentence.relations) - set(known))
         if unknown:
             raise InvalidInputError(
-                f"--labels names {len(known)} relations, without {unknown} of sentence "
+                f"--labels names {len(known)} relations, but not {unknown} of sentence "
                 f"{sentence.name}; name all, in order"
             )
         relations = np.array([known.index(r) for r in sentence.relations], dtype=np.int64)

@@ -305,8 +305,8 @@ class MomentDistribution(ArrayDistribution):
             lost = np.argwhere((self.marginals() > 0) & (other.scores == -np.inf))
             where = f" the part {lost[0].tolist()}" if len(lost) else " a structure"
             raise InvalidInputError(
-                f"other forbids{where}, which this distribution allows: the divergence is +inf "
-                "and has no gradient"
+                f"other forbids{where}, which this distribution allows, so that the divergence is "
+                "+inf and has no gradient; allow it in other"
             )
         return value
 
@@ -319,8 +319,8 @@ class MomentDistribution(ArrayDistribution):
         array = checked(name, values)
         if array.ndim != self.scores.ndim + 1 or array.shape[:-1] != self.scores.shape:
             raise InvalidInputError(
-                f"{name} has shape {array.shape}; it must be that of the scores and one axis more, "
-                f"({', '.join(map(str, self.scores.shape))}, any)"
+                f"{name} has shape {array.shape}; the shape must be that of the scores and one "
+                f"more axis, ({', '.join(map(str, self.scores.shape))}, any)"
             )
         return array
 
@@ -339,8 +339,8 @@ class MomentDistribution(ArrayDistribution):
             return csr_array(array.reshape(size, -1))
         if self.scores.ndim > self.event_ndim or values.shape[0] != size:
             raise InvalidInputError(
-                f"{name} is sparse with {values.shape[0]} rows; it needs one for each of the "
-                f"{size} parts of a table without a batch"
+                f"{name} is sparse with {values.shape[0]} rows; give {size}, one for each part, "
+                "and scores without a batch"
             )
         checks.real_array(f"{name}.data", values.data)
         return csr_array(values)

@@ -114,8 +114,8 @@ def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int 
         fits = arc[0] <= n and 1 <= arc[1] <= n and arc[0] != arc[1]
         if not fits or (width == 3 and arc[2] >= table.scores.shape[-1]):
             raise InvalidInputError(
-                f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n}"
-                f" and another dependent in 1 .. {n}, and a label of the table if any"
+                f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n} "
+                f"and a different dependent in 1 .. {n}, and a label if the table has labels"
             )
     whole = (slice(None),) if table.labeled and width == 2 else ()
     return [(*arc, *whole) for arc in array.tolist()]

@@ -177,7 +177,7 @@ class SpanningTrees(TreeDistribution):
         """
         if self.labeled:
             raise NotSupportedError(
-                "third derivatives are those of unlabeled trees; sum the labels out first"
+                "third derivatives need scores without labels; sum the labels out first"
             )
         tables = (self._table_like_scores(name, x) for name, x in (("v", v), ("u", u)))
         first, second = (self._table.like_flat(table) for table in tables)

@@ -95,7 +95,7 @@ class SparseSpanningTrees:
         if len(bad):
             raise InvalidInputError(
                 f"arcs[{bad[0]}] is {tuple(self.arcs[bad[0]].tolist())}; give (head, dependent) "
-                f"with another dependent in 1 .. {self.n}"
+                f"with a dependent in 1 .. {self.n} that is not the head"
             )
         order = np.lexsort((heads, dependents))
         twice = np.flatnonzero((np.diff(self.arcs[order], axis=0) == 0).all(axis=1))
@@ -148,9 +148,9 @@ class SparseSpanningTrees:
     def _dense_samples(self, count: int, rng: np.random.Generator) -> IntArray:
         if self.n > DENSE_SAMPLES:
             raise NotSupportedError(
-                f"the walks took more than {STEPS} steps for each arc: cycles of arcs far above "
-                f"the others; graphs of up to {DENSE_SAMPLES} dependents are then sampled as dense "
-                f"tables, and this has {self.n}; SpanningTrees samples dense tables of any scores"
+                f"the walks took more than {STEPS} steps for each arc, because some cycles of arcs "
+                "have far higher scores than other arcs; use SpanningTrees (dense tables replace "
+                f"graphs of up to {DENSE_SAMPLES} dependents automatically, and this has {self.n})"
             )
         return self._dense.sample(count, rng)
 
@@ -196,9 +196,9 @@ class SparseSpanningTrees:
             if self.n <= DENSE:
                 return None
             raise NotSupportedError(
-                "the weights of some arcs, next to the largest into their dependents, leave the "
-                f"range of float64; graphs of up to {DENSE} dependents are then solved as dense "
-                f"tables, and this has {self.n}: raise the scores of masked arcs"
+                "the weights of some arcs, relative to the largest into their dependents, leave "
+                "the range of float64; raise the scores of masked arcs (dense tables replace "
+                f"graphs of up to {DENSE} dependents automatically, and this has {self.n})"
             )
         return Elimination(rank, begin, later, into, out, pivots)
 
@@ -235,9 +235,9 @@ class SparseSpanningTrees:
             return self._dense_marginals()
         raise NotSupportedError(
             "the graph is too ill-conditioned for marginals from its inverse Laplacian: those "
-            f"into dependent {int(missed.argmax()) + 1} are off by about {missed.max():.1g}; "
-            f"graphs of up to {DENSE} dependents are then solved as dense tables, and this has "
-            f"{self.n}"
+            f"into dependent {int(missed.argmax()) + 1} are off by about {missed.max():.1g}; use "
+            f"SpanningTrees (dense tables replace graphs of up to {DENSE} dependents "
+            f"automatically, and this has {self.n})"
         )
 
     def _dense_marginals(self) -> FloatArray:
@@ -328,7 +328,9 @@ class SparseUndirectedTrees:
     def effective_resistances(self) -> FloatArray:
         """Return the effective resistance between the ends of every edge, (m,); for trees only."""
         if self.is_forest:
-            raise InvalidInputError("effective resistances are those of trees; give no root_scores")
+            raise InvalidInputError(
+                "only trees have effective resistances, not rooted forests; give no root_scores"
+            )
         return self.marginals() * np.exp(-self.scores)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:

@@ -42,7 +42,7 @@ def check_heads(
         several = (np.flatnonzero(array[where] == 0) + 1).tolist()
         raise InvalidInputError(
             f"{name}{item(where[-1])} attaches dependents {several} to the root; "
-            "with single_root=True exactly one may be, or pass single_root=False"
+            "attach exactly one, or pass single_root=False"
         )
     return array
 

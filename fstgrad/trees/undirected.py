@@ -91,7 +91,9 @@ class UndirectedTrees:
     def root_marginals(self) -> FloatArray:
         """Return the probability that each node is the root of a tree of the forest, (n,)."""
         if self.root_scores is None:
-            raise InvalidInputError("root_scores is None; give it to have rooted forests")
+            raise InvalidInputError(
+                "root_scores is None, and only rooted forests have root marginals; give root_scores"
+            )
         return self.arborescences.marginals()[0, 1:].copy()
 
     def effective_resistances(self) -> FloatArray:
@@ -102,7 +104,9 @@ class UndirectedTrees:
         the weight.
         """
         if self.root_scores is not None:
-            raise InvalidInputError("effective resistances are those of trees; give no root_scores")
+            raise InvalidInputError(
+                "only trees have effective resistances, not rooted forests; give no root_scores"
+            )
         n = len(self.scores)
         if n == 1:
             return np.zeros((1, 1))

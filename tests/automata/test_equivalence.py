@@ -202,6 +202,6 @@ def test_bounds_that_do_not_fit_are_refused_before_they_are_made(monkeypatch):
 
 def test_rows_hold_fewer_states_than_their_spans(monkeypatch):
     monkeypatch.setattr(determinize.kernels.tables, "SPAN", 4)
-    with pytest.raises(fg.NotSupportedError, match="has 4 states, and rows hold fewer than 4"):
+    with pytest.raises(fg.NotSupportedError, match="has 4 states, but fewer than 4"):
         fg.EditDistance(ABC).compile("abc")
     assert SPAN == 2**20

@@ -260,7 +260,7 @@ def test_marginals_of_one_line(run, pairs, tmp_path):
         (1, "PAIRS: not an npz file", ["grad", "PAIRS", "--weights", "PAIRS"]),
         (1, "E: no row has a symbol", ["grad", "E"]),
         (1, "no rows", ["grad", "E", "--alphabet", "AB"]),
-        (1, "--line is 9, and PAIRS has fewer pairs", ["marginals", "PAIRS", "--line", 9]),
+        (1, "--line is 9, but PAIRS has fewer pairs", ["marginals", "PAIRS", "--line", 9]),
         (1, "PAIRS:1: ", ["grad", "PAIRS", "--max-states", 3]),
         (1, "--max-states 3", ["grad", "PAIRS", "--max-states", 3]),
         (2, "nan is not allowed", ["grad", "PAIRS", "--insert-cost", "nan"]),

@@ -125,7 +125,7 @@ def test_the_softmax_margin_in_the_costs(semiring):
     "said, settings",
     [
         ("questions is empty", {"questions": []}),
-        (r"questions\[0\] has 1 candidates", {"questions": [("a", 1, ["a"])]}),
+        (r"question has 1 candidates", {"questions": [("a", 1, ["a"])]}),
         ("objective is 'x'", {"objective": "x"}),
         ("penalty is -1", {"penalty": -1}),
         (r"questions\[0\] is 'a' against 'ab'", {"source": fg.Hamming(ABC)}),

@@ -140,15 +140,15 @@ def test_pointers_that_end_in_zero(tmp_path, form):
     [
         ("", "first line"),
         ("%%MatrixMarket matrix coordinate real general\n", "no line of sizes"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n", "line 3: the index 3"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n0 1 1\n", "line 3: the index 0"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n", "line 3: index 3"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n0 1 1\n", "line 3: index 0"),
         ("%%MatrixMarket matrix coordinate real general\n2 2 1\n-1 1 1\n", "line 3: '-1'"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 9\n1 1 1\n", "says 9"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 9\n1 1 1\n", "announces 9"),
         ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 x\n", "line 3: 'x'"),
         ("%%MatrixMarket matrix coordinate real general\n2 9999999999999 1\n1 1 1\n", "larger"),
         ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 1\n", "real numbers"),
         ("%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n1 1 1\n", "symmetric"),
-        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", "3 entries of 2 x 2"),
+        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", "3 entries; .* all 2 x 2"),
     ],
 )
 def test_matrix_market_errors(tmp_path, text, message):

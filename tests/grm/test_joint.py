@@ -169,7 +169,7 @@ def test_scores_and_samples_of_a_model_with_an_offset(tmp_path):
     model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x, offset=np.log(exposure))
     with pytest.raises(InvalidInputError, match="fitted with an offset"):
         model.score(x)
-    with pytest.raises(InvalidInputError, match="one exposure"):
+    with pytest.raises(InvalidInputError, match="the same exposure"):
         model.calibrate(x)
     rate = np.exp(model.parameters_.intercepts[:, 0] + np.log(exposure)[:, None])
     expected = poisson.logpmf(x, rate).mean()

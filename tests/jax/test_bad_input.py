@@ -36,7 +36,7 @@ WRONG = {
     "one axis": (lambda s: fgj.softmax_margin(s, GOLD, EDIT), np.zeros((4, 3)), "scores has the"),
     "no loss": (lambda s: fgj.risk(s, GOLD, None), S, "loss is None"),
     "a word": (lambda s: fgj.risk(s, GOLD, "edit"), S, "loss is a str; give a Loss"),
-    "gold too long": (lambda s: fgj.crf_nll(s[:, :2], GOLD), S, "more positions"),
+    "gold too long": (lambda s: fgj.crf_nll(s[:, :2], GOLD), S, "give scores for each position"),
     "gold id": (lambda s: fgj.crf_nll(s, np.full((2, 4), 7)), S, r"gold\[0\] has the id 7"),
     "gold below": (lambda s: fgj.risk(s, np.full((2, 4), -7), EDIT), S, r"gold\[0\] has the id"),
     "gold of floats": (lambda s: fgj.crf_nll(s, GOLD * 1.0), S, "gold is float64; give integers"),

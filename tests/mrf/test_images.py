@@ -95,14 +95,14 @@ def png(width, height, data):
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "is not an image of a format that is read"),
-        (b"text", "is not an image of a format that is read"),
+        (b"", "is not an image in a known format"),
+        (b"text", "is not an image in a known format"),
         (png(60_000, 60_000, b"0"), "cannot be read: Image size .* exceeds limit"),
         (png(12_000, 12_000, b"0"), "cannot be read: Image size .* exceeds limit"),
-        (png(4, 4, b"0123"), "cannot be read: .*; give a whole PNG"),
+        (png(4, 4, b"0123"), "cannot be read: .*; give an intact PNG"),
         (
             png(16, 16, np.random.default_rng(0).bytes(16 * 17))[:99],
-            "cannot be read: .*; give a whole PNG",
+            "cannot be read: .*; give an intact PNG",
         ),
     ],
 )

@@ -20,7 +20,7 @@ EDGES = [(0, 1), (1, 2)]
         ((NODE[0], EDGE, EDGES), r"node_scores has shape \(2,\)"),
         ((NODE * np.nan, EDGE, EDGES), r"node_scores\[0, 0\] is nan"),
         ((NODE, EDGE + np.inf, EDGES), r"edge_scores\[0, 0, 0\] is inf"),
-        ((np.zeros((0, 2)), np.zeros((0, 2, 2)), []), r"give a node and a label"),
+        ((np.zeros((0, 2)), np.zeros((0, 2, 2)), []), r"give at least one node and one label"),
         ((NODE, EDGE, EDGES, [2, 3, 2]), r"labels_per_node\[1\] is 3; indices run from 1 to 2"),
     ],
 )

@@ -102,7 +102,7 @@ def test_arcs_of_a_sentence():
     np.testing.assert_allclose(widths, [0.8, 0.8, 3.2, 3.2])  # 0.5 + 3 p
     assert texts(figure) == [".90", ".90", "root", "go", "home"]
     assert len(plot.trees(table, threshold=0.5).axes[0].patches) == 2
-    with pytest.raises(fg.InvalidInputError, match="of 2 words; words has 1"):
+    with pytest.raises(fg.InvalidInputError, match="for 2 words; words has 1"):
         plot.trees(table, ["go"])
     with pytest.raises(fg.InvalidInputError, match=r"give the .* table of one sentence"):
         plot.trees(np.zeros((2, 3, 3)))
@@ -214,7 +214,7 @@ def test_one_edge_for_each_pair_of_states():
     assert '0 -> 1 [label="a\\nb–l / 1"];' in source
     assert 'label="say \\"ab\\""' in source
     assert "start -> 0;" in source
-    with pytest.raises(fg.InvalidInputError, match="too many to read"):
+    with pytest.raises(fg.InvalidInputError, match="more than max_edges=1"):
         plot.automaton_source(b, max_edges=1)
 
 

@@ -206,7 +206,7 @@ def test_a_budget_that_cannot_pay_for_samples_is_refused():
     """What a string costs is told from the machine of its target."""
     target = np.zeros(2500, dtype=int)
     rules = fg.RuleLoss("edit = 1\nswap: a b -> b a 0.5", ABC)
-    with pytest.raises(fg.InvalidInputError, match="2,500 positions that an answer needs take"):
+    with pytest.raises(fg.InvalidInputError, match="2,500 positions with this loss needs"):
         fg.Budget().most_samples(np.zeros((2500, 3)), rules.against(target).step_states)
     edit = fg.EditDistance(ABC).against(target)
     assert fg.Budget().most_samples(np.zeros((2500, 3)), edit.step_states) >= 200

@@ -278,7 +278,7 @@ def test_own_templates(tmp_path):
     assert model.features_.names == ("a", "b", "c")
     assert model.predict(["abcabc"]) == [list("xyzxyz")]
     model.save(tmp_path / "model")
-    with pytest.raises(InvalidInputError, match="features of your own"):
+    with pytest.raises(InvalidInputError, match="custom features"):
         SequenceModel.load(tmp_path / "model")
     assert SequenceModel.load(tmp_path / "model", features=letter).predict(["ab"]) == [["x", "y"]]
 

@@ -99,8 +99,8 @@ LINES = {
     "mode = sometimes": "choose one of optional, obligatory",
     "feature = x": "feature is 'x'",
     "U = a x": "'x' is not in the alphabet",
-    "W = W": "made of itself",
-    "X = Y\nY = X": "the class Y, which comes later",
+    "W = W": "contains itself; list its symbols",
+    "X = Y\nY = X": "contains Y; put Y first",
     "a = b": "a is a symbol of the alphabet",
     "ANY = a": "is a keyword",
     "Z =": "has no symbols",
@@ -111,7 +111,7 @@ LINES = {
     "a ->": "no cost",
     "a -> b nan": "give a number >= 0",
     "a -> b -0.5": "give a number >= 0",
-    "-> 0.5": "nothing is read and nothing written",
+    "-> 0.5": "both sides of the rule are empty",
     "a -> q 0.5": "'q' is not in the alphabet",
     "a -> VV 0.5": "'V' is not in the alphabet",
     "[stup] -> a 0.5": "no symbol has the features",
@@ -157,9 +157,9 @@ def test_near_names():
     "said, rule",
     [
         ("11,881,376 pairs of strings", "ANY ANY ANY ANY ANY -> a 0.5"),
-        ("17,576 places of rules", "ANY ANY ANY -> 0.5 / a _"),
-        ("a context of 21 symbols", "a -> b 0.5 / a " + "ANY " * 20 + "_"),
-        ("comments are lines of their own", "a -> b 0.5 # said"),
+        ("read 17,576 strings", "ANY ANY ANY -> 0.5 / a _"),
+        ("the context has 21 symbols", "a -> b 0.5 / a " + "ANY " * 20 + "_"),
+        ("a comment on a separate line", "a -> b 0.5 # said"),
     ],
 )
 def test_what_would_grow_beyond_bounds_is_refused(said, rule):

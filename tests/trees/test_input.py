@@ -114,7 +114,7 @@ def test_a_forbidden_gold_tree_has_no_probability():
         (lambda t: t.covariance_product(np.zeros((3, 3))), ["(3, 3)", "(4, 4)"]),
         (lambda t: t.covariance_product(np.full((4, 4), np.inf)), ["direction[0, 0]"]),
         (lambda t: t.risk(np.full((4, 4), np.nan)), ["costs[0, 0] is nan"]),
-        (lambda t: t.generalized_expectation(np.zeros((4, 4)), [0.0]), ["features", "one axis"]),
+        (lambda t: t.generalized_expectation(np.zeros((4, 4)), [0.0]), ["features", "more axis"]),
         (lambda t: t.generalized_expectation(np.zeros((4, 4, 2)), [0.0]), ["target", "(2,)"]),
         (lambda t: t.renyi(-1), ["order"]),
         (lambda t: t.scaled(0), ["factor"]),

@@ -55,8 +55,8 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
     """
     if model.factors.number:
         raise NotSupportedError(
-            f"the marginals of method {method!r} have derivatives for pairs, the model has larger "
-            "factors; use method='exact'"
+            f"the marginals of method {method!r} have derivatives only for pairs, but the model "
+            "has larger factors; use method='exact'"
         )
     run = RUNS[method]
     found = run(model, **options)

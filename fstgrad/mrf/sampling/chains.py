@@ -61,8 +61,8 @@ class Chain:
         sampler = cast(Sampler, one_of("sampler", current_name(sampler), SAMPLERS))
         if sampler == "swendsen-wang" and model.factors.number:
             raise NotSupportedError(
-                "swendsen-wang clusters pairs of nodes, and the model has larger factors; use "
-                "'tempered' or 'blocked'"
+                "swendsen-wang clusters pairs of nodes, but the model has larger factors; use "
+                "method 'tempered' or 'blocked'"
             )
         self.model, self.sampler, self.key = model, sampler, key
         self.labels = labels.copy()

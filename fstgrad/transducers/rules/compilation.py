@@ -93,7 +93,8 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     size = marks.last * sum(1 + len(read) for sites in groups.values() for read in sites)
     if marks.last > _MOST_LABELS or size > _MOST_ARCS:
         raise FstError(
-            f"{rules.name}: {len(marks.reads):,} places of rules with contexts; use smaller classes"
+            f"{rules.name}: rules with contexts read {len(marks.reads):,} strings, which is too "
+            "many; use smaller classes"
         )
     writing, table = _writing(rules, abc, pairs, groups, marks)
     everything = np.array([*number.values(), *marks.reads], dtype=np.int64)

@@ -227,10 +227,11 @@ class _Reader:
             count *= math.prod(len(members) for _, members in right)
         if count > _MOST_PAIRS:
             raise InvalidInputError(
-                f"{count:,} pairs of strings, more than {_MOST_PAIRS:,}; use smaller classes"
+                f"the rule has {count:,} pairs of strings, more than {_MOST_PAIRS:,}; use smaller "
+                "classes"
             )
         if not left and not right:
-            raise InvalidInputError("nothing is read and nothing written; name a symbol")
+            raise InvalidInputError("both sides of the rule are empty; name a symbol")
         if len(left) <= 1 and len(right) <= 1:
             return self._alternatives(left, right)
         open_ = [k for k, (_, members) in enumerate(left) if len(members) > 1]
@@ -242,8 +243,8 @@ class _Reader:
                 same = next((pair for pair in spare if pair[0] == name), None)
                 if len(members) > 1 and same is None:
                     raise InvalidInputError(
-                        f"the class {name} is written but not read; a class on the right of a "
-                        "longer rule is the member that was read"
+                        f"the class {name} is written but not read; a longer rule can write a "
+                        "class only if it also reads it"
                     )
                 if same is not None and len(members) > 1:
                     spare.remove(same)
@@ -284,8 +285,8 @@ class _Reader:
             if token == Token(NOTHING):
                 if self.alphabet is not None and NOTHING in self.alphabet:
                     raise InvalidInputError(
-                        '0 is a symbol of the alphabet; write "0" for the digit, and nothing at '
-                        "all for nothing"
+                        '0 is a symbol of the alphabet; write "0" for the symbol, or leave the '
+                        "side empty for the empty string"
                     )
                 continue
             if self._is_class(token):
@@ -315,7 +316,7 @@ class _Reader:
                 parts += [(frozenset([s]), starred) for s in self._members(plain)]
         if len(parts) > _LONGEST_CONTEXT:
             raise InvalidInputError(
-                f"a context of {len(parts)} symbols, more than {_LONGEST_CONTEXT}; give fewer"
+                f"the context has {len(parts)} symbols, more than {_LONGEST_CONTEXT}; give fewer"
             )
         return Context(tuple(parts), anchored)
 
@@ -334,8 +335,10 @@ class _Reader:
         if token.quoted or not self._is_class(token):
             is_symbol = self.alphabet is not None and text in self.alphabet
             if not token.quoted and text in self.names and not is_symbol:
-                circle = "itself" if text == inside else f"the class {text}, which comes later"
-                raise InvalidInputError(f"the class is made of {circle}; put {text} first")
+                circle = (
+                    "itself; list its symbols" if text == inside else f"{text}; put {text} first"
+                )
+                raise InvalidInputError(f"the class contains {circle}")
             if not token.quoted and is_symbol:
                 return (text,)
             if not (self.alphabet is None or self.alphabet.is_characters):

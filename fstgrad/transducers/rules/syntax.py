@@ -129,7 +129,7 @@ def parse_rule(line: str) -> RuleLine:
     name, line = _named(line)
     arrows = list(_ARROW.finditer(line))
     if len(arrows) != 1:
-        raise InvalidInputError("more than one arrow; a line is one rule")
+        raise InvalidInputError("the line has more than one arrow; write one rule per line")
     read, rest = line[: arrows[0].start()], line[arrows[0].end() :]
     body, slash, context = _cut(rest, "/")
     words = tokens(context if slash else body)
@@ -141,7 +141,7 @@ def parse_rule(line: str) -> RuleLine:
     if not written or written[-1].quoted:
         raise InvalidInputError("no cost; a rule is 'READ -> WRITTEN COST', as in 'sch -> sh 0.25'")
     if not slash and any(word == Token(BOUNDARY) for word in written):
-        raise InvalidInputError("a # behind a rule; comments are lines of their own")
+        raise InvalidInputError("a # after a rule; write a comment on a separate line")
     cost = number("cost", written.pop().text)
     gaps = [k for k, word in enumerate(words) if word == Token("_")] if slash else [0]
     if len(gaps) != 1:
