@@ -96,7 +96,9 @@ def report_failures(done: int, failed: int) -> None:
         There is no row, or every row failed.
     """
     if not done:
-        raise FstgradError(f"all {failed:,} rows failed" if failed else "no rows")
+        raise FstgradError(
+            f"all {failed:,} rows failed" if failed else "no rows; give at least one pair"
+        )
     if failed:
         echo(f"fstgrad: skipped {failed:,} of {done + failed:,} rows", err=True)
 

@@ -19,6 +19,7 @@ _METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"
 _NO_OPTION = (
     r"\bseconds= or (?=samples)",
     r"\blet proposal='auto' choose a band, ",
+    r"\bpass one as initial=, or ",
     r": lattice\.compile\(loss, gold\)\.closest\(\)",
 )
 # (argument, the parameter of a command that sets it)

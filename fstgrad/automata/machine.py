@@ -185,7 +185,7 @@ class TargetMachine:
         if not abs(cost) / self.unit < _MOST_UNITS:
             raise InvalidInputError("it is too large to be counted in the unit of the other costs")
         finite = self._finite_weights()
-        unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
+        unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit), self.unit))
         if not self.unit / unit < _MOST_UNITS:
             raise InvalidInputError("the other costs are too large to be counted in its unit")
         return self.rescale(round(self.unit / unit), unit)
@@ -227,8 +227,10 @@ class TargetMachine:
         return weights[~self.semiring.is_zero(weights)]
 
 
-def cost_unit(costs: FloatArray) -> float:
-    """Return a unit in nats of which all costs (in nats) are multiples, exactly or nearly.
+def cost_unit(costs: FloatArray, nats: float = 1.0) -> float:
+    """Return a unit of which all costs are multiples, exactly or nearly.
+
+    Costs and the result are in multiples of `nats`; an error gives costs in nats.
 
     The first that fits: the largest 2^-k with 0 <= k <= 20; the largest 10^-k with 1 <= k <= 9,
     because written costs have few digits; 2^-44 of the next power of 2 above the largest cost.
@@ -237,7 +239,7 @@ def cost_unit(costs: FloatArray) -> float:
     ------
     InvalidInputError
         The costs are too far apart for one unit: rounding would change one of them by more than
-        2^-30 nats and by more than 2^-30 of its size.
+        2^-30 * nats and by more than 2^-30 of its size.
     """
     sizes = np.abs(costs[costs != 0])
     largest = float(sizes.max(initial=0.0))
@@ -257,9 +259,9 @@ def cost_unit(costs: FloatArray) -> float:
     if lost.any():
         worst = float(sizes[lost].min())
         raise InvalidInputError(
-            f"a cost of {worst:g} beside one of {largest:g}, {largest / worst:.3g} times as much, "
-            "would be rounded: costs are multiples of one unit.  To forbid something, give an "
-            "infinite cost (inf) instead of a large one"
+            f"a cost of {worst * nats:g} beside one of {largest * nats:g}, {largest / worst:.3g} "
+            "times as much, would be rounded: costs are multiples of one unit.  To forbid "
+            "something, give an infinite cost (inf) instead of a large one"
         )
     return unit
 

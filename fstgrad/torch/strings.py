@@ -219,9 +219,8 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> None:
     """Raise InvalidInputError unless gold fits the scores (B, L, ...), or (L, ...) without axis."""
     if scores.ndim < 2 + axis:
-        shape = tuple(scores.shape) if axis else (1, *scores.shape)
         raise InvalidInputError(
-            f"scores have the shape {shape}; give (B, L, n), (B, L, n+1, n), ... for "
+            f"scores have the shape {tuple(scores.shape)}; give (B, L, n), (B, L, n+1, n), ... for "
             "a batch of gold strings, and one axis less for one string"
         )
     if axis and len(ids) != len(scores):

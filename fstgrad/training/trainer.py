@@ -199,7 +199,7 @@ class Trainer:
             except InvalidInputError as error:  # it names the scores that the weights give
                 if np.abs(state.w).max(initial=0.0) < LARGEST:
                     raise
-                raise _diverges(state, f"weights of at least {LARGEST:g}") from error
+                raise self._diverges(state, f"weights of at least {LARGEST:g}") from error
             self.save(state)
 
     def join(self, state: State, pairs: Sequence[Any]) -> None:
@@ -297,7 +297,8 @@ class Trainer:
         with np.errstate(over="ignore"):
             norm = float(np.linalg.norm(gradient))
         if not math.isfinite(objective) or not math.isfinite(norm):
-            raise _diverges(state, f"an objective of {objective:g} and a gradient of norm {norm:g}")
+            what = f"an objective of {objective:g} and a gradient of norm {norm:g}"
+            raise self._diverges(state, what)
         seconds = time.perf_counter() - started
         epoch = Epoch(len(state.history) + 1, float(objective), norm, seconds, validation)
         state.history.append(epoch)
@@ -307,6 +308,13 @@ class Trainer:
         for callback in items("callbacks", self.callbacks):
             if called("a callback", callback, epoch) is True:
                 state.finished = self._ended = True
+
+    def _diverges(self, state: State, what: str) -> InvalidInputError:
+        lower = "l2" if self.settings.optimizer == "lbfgs" else "learning_rate or l2"
+        return InvalidInputError(
+            f"epoch {len(state.history) + 1} has {what}: the training diverges; give a smaller "
+            + lower
+        )
 
     def _is_stale(self, state: State) -> bool:
         """Whether the last `patience` epochs did not improve the validation error."""
@@ -330,13 +338,6 @@ class Trainer:
         if total is None:
             raise FstgradError("a minibatch without pairs")
         return total
-
-
-def _diverges(state: State, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"epoch {len(state.history) + 1} has {what}: the training diverges; give a smaller "
-        "learning_rate or l2"
-    )
 
 
 def _chunked(pairs: Sequence[Any], size: int) -> list[tuple[int, list[Any]]]:

@@ -58,6 +58,13 @@ def test_caps_of_any_size(cap):
         assert b.loss(np.array(y)) == pytest.approx(expected, abs=1e-10)
 
 
+def test_a_cap_below_all_costs_is_named_in_nats():
+    """The unit of the costs, here 0.1, is not in the message."""
+    loss = fg.EditDistance(AB, substitute_cost=1e6, insert_cost=0.1, delete_cost=0.1)
+    with pytest.raises(fg.InvalidInputError, match=r"a cost of 1.23e-07 beside one of 1e\+06, "):
+        loss.compile("abb", cap=1.23e-7)
+
+
 @pytest.mark.parametrize("cap", [1e30, 1e308])
 def test_caps_beyond_all_costs(cap):
     with pytest.raises(fg.InvalidInputError, match=r"cap is 1e.*leave it out"):

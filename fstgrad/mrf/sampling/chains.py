@@ -320,7 +320,8 @@ def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
         return exact(model).engine.mode()
     except MemoryLimitError as error:
         raise NotSupportedError(
-            "no allowed labeling was found to start from; pass one as initial="
+            "no allowed labeling was found to start from; pass one as initial=, or use method "
+            "'exact' with a larger max_memory"
         ) from error
 
 
