@@ -2,7 +2,7 @@ from . import arrays as arrays
 from . import batches as batches
 from . import bigrams as bigrams
 from . import chain as chain
-from . import levels as levels
+from . import classes as classes
 from . import linear_chain as linear_chain
 from . import log_passes as log_passes
 from . import packed_chains as packed_chains

@@ -17,14 +17,12 @@ class Work(NamedTuple):
 
     rows : (states, (n + 1)^(q-2) n), alpha or beta by state, younger contexts and symbol
     mass : (K, n), the sums over states that turn scores into Q
-    ways : (max(n, C),), beta along the arcs of one state
-    by_class : (2, C), for order 1, S and M of the C classes of symbols
+    ways : (n,), beta along the arcs of one state
     """
 
     rows: FloatArray
     mass: FloatArray
     ways: FloatArray
-    by_class: FloatArray
 
 
 class Dual(NamedTuple):
@@ -40,7 +38,6 @@ class DualWork(NamedTuple):
     rows: Dual
     mass: Dual
     ways: Dual
-    by_class: Dual
 
 
 class Walks(NamedTuple):

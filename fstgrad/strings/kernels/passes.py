@@ -12,17 +12,13 @@ weight w = e^cost of the arc s -> s' that reads b,
 
 B is laid out as in `automata.layout.Layout`; `table` (l, K, n) holds s and becomes Q in place.
 
-If q = 1, the symbols of a class share their arcs: s is summed over each class c once, and
+At a level with several states, one matrix product handles the states with an entry per context, and
+plain loops handle the states with a single entry.  Dead arcs have weight 0 and point to a scratch
+entry, so the loops need no branch per arc.  Indices are unsigned, so the compiled code does not
+test for negative ones.
 
-    alpha_{t+1}[s'] = sum over arcs s -> s' of w alpha_t[s] S_t[c],  S_t[c] = sum_{b in c} s_t[b],
-    Q_t[b] = s_t[b] M_t[c(b)] / Z,  M_t[c] = sum_s alpha_t[s] w beta_{t+1}[s'].
-
-If q = 2, at a level with several states, one matrix product handles the states with an entry per
-context, and plain loops handle the states with a single entry.  Dead arcs have weight 0 and point
-to a scratch entry, so the loops need no branch per arc.  Indices are unsigned, so the compiled code
-does not test for negative ones.
-
-The numpy version is `fstgrad.strings.passes.Passes` with the algebra Real.
+Scores with q = 1 are left to `classes`.  The numpy version is `fstgrad.strings.passes.Passes` with
+the algebra Real.
 """
 
 import math
@@ -30,21 +26,12 @@ import math
 import numpy as np
 
 from fstgrad.automata.layout import LevelWalk, Walk
-from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.compiler import kernel, part_kernel, sum_part_kernel
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work
-from fstgrad.strings.kernels.levels import (
-    Int32Array,
-    fill,
-    largest,
-    level_of,
-    replace_by_shares,
-    scale,
-    sum_by_class,
-    total_of,
-    unsigned,
-    widest,
-)
+from fstgrad.strings.kernels.classes import class_pass
+
+unsigned = np.uintp
 
 
 @kernel
@@ -129,13 +116,15 @@ def real_pass(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q), for q = 1 O(l n + sum_t S_t C) with C classes.  Each alpha is divided by its
-    sum, and each beta is scaled so that sum alpha beta = 1.  So neither leaves the range of float64
-    before the other.
+    O(sum_t S_t n^q); for q = 1, O(l n + sum_t S_t C) with the C classes of symbols.  Each alpha is
+    divided by its sum, and each beta is scaled so that sum alpha beta = 1.  So neither leaves the
+    range of float64 before the other.
 
     table : (l, K, n), exp(score)
     walk, weight, final : B, as in `automata.layout.Layout`
     """
+    if order == 1:
+        return class_pass(table, walk, weight, final)
     length, contexts, n = table.shape
     offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
@@ -146,10 +135,7 @@ def real_pass(
     size = widest(first) * step + contexts
     beta, before = np.empty(size), np.empty(size)
     rows = np.empty((largest(walk.dense), n * max(1, contexts // (n + 1))))
-    classes = weight.shape[1]  # may be more than n: a class may have no symbol
-    ways = np.empty(max(n, classes))
-    work = Work(rows, np.empty((contexts, n)), ways, np.empty((2, classes)))
-    sums = np.empty(length)
+    work, sums = Work(rows, np.empty((contexts, n)), np.empty(n)), np.empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
@@ -158,7 +144,7 @@ def real_pass(
         here, there, end = first[t] * step, first[t + 1] * step, first[t + 2] * step
         fill(alpha[there:end], 0.0)
         level = level_of(walk, t)
-        _step(alpha[here:there], table[t], level, weight[lo:hi], alpha[there:], order, work)
+        _step(alpha[here:there], table[t], level, weight[lo:hi], alpha[there:], order, rows)
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
             return -np.inf
@@ -177,6 +163,54 @@ def real_pass(
                       1.0 / total, shares, work)  # fmt: skip
         beta, before = before, beta
     return log_scale + math.log(whole)
+
+
+@inner_kernel
+def level_of(walk: Walk, t: int) -> LevelWalk:
+    """Return the arrays of the level at position t."""
+    lo, hi = walk.offsets[t], walk.offsets[t + 1]
+    return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
+
+
+@part_kernel
+def largest(values: IntArray) -> int:
+    """Return the largest of nonnegative numbers; 0 without any."""
+    size = 0
+    for value in values:
+        size = max(size, int(value))
+    return size
+
+
+@part_kernel
+def widest(first_entry: IntArray) -> int:
+    """Return the number of entries of the largest level."""
+    size = 0
+    for t in range(len(first_entry) - 1):
+        size = max(size, int(first_entry[t + 1] - first_entry[t]))
+    return size
+
+
+@part_kernel
+def fill(values: FloatArray, value: float) -> None:
+    """Set every entry to `value`; a slice assignment would take seconds to compile."""
+    for i in range(len(values)):
+        values[i] = value
+
+
+@part_kernel
+def scale(values: FloatArray, factor: float) -> None:
+    """Multiply every entry by `factor`."""
+    for i in range(len(values)):
+        values[i] *= factor
+
+
+@sum_part_kernel
+def total_of(values: FloatArray) -> float:
+    """Return the sum."""
+    total = 0.0
+    for i in range(len(values)):
+        total += values[i]
+    return total
 
 
 @sum_part_kernel
@@ -204,19 +238,11 @@ def _step(
     weight: FloatArray,
     after: FloatArray,
     order: int,
-    work: Work,
+    rows: FloatArray,
 ) -> None:
     """Multiply alpha by the scores and add the result to the next alpha along the arcs of B."""
     class_of, dense, symbol, next_entry = level
-    rows, by_class = work.rows, work.by_class[0]
     contexts, n = table.shape
-    if order == 1:
-        sum_by_class(table[0], class_of, by_class)
-        for s in range(len(next_entry)):
-            for c in range(weight.shape[1]):
-                place = unsigned(next_entry[s, c])
-                after[place] += alpha[s] * by_class[c] * weight[s, c]
-        return
     if order != 2 or len(next_entry) == 1:
         _plain_rows(alpha, table, rows[:dense])
     elif dense > 0:
@@ -273,17 +299,10 @@ def _back(
     alpha times the new beta.
     """
     class_of, dense, symbol, next_entry = level
-    rows, mass, ways, by_class = work
+    rows, mass, ways = work
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)
-    if order == 1:
-        sum_by_class(table[0], class_of, by_class[0])
-        whole = _class_masses(alpha, next_entry, weight, beta, before, factor, ways, by_class)
-        for b in range(n):
-            mass[0, b] = by_class[1, unsigned(class_of[b])]
-        replace_by_shares(table, mass, share)
-        return whole
     step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
     for s in range(dense):
         for r in range(rows.shape[1] // n):
@@ -318,33 +337,6 @@ def _back(
 
 
 @sum_part_kernel
-def _class_masses(
-    alpha: FloatArray,
-    next_entry: Int32Array,
-    weight: FloatArray,
-    beta: FloatArray,
-    before: FloatArray,
-    factor: float,
-    ways: FloatArray,
-    by_class: FloatArray,
-) -> float:
-    """Write the new beta and, to by_class[1], M; S is by_class[0].  Return sum alpha beta."""
-    sums, mass, classes, whole = by_class[0], by_class[1], weight.shape[1], 0.0
-    fill(mass, 0.0)
-    for s in range(len(next_entry)):
-        own, total = alpha[s], 0.0
-        for c in range(classes):
-            ways[c] = beta[unsigned(next_entry[s, c])] * (weight[s, c] * factor)
-        for c in range(classes):
-            total += sums[c] * ways[c]
-        for c in range(classes):
-            mass[c] += own * ways[c]
-        before[s] = total
-        whole += own * total
-    return whole
-
-
-@sum_part_kernel
 def _plain_masses(
     alpha: FloatArray,
     table: FloatArray,
@@ -372,3 +364,11 @@ def _plain_masses(
             whole += own * total
         replace_by_shares(table[k : k + 1], mass, share)
     return whole
+
+
+@inner_kernel
+def replace_by_shares(table: FloatArray, mass: FloatArray, share: float) -> None:
+    """Multiply `table` by `mass` and then by `share`; the other order could overflow."""
+    for k in range(len(table)):
+        for b in range(table.shape[1]):
+            table[k, b] = table[k, b] * mass[k, b] * share

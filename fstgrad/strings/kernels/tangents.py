@@ -16,14 +16,13 @@ from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import Dual, DualWork
-from fstgrad.strings.kernels.levels import (
-    Int32Array,
+from fstgrad.strings.kernels.classes import class_tangents
+from fstgrad.strings.kernels.passes import (
     fill,
     largest,
     level_of,
     replace_by_shares,
     scale,
-    sum_by_class,
     total_of,
     unsigned,
     widest,
@@ -38,7 +37,7 @@ def tangent_pass(
 ) -> tuple[float, float]:
     """Return the log of the sum over all paths and its derivative; (-inf, 0) if the sum is zero.
 
-    O(sum_t S_t n^q).
+    O(sum_t S_t n^q); for q = 1, O(l n + sum_t S_t C) with the C classes of symbols.
 
     tables : pair of (l, K, n), exp(score) and its derivative; replaced by Q and its derivative
     weights : pair of (N, C), e^cost of the arcs and the derivative of the cost
@@ -48,6 +47,8 @@ def tangent_pass(
     The fields of `Dual` as plain pairs: a call with named tuples takes microseconds longer.
     """
     table, weight, final = Dual(*tables), Dual(*weights), Dual(*finals)
+    if order == 1:
+        return class_tangents(table, walk, weight, final, moved)
     length, contexts, n = table.value.shape
     offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
@@ -58,9 +59,7 @@ def tangent_pass(
     shape = largest(walk.dense), n * max(1, contexts // (n + 1))
     rows = Dual(np.empty(shape), np.empty(shape))
     mass = Dual(np.empty((contexts, n)), np.empty((contexts, n)))
-    size, by_class = max(n, weight.value.shape[1]), (2, weight.value.shape[1])
-    ways = Dual(np.empty(size), np.empty(size))
-    work = DualWork(rows, mass, ways, Dual(np.empty(by_class), np.empty(by_class)))
+    work = DualWork(rows, mass, Dual(np.empty(n), np.empty(n)))
     sums = np.empty(length)
     alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
@@ -68,7 +67,7 @@ def tangent_pass(
         lo, hi, here, there = offsets[t], offsets[t + 1], first[t] * step, first[t + 1] * step
         end = first[t + 2] * step
         _step(part(alpha, here, there), Dual(table.value[t], table.change[t]), level_of(walk, t),
-              part(weight, lo, hi), part(alpha, there, entries), moved, order, work)  # fmt: skip
+              part(weight, lo, hi), part(alpha, there, entries), moved, order, rows)  # fmt: skip
         sums[t] = total_of(alpha.value[there:end])
         if not sums[t] > 0.0:
             return -np.inf, 0.0
@@ -121,7 +120,7 @@ def _step(
     afters: Dual,
     moved: bool,
     order: int,
-    work: DualWork,
+    both: Dual,
 ) -> None:
     """Multiply alpha by the scores and add the result to the next alpha along the arcs of B.
 
@@ -130,21 +129,10 @@ def _step(
     """
     class_of, dense, symbol, next_entry = level
     (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
-    (after, dafter), (rows, drows), (sums, dsums) = afters, work.rows, work.by_class
+    (after, dafter), (rows, drows) = afters, both
     contexts, n = table.shape
-    if order == 1:
-        sum_by_class(table[0], class_of, sums[0])
-        sum_by_class(dtable[0], class_of, dsums[0])
-        for s in range(len(next_entry)):
-            for c in range(weight.shape[1]):
-                place, way = unsigned(next_entry[s, c]), weight[s, c]
-                arrived = alpha[s] * sums[0, c]
-                change = dalpha[s] * sums[0, c] + alpha[s] * dsums[0, c]
-                after[place] += arrived * way
-                dafter[place] += (change + arrived * slope[s, c]) * way
-        return
     if order != 2 or len(next_entry) == 1:
-        _plain_rows(alphas, tables, Dual(rows[:dense], drows[:dense]), moved)
+        _plain_rows(alpha, dalpha, table, dtable, rows[:dense], drows[:dense])
     elif dense > 0:
         left = alpha[: dense * contexts].reshape(dense, contexts)
         dleft = dalpha[: dense * contexts].reshape(dense, contexts)
@@ -170,34 +158,32 @@ def _step(
             place = unsigned(next_entry[s, c]) + unsigned(b)
             arrived, way = mass * table[x, b], weight[s, c]
             after[place] += arrived * way
-            change = dmass * table[x, b]
-            if moved:
-                change += mass * dtable[x, b]
+            change = dmass * table[x, b] + mass * dtable[x, b]
             dafter[place] += (change + arrived * slope[s, c]) * way
 
 
 @sum_part_kernel
-def _plain_rows(alphas: Dual, tables: Dual, both: Dual, moved: bool) -> None:
+def _plain_rows(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    rows: FloatArray,
+    drows: FloatArray,
+) -> None:
     """Write G = alpha s and G' for the states with one entry per context, for any order."""
-    (alpha, dalpha), (table, dtable), (rows, drows) = alphas, tables, both
     contexts, n = table.shape
     younger = rows.shape[1] // n
     for s in range(len(rows)):
         for r in range(younger):
-            mass, dmass = alpha[s * contexts + r], dalpha[s * contexts + r]
             for b in range(n):
-                rows[s, r * n + b] = mass * table[r, b]
-                drows[s, r * n + b] = dmass * table[r, b]
-            for b in range(n if moved else 0):
-                drows[s, r * n + b] += mass * dtable[r, b]
-            for k in range(r + younger, contexts, younger):
+                rows[s, r * n + b], drows[s, r * n + b] = 0.0, 0.0
+            for k in range(r, contexts, younger):
                 mass, dmass = alpha[s * contexts + k], dalpha[s * contexts + k]
                 if mass != 0.0:
                     for b in range(n):
                         rows[s, r * n + b] += mass * table[k, b]
-                        drows[s, r * n + b] += dmass * table[k, b]
-                    for b in range(n if moved else 0):
-                        drows[s, r * n + b] += mass * dtable[k, b]
+                        drows[s, r * n + b] += dmass * table[k, b] + mass * dtable[k, b]
 
 
 @sum_part_kernel
@@ -221,18 +207,9 @@ def _back(
     class_of, dense, symbol, next_entry = level
     (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
     (beta, dbeta), (before, dbefore) = betas, befores
-    (rows, drows), (mass, dmass), (ways, dways), (sums, dsums) = work
+    (rows, drows), (mass, dmass), (ways, dways) = work
     factor, share = scales
     contexts, n = table.shape
-    if order == 1:
-        sum_by_class(table[0], class_of, sums[0])
-        sum_by_class(dtable[0], class_of, dsums[0])
-        whole = _class_masses(alphas, next_entry, weights, betas, befores, factor, work)
-        for b in range(n):
-            c = unsigned(class_of[b])
-            mass[0, b], dmass[0, b] = sums[1, c], dsums[1, c]
-        _replace_by_shares(table, dtable, mass, dmass, share)
-        return whole
     step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
     for s in range(dense):
         for r in range(rows.shape[1] // n):
@@ -243,7 +220,7 @@ def _back(
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
                 drows[s, r * n + b] = dway * (weight[s, c] * factor)
     if order != 2 or len(next_entry) == 1:
-        _plain_masses(alphas, tables, befores, moved, work)
+        _plain_masses(alphas, tables, befores, work)
     else:
         _bigram_masses(alphas, tables, dense, befores, moved, work)
     for s in range(dense, len(next_entry)):
@@ -256,9 +233,7 @@ def _back(
             ways[b], dways[b] = way, dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
         for b in range(n):
             total += table[x, b] * ways[b]
-            dtotal += table[x, b] * dways[b]
-        for b in range(n if moved else 0):
-            dtotal += dtable[x, b] * ways[b]
+            dtotal += table[x, b] * dways[b] + dtable[x, b] * ways[b]
         for b in range(n):
             mass[x, b] += own * ways[b]
             dmass[x, b] += own * dways[b] + down * ways[b]
@@ -267,39 +242,6 @@ def _back(
     whole = 0.0
     for i in range(len(alpha)):
         whole += alpha[i] * before[i]
-    return whole
-
-
-@sum_part_kernel
-def _class_masses(
-    alphas: Dual,
-    next_entry: Int32Array,
-    weights: Dual,
-    betas: Dual,
-    befores: Dual,
-    factor: float,
-    work: DualWork,
-) -> float:
-    """Write the new beta and, to row 1 of work.by_class, M; S is row 0.  Return sum alpha beta."""
-    (alpha, dalpha), (weight, slope), (beta, dbeta) = alphas, weights, betas
-    (before, dbefore), (ways, dways), (sums, dsums) = befores, work.ways, work.by_class
-    classes, whole = weight.shape[1], 0.0
-    fill(sums[1], 0.0)
-    fill(dsums[1], 0.0)
-    for s in range(len(next_entry)):
-        own, down, total, dtotal = alpha[s], dalpha[s], 0.0, 0.0
-        for c in range(classes):
-            place, loss = unsigned(next_entry[s, c]), weight[s, c] * factor
-            ways[c] = beta[place] * loss
-            dways[c] = (dbeta[place] + beta[place] * slope[s, c]) * loss
-        for c in range(classes):
-            total += sums[0, c] * ways[c]
-            dtotal += sums[0, c] * dways[c] + dsums[0, c] * ways[c]
-        for c in range(classes):
-            sums[1, c] += own * ways[c]
-            dsums[1, c] += own * dways[c] + down * ways[c]
-        before[s], dbefore[s] = total, dtotal
-        whole += own * total
     return whole
 
 
@@ -361,7 +303,7 @@ def _add(left: FloatArray, right: FloatArray) -> None:
 
 
 @sum_part_kernel
-def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, moved: bool, work: DualWork) -> None:
+def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, work: DualWork) -> None:
     """Do the same as `_bigram_masses` by loops, for any order; all states have all contexts."""
     (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores
     (rows, drows), (mass, dmass) = work.rows, work.mass
@@ -378,9 +320,7 @@ def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, moved: bool, work: 
                 for b in range(n):
                     way, dway = rows[s, r + b], drows[s, r + b]
                     total += table[k, b] * way
-                    dtotal += table[k, b] * dway
-                for b in range(n if moved else 0):
-                    dtotal += dtable[k, b] * rows[s, r + b]
+                    dtotal += table[k, b] * dway + dtable[k, b] * way
                 for b in range(n):
                     way, dway = rows[s, r + b], drows[s, r + b]
                     mass[k, b] += own * way
