@@ -86,3 +86,13 @@ def test_spreads_by_hand():
     assert type(Passes(np.zeros((3, 2)), paths).algebra).__name__ == "Real"
     far = loss_weights(b, scale=13.0)
     assert type(Passes(np.zeros((3, 2)), far).algebra).__name__ == "Log"
+
+
+@pytest.mark.parametrize("given_back", [50.0, 5000.0])
+def test_passes_without_a_string_raise(given_back):
+    """aaa is forbidden at the second position, bbb at the third; on floats and on logarithms."""
+    scores = np.zeros((3, 2))
+    scores[1, 0] = scores[2, 1] = -np.inf
+    paths = loss_weights(two_ways(3, given_back), scale=1.0)
+    with pytest.raises(fg.InfeasibleError, match="no string has a finite score"):
+        Passes(scores, paths).forward()
