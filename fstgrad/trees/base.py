@@ -123,9 +123,10 @@ class TreeDistribution(MomentDistribution):
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, in the batch's shape: O(n^3)."""
-        values, table = self._solution.log_partition, self._table
-        is_moved = table.labeled or bool(table.batch_shape)  # this indexing also copies
-        return self._shaped(values + table.offset if is_moved else values)
+        values = self._solution.log_partition
+        if self._table.labeled:
+            return self._shaped(values + self._table.offset)
+        return self._shaped(values.copy() if self._table.batch_shape else values)
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
