@@ -125,7 +125,7 @@ def test_a_grammar_that_is_not_found_says_what_is_near(run, rules):
     for name, said in {
         "two": "did you mean two.rules?",
         "dvork": "did you mean dvorak?",
-        "speling": "there are articulation, azerty, ",
+        "speling": "choose one of articulation, azerty, ",
         "none.rules": "No such file or directory: 'none.rules'",
     }.items():
         code, out, err = run("grammar", "test", name)

@@ -110,7 +110,7 @@ def test_a_wrong_example_fails(run, own):
     "code, said, args",
     [
         (1, "no grammar 'keybord'; did you mean keyboard", ["show", "keybord"]),
-        (1, "there are articulation, azerty", ["show", "zzz"]),
+        (1, "choose one of articulation, azerty", ["show", "zzz"]),
         (1, "No such file", ["show", "absent.py"]),
         (1, "BAD.py:1: ModuleNotFoundError", ["show", "BAD.py"]),
         (1, "has no function 'bild'", ["show", "OWN.py:bild"]),

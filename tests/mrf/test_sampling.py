@@ -236,7 +236,7 @@ def test_the_strength_of_a_potts_edge_is_its_coupling():
 def test_clusters_need_pairs():
     factor = Factor((0, 1, 2), np.zeros((2, 2, 2)))
     model = fg.PairwiseMRF.from_factors([2, 2, 2], [factor])
-    with pytest.raises(fg.NotSupportedError, match="use 'tempered'"):
+    with pytest.raises(fg.NotSupportedError, match="use method 'tempered'"):
         model.infer("swendsen-wang")
 
 
