@@ -240,7 +240,7 @@ def _estimators(add: Callable[..., Any]) -> None:
         (fg.SequenceModel, (["ab", "b"], ["ba", "a"]), {"epochs": 1, "window": 1}),
         (fg.GeneralizedRootModel, (counts,), {"alpha": 0.1, "max_iter": 5, "tol": 1e-3}),
         (MRFClassifier, (nodes, [[1, 1], [0, 0], [1, 1]]), {"graph": graph, "max_iter": 5}),
-        (Aligner, (pairs,), {"iterations": 2}),
+        (Aligner, (pairs,), {"max_iter": 2}),
     ):
         parameters = inspect.signature(kind).parameters.values()
         given = {p.name: p.default for p in parameters if p.default is not p.empty} | settings
