@@ -123,10 +123,8 @@ class TreeDistribution(MomentDistribution):
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, in the batch's shape: O(n^3)."""
-        values = self._solution.log_partition
-        if self._table.labeled:
-            return self._shaped(values + self._table.offset)
-        return self._shaped(values.copy() if self._table.batch_shape else values)
+        values, table = self._solution.log_partition, self._table
+        return self._shaped(values + table.offset if table.labeled else values.copy())
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""

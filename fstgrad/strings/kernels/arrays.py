@@ -7,6 +7,9 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 
+# the type of indices in inner loops: compiled code need not test them for being negative
+unsigned = np.uintp
+
 # the positions of `tally` in `passes.shift_scores`: one array, because a named tuple would cost
 # microseconds in every call of a kernel
 SHIFT, EXCHANGE, WHOLE, FARTHEST, RECENT = range(5)

@@ -20,9 +20,7 @@ import numpy as np
 from fstgrad.automata.layout import Walk
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import part_kernel, sum_part_kernel
-from fstgrad.strings.kernels.arrays import Dual
-
-unsigned = np.uintp
+from fstgrad.strings.kernels.arrays import Dual, unsigned
 
 
 @part_kernel
@@ -38,7 +36,7 @@ def sums_by_class(table: FloatArray, class_of: IntArray, classes: int) -> FloatA
 
 @sum_part_kernel
 def sum_between(values: FloatArray, start: int, stop: int) -> float:
-    """Return the sum of values[start:stop]."""
+    """Return the sum of values[start:stop], without making a slice."""
     total = 0.0
     for s in range(start, stop):
         total += values[s]

@@ -28,10 +28,8 @@ import numpy as np
 from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
-from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work
+from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work, unsigned
 from fstgrad.strings.kernels.classes import class_pass
-
-unsigned = np.uintp
 
 
 @kernel
@@ -129,12 +127,12 @@ def real_pass(
     offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
     # `contexts` scratch entries behind each level are for dead arcs.  A live arc from level t that
-    # reads b leads below first[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
+    # reads b leads below first[t + 2] * step; a dead one to r (n + 1) + b < contexts.
     # Rows are states below dense[t] <= largest(dense), columns are r n + b < n contexts / (n + 1).
     alpha = np.empty(first[length + 1] * step + contexts)
     size = widest(first) * step + contexts
     beta, before = np.empty(size), np.empty(size)
-    rows = np.empty((largest(walk.dense), n * max(1, contexts // (n + 1))))
+    rows = np.empty((largest(walk.dense), n * (contexts // (n + 1))))
     work, sums = Work(rows, np.empty((contexts, n)), np.empty(n)), np.empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
@@ -247,12 +245,12 @@ def _step(
         _plain_rows(alpha, table, rows[:dense])
     elif dense > 0:
         np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
-    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + r * (n + 1) + b)
                 after[place] += rows[s, r * n + b] * weight[s, c]
     for s in range(dense, len(next_entry)):
         mass, x = alpha[dense * (contexts - 1) + s], unsigned(symbol[s])
@@ -303,12 +301,12 @@ def _back(
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)
-    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                way = beta[unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)]
+                way = beta[unsigned(next_entry[s, c] * step + r * (n + 1) + b)]
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
     if order != 2 or len(next_entry) == 1:
         return _plain_masses(alpha, table, before, rows[:dense], mass, share)

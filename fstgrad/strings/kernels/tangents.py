@@ -15,7 +15,7 @@ import numpy as np
 from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
-from fstgrad.strings.kernels.arrays import Dual, DualWork
+from fstgrad.strings.kernels.arrays import Dual, DualWork, unsigned
 from fstgrad.strings.kernels.classes import class_tangents
 from fstgrad.strings.kernels.passes import (
     fill,
@@ -24,7 +24,6 @@ from fstgrad.strings.kernels.passes import (
     replace_by_shares,
     scale,
     total_of,
-    unsigned,
     widest,
 )
 
@@ -56,7 +55,7 @@ def tangent_pass(
     entries, size = first[length + 1] * step + contexts, widest(first) * step + contexts
     alpha = Dual(np.zeros(entries), np.zeros(entries))
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
-    shape = largest(walk.dense), n * max(1, contexts // (n + 1))
+    shape = largest(walk.dense), n * (contexts // (n + 1))
     rows = Dual(np.empty(shape), np.empty(shape))
     mass = Dual(np.empty((contexts, n)), np.empty((contexts, n)))
     work = DualWork(rows, mass, Dual(np.empty(n), np.empty(n)))
@@ -141,12 +140,12 @@ def _step(
             np.dot(left, dtable, rows[:dense])
             _add(drows[:dense], rows[:dense])
         np.dot(left, table, rows[:dense])
-    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + r * (n + 1) + b)
                 arrived, way = rows[s, r * n + b], weight[s, c]
                 after[place] += arrived * way
                 dafter[place] += (drows[s, r * n + b] + arrived * slope[s, c]) * way
@@ -210,12 +209,12 @@ def _back(
     (rows, drows), (mass, dmass), (ways, dways) = work
     factor, share = scales
     contexts, n = table.shape
-    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + r * (n + 1) + b)
                 way, dway = beta[place], dbeta[place] + beta[place] * slope[s, c]
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
                 drows[s, r * n + b] = dway * (weight[s, c] * factor)
