@@ -92,9 +92,10 @@ def test_old_names_of_pair_transducers():
         assert found.grad is found.gradient is slope
 
 
-def test_old_names_of_numbers_of_iterations():
+def test_old_names_in_training_and_costs():
     from fstgrad.costs import Schedule
     from fstgrad.training.align import Aligner
+    from fstgrad.training.templates import Window
 
     with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
         schedule = Schedule(max_iterations=7, restarts=2)
@@ -102,7 +103,13 @@ def test_old_names_of_numbers_of_iterations():
     with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
         assert schedule.max_iterations == schedule.max_iter == 7
     with pytest.warns(DeprecationWarning, match="iterations was renamed max_iter"):
-        assert Aligner(iterations=7).max_iter == 7
+        aligner = Aligner(iterations=7)
+    with pytest.warns(DeprecationWarning, match="iterations was renamed max_iter"):
+        assert aligner.iterations == aligner.max_iter == 7
+    pairs = [("ab", "xy")]
+    features = fg.TemplateFeatures.from_pairs(fg.Alphabet("xy"), 2, Window(0, 1), pairs)
+    with pytest.warns(DeprecationWarning, match="gram_places was renamed gram_support"):
+        np.testing.assert_array_equal(features.gram_places, features.gram_support)
     given = fg.EditDistance(fg.Alphabet("ab")), [("ab", 1, ["aa", "bb"])]
     with pytest.warns(DeprecationWarning, match="max_iterations was renamed max_iter"):
         old = fg.fit_ranking(*given, max_iterations=2)

@@ -31,7 +31,7 @@ from fstgrad.checks import (
     positive_number,
     symbol_strings,
 )
-from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments
+from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute, renamed_arguments
 from fstgrad.training import kernels
 
 Symbols = tuple[str, ...]
@@ -128,6 +128,8 @@ class Aligner:
     >>> [(link.x, link.y) for link in aligner.align(("x", "a", "x"), tuple("ksaks")).links]
     [(('x',), ('k', 's')), (('a',), ('a',)), (('x',), ('k', 's'))]
     """
+
+    iterations = RenamedAttribute("max_iter")
 
     @renamed_arguments(iterations="max_iter")
     def __init__(
