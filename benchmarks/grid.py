@@ -242,6 +242,29 @@ def cuts(quick):
             }
 
 
+def gibbs_on_other_graphs(quick):
+    """Time a draw on an edge list and with a table for each edge, and compare with the grid."""
+    side = 64 if quick else 128
+    sites, sweeps = side * side, 20
+    for labels in (2, 4, 10):
+        graphs = {}
+        for shared in (True, False):
+            tables = "one table" if shared else "own tables"
+            graphs[f"grid, {tables}"] = grid = model(side, labels, shared=shared)
+            graphs[f"edge list, {tables}"] = fg.PairwiseMRF(*grid.scores[:2], grid.graph.edges)
+        start = np.zeros(sites, np.int64)
+        chains = {name: Chain(g, "chromatic", start, 1) for name, g in graphs.items()}
+        times = interleaved_medians(
+            {name: lambda c=chain: c.advance(sweeps) for name, chain in chains.items()}
+        )
+        for name in graphs:
+            yield {
+                "case": f"chromatic Gibbs on a {name}, {side} x {side}, {labels} labels",
+                "seconds a site": times[name] / (sweeps * sites),
+                "ratio grid": times[name] / times["grid, one table"],
+            }
+
+
 def edge_list_gibbs(quick):
     """Time chromatic Gibbs sweeps of a random graph against thrml, both on the CPU."""
     try:
@@ -385,6 +408,7 @@ def rows(quick):
     yield from other_graphs(quick)
     yield from scaling(quick)
     yield from cuts(quick)
+    yield from gibbs_on_other_graphs(quick)
     yield from edge_list_gibbs(quick)
     yield from sampling(quick)
     yield from pseudolikelihood(quick)

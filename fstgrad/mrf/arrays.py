@@ -172,7 +172,7 @@ class Sites(NamedTuple):
     head : (arcs,) int32
         The neighbour that each arc runs to.
     which : (arcs,) int64
-        The table of each arc among 2K: 2k from the first node of edge k, 2k + 1 from the second.
+        The table of each arc.
     """
 
     node: IntArray
@@ -338,7 +338,7 @@ class Program(NamedTuple):
 
 
 class GridScores(NamedTuple):
-    """The scores of a grid with one shared edge table, for Gibbs draws.
+    """The scores of a grid with one shared edge table and two labels, for Gibbs draws.
 
     node (height, width, C) : node scores in nats.
     weight (height, width, C) : exp(node - maximum of the pixel).

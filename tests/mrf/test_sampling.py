@@ -68,14 +68,14 @@ def test_samples_depend_on_the_seed_alone(sampler):
 
 
 @pytest.mark.parametrize("labels", [2, 3])
-def test_grid_kernel_equals_the_general_one(labels):
+def test_one_table_draws_as_a_table_for_each_edge(labels):
     model = random_grid(6, 7, labels, scale=2.0)
     start = start_labels(model, np.random.default_rng(0))
     fast = Chain(model, "chromatic", start, 11)
     own = model.with_scores(model.scores.node, np.repeat(model.edge_stack, 71, axis=0))
     slow = Chain(own, "chromatic", start, 11)
-    assert fast._is_fast_grid
-    assert not slow._is_fast_grid
+    assert fast._is_binary_grid == (labels == 2)
+    assert not slow._is_binary_grid
     for _ in range(20):
         fast.advance(1)
         slow.advance(1)

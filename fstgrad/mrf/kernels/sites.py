@@ -160,7 +160,7 @@ def metropolis_steps(
 
 
 @kernel
-def binary_grid_rows(
+def grid_rows(
     low: int,
     high: int,
     parity: int,
@@ -169,7 +169,12 @@ def binary_grid_rows(
     scores: GridScores,
     labels: IntArray,
 ) -> None:
-    """Do what `grid_rows` does, for two labels: without inner loops over labels."""
+    """Draw new labels for the pixels (r, w) with (r + w) % 2 = parity in rows low .. high - 1.
+
+    For two labels.  P(c | others) is proportional to weight[r, w, c] times `ahead` or `behind` of
+    each neighbour's label; a pixel uses the random number at counter + r * width + w.  If the sum
+    of these products is below TINY, the label is drawn from the scores in logs.
+    """
     node, weight, ahead, behind, score = scores
     height, width = labels.shape
     for r in range(low, high):
@@ -190,61 +195,6 @@ def binary_grid_rows(
                 row[w] = _draw_in_logs(r, w, node, score, labels, u)
             else:
                 row[w] = u * (zero + one) - zero >= 0.0
-
-
-@kernel
-def grid_rows(
-    low: int,
-    high: int,
-    parity: int,
-    key: int,
-    counter: int,
-    scores: GridScores,
-    labels: IntArray,
-) -> None:
-    """Draw new labels for the pixels (r, w) with (r + w) % 2 = parity in rows low .. high - 1.
-
-    P(c | others) is proportional to weight[r, w, c] times `ahead` or `behind` of each neighbour's
-    label; a pixel uses the random number at counter + r * width + w.  If the sum of these products
-    is below TINY, the label is drawn from the scores in logs.
-    """
-    node, weight, ahead, behind, score = scores
-    height, width, size = weight.shape
-    p = np.empty(size)
-    for r in range(low, high):
-        for w in range((r + parity) % 2, width, 2):
-            own = weight[r, w]
-            for c in range(size):
-                p[c] = own[c]
-            if w > 0:
-                said = ahead[labels[r, w - 1]]
-                for c in range(size):
-                    p[c] *= said[c]
-            if w + 1 < width:
-                said = behind[labels[r, w + 1]]
-                for c in range(size):
-                    p[c] *= said[c]
-            if r > 0:
-                said = ahead[labels[r - 1, w]]
-                for c in range(size):
-                    p[c] *= said[c]
-            if r + 1 < height:
-                said = behind[labels[r + 1, w]]
-                for c in range(size):
-                    p[c] *= said[c]
-            total = 0.0
-            for c in range(size):
-                total += p[c]
-            u = uniform(key, counter + r * width + w)
-            if total < TINY:
-                labels[r, w] = _draw_in_logs(r, w, node, score, labels, u)
-                continue
-            left = u * total
-            chosen = 0
-            for c in range(size - 1):
-                left -= p[c]
-                chosen += left >= 0.0
-            labels[r, w] = chosen
 
 
 @part_kernel

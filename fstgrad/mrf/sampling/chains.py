@@ -20,7 +20,7 @@ from fstgrad.mrf.threads import Bands
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang")
-PARALLEL_SITES = 30_000  # with fewer nodes of a colour, one thread is used
+PARALLEL_SITES = 15_000  # with fewer nodes of a colour, one thread is used
 
 
 class Chain:
@@ -74,7 +74,7 @@ class Chain:
         move = {
             "gibbs": self._random_sites,
             "metropolis": self._metropolis,
-            "chromatic": self._grid_colours if self._is_fast_grid else self._colours,
+            "chromatic": self._grid_colours if self._is_binary_grid else self._colours,
             "blocked": self._blocks,
             "swendsen-wang": self._clusters,
         }[self.sampler]
@@ -91,11 +91,11 @@ class Chain:
             self.sweeps += 1
 
     @property
-    def _is_fast_grid(self) -> bool:
+    def _is_binary_grid(self) -> bool:
         model = self.model
         return (
             model.graph.grid is not None
-            and len(model.edge_stack) == 1
+            and model.edge_stack.shape == (1, 2, 2)
             and model.factors.number == 0
         )
 
@@ -122,9 +122,10 @@ class Chain:
 
     @cached_property
     def _draws(self) -> ColourDraws | None:
-        """The draws of a model with finite edge scores and no larger factors, else None."""
-        can = ColourDraws.can_draw(self.model)
-        return ColourDraws(self.model, self.threads, PARALLEL_SITES) if can else None
+        """The draws of a model without larger factors, else None."""
+        if self.model.factors.number:
+            return None
+        return ColourDraws(self.model, self.threads, PARALLEL_SITES)
 
     def _colours(self, counter: int) -> None:
         for sites, bands in self._classes:
@@ -145,23 +146,18 @@ class Chain:
 
     def _grid_colours(self, counter: int) -> None:
         scores = self._grid_tables
-        draw_rows = (
-            kernels.sites.binary_grid_rows
-            if self.model.num_labels == 2
-            else kernels.sites.grid_rows
-        )
         labels = self.labels.reshape(scores.node.shape[:2])
         for parity in (0, 1):
 
             def band(low: int, high: int, parity: int = parity) -> None:
-                draw_rows(low, high, parity, self.key, counter, scores, labels)
+                kernels.sites.grid_rows(low, high, parity, self.key, counter, scores, labels)
 
             self._rows(band)
 
     @cached_property
     def _rows(self) -> Bands:
         height, width = self.model.graph.grid or (0, 0)
-        return Bands(height, self.threads if height * width >= PARALLEL_SITES else 1)
+        return Bands(height, self.threads if height * width >= 2 * PARALLEL_SITES else 1)
 
     @cached_property
     def _grid_tables(self) -> GridScores:

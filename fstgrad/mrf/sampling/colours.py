@@ -8,7 +8,7 @@ from fstgrad.checks import IntArray
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.kernels.colours import BLOCK, Blocks
+from fstgrad.mrf.kernels.colours import AHEAD, BLOCK, Blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
@@ -16,39 +16,47 @@ from fstgrad.mrf.threads import Bands
 class ColourDraws:
     """The tables of a model in the order in which the kernels of the draws read them.
 
-    For models with finite edge scores and without larger factors (`can_draw`).  Colour classes of
-    at least `parallel` nodes are divided among the threads; the drawn labels do not depend on this.
+    For models without larger factors.  Colour classes of at least `parallel` nodes are divided
+    among the threads; the drawn labels do not depend on this.
     """
 
     def __init__(self, model: ScoredGraph, threads: int, parallel: int) -> None:
         self.model = model
-        self.sites, self.cuts = colour_sites(model.graph, model.shared)
+        self.sites, self.cuts = colour_sites(model.graph)
         sizes = np.diff(self.cuts)
         self.alone = threads == 1 or int(sizes.max()) < parallel
-        node = model.scores.node
-        if model.num_labels == 2:
-            self.blocks, lane, self.cuts = colour_blocks(model.graph, self.sites, self.cuts)
-            edge = model.edge_stack
-            gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
-            with np.errstate(invalid="ignore"):  # -inf - (-inf) at a node without an allowed label
-                self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
-            self.gain = gain.reshape(-1, 2)[self.sites.which[lane]]
-            self.table = kernels.colours.logistic_table()
-        else:
-            self.weight = np.exp(node - node.max(axis=1, keepdims=True))
-            weights = model.potentials.exp_edge
-            self.table = np.stack((weights.transpose(0, 2, 1), weights), axis=1).reshape(
-                -1, *weights.shape[1:]
-            )
+        self.binary = model.num_labels == 2 and bool(np.isfinite(model.scores.edge).all())
+        (self._gains if self.binary else self._weights)()
         self.bands = [
             Bands(int(items), threads if size >= parallel else 1)
             for items, size in zip(np.diff(self.cuts), sizes, strict=True)
         ]
 
-    @staticmethod
-    def can_draw(model: ScoredGraph) -> bool:
-        """Return whether a model has finite edge scores and no larger factors."""
-        return model.factors.number == 0 and bool(np.isfinite(model.scores.edge).all())
+    def _gains(self) -> None:
+        """Make the tables for two labels: differences of scores."""
+        node, edge = self.model.scores.node, self.model.edge_stack
+        which = self.sites.which & 1 if self.model.shared else self.sites.which
+        self.blocks, lane, self.cuts = colour_blocks(self.model.graph, self.sites, self.cuts)
+        gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
+        with np.errstate(invalid="ignore"):  # -inf - (-inf) at a node without an allowed label
+            self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
+        self.gain = gain.reshape(-1, 2)[which[lane]]
+        self.table = kernels.colours.logistic_table()
+
+    def _weights(self) -> None:
+        """Make the tables for any number of labels: one for each arc, or two that all share."""
+        node, tables = self.model.scores.node, self.model.potentials.exp_edge
+        with np.errstate(invalid="ignore"):  # NaN at a node without an allowed label
+            self.weight = np.exp(node - node.max(axis=1, keepdims=True))
+        which = self.sites.which
+        if self.model.shared:
+            self.table, which = np.stack((tables[0].T, tables[0])), which & 1
+        else:
+            self.table, ahead = tables[which >> 1], which & 1 == 0
+            self.table[ahead] = tables[which[ahead] >> 1].transpose(0, 2, 1)
+            which = np.arange(len(which))
+        self.sites = self.sites._replace(which=which)
+        self.cut, self.cuts = cut_into_blocks(self.cuts, AHEAD)
 
     def sweep(self, sweeps: int, key: int, counter: int, room: int, labels: IntArray) -> None:
         """Draw a new label for every node given all others, `sweeps` times, in place.
@@ -70,30 +78,40 @@ class ColourDraws:
         self, low: int, high: int, sweeps: int, key: int, counter: int, room: int, labels: IntArray
     ) -> None:
         which = kernels.colours.Range(low, high, sweeps, key, counter, room)
-        if self.model.num_labels == 2:
+        if self.binary:
             kernels.colours.draw_binary(which, self.blocks, self.own, self.gain, self.table, labels)
         else:
             kernels.colours.draw_many(
-                which, self.sites, self.weight, self.table, self.model.pieces, labels
+                which, self.sites, self.cut, self.weight, self.table, self.model.pieces, labels
             )
 
 
-def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
+def cut_into_blocks(cuts: list[int], size: int) -> tuple[IntArray, list[int]]:
+    """Cut colour classes into blocks of at most `size` sites of one colour.
+
+    Returns the first site of each block with the end (blocks + 1,), and the first block of each
+    colour with the end.
+    """
+    begins = [np.arange(a, b, size) for a, b in pairwise(cuts)]
+    cut = np.append(np.concatenate(begins), cuts[-1])
+    return cut, np.searchsorted(cut, cuts).tolist()
+
+
+def colour_sites(graph: Graph) -> tuple[Sites, list[int]]:
     """Return the sites, and the first site of each colour class with the end; cached.
 
-    shared : whether all edges share one table.
+    `which` is the arc: 2e from the first node of edge e, 2e + 1 from the second.
     """
-    if ("sites", shared) not in graph.cache:
+    if "sites" not in graph.cache:
         network = graph.network
         nodes = np.argsort(graph.colour, kind="stable").astype(np.int64)
         counts = graph.degree[nodes]
         start = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         arcs = np.arange(start[-1]) + np.repeat(network.start[nodes] - start[:-1], counts)
-        leaving = graph.leaving[arcs]
-        sites = Sites(nodes, start, network.head[arcs], leaving & 1 if shared else leaving)
+        sites = Sites(nodes, start, network.head[arcs], graph.leaving[arcs])
         cuts = [0, *np.cumsum(np.bincount(graph.colour)).tolist()]
-        graph.cache["sites", shared] = sites, cuts
-    found: tuple[Sites, list[int]] = graph.cache["sites", shared]
+        graph.cache["sites"] = sites, cuts
+    found: tuple[Sites, list[int]] = graph.cache["sites"]
     return found
 
 
@@ -108,8 +126,7 @@ def colour_blocks(
         degree = np.diff(sites.start)
         colour = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
         order = np.lexsort((-degree, colour))
-        begins = np.concatenate([np.arange(a, b, BLOCK) for a, b in pairwise(cuts)])
-        cut = np.append(begins, len(order))
+        cut, block_cuts = cut_into_blocks(cuts, BLOCK)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         place = np.repeat(place, degree)  # of each arc's site
@@ -125,6 +142,6 @@ def colour_blocks(
             node.astype(np.uint64), cut.astype(np.uint64), first_slot.astype(np.uint64),
             slot.astype(np.uint64), sites.head[lane].astype(np.uint32),
         )  # fmt: skip
-        graph.cache["colour blocks"] = blocks, lane, np.searchsorted(cut, cuts).tolist()
+        graph.cache["colour blocks"] = blocks, lane, block_cuts
     found: tuple[Blocks, IntArray, list[int]] = graph.cache["colour blocks"]
     return found
