@@ -16,6 +16,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
 
+STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))  # (rows, columns) from a pixel to later neighbours
 FAR = 1000  # mean distance of neighbours, in nodes, up to which their data is in a cache
 
 
@@ -28,14 +29,26 @@ class Graph:
     num_nodes : int
     edges : (E, 2) int64
         Pairs of different nodes, each pair once.
-    grid : (height, width) or None
-        Set if the nodes are the row-major pixels of a 4-connected grid and the edges those of
-        `grid_edges(height, width)`.
+    pixels : (height, width) or None
+        Set if the nodes are the row-major pixels of an image and the edges those of
+        `grid_edges(height, width, connectivity)`.
+    connectivity : 4 or 8
     """
 
     num_nodes: int
     edges: IntArray
-    grid: tuple[int, int] | None = None
+    pixels: tuple[int, int] | None = None
+    connectivity: int = 4
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """(height, width) of a 4-connected grid, else None."""
+        return self.pixels if self.connectivity == 4 else None
+
+    @property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """The (rows, columns) from each pixel of a grid to later neighbours, as `grid_edges`."""
+        return STEPS[: self.connectivity // 2]
 
     @classmethod
     def checked(cls, num_nodes: int, edges: npt.ArrayLike) -> "Graph":
@@ -167,9 +180,10 @@ def grid_edges(height: int, width: int, connectivity: int = 4) -> IntArray:
     `connectivity=8` the diagonals (r, c)-(r+1, c+1), then (r, c+1)-(r+1, c); each row by row.
     """
     pixel = np.arange(height * width).reshape(height, width)
-    pairs = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
-    if connectivity == 8:
-        pairs += [(pixel[:-1, :-1], pixel[1:, 1:]), (pixel[:-1, 1:], pixel[1:, :-1])]
+    pairs = []
+    for down, right in STEPS[: connectivity // 2]:
+        rows, first, second = height - down, max(0, -right), max(0, right)
+        pairs.append((pixel[:rows, first : width - second], pixel[down:, second : width - first]))
     edges = np.empty((sum(a.size for a, _ in pairs), 2), dtype=np.int64)
     low = 0
     for a, b in pairs:

@@ -111,7 +111,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         if node_scores.ndim == 3:
             node_scores = log_weights("node_scores", node_scores, (height, width, None))
             node_scores = node_scores.reshape(height * width, -1)
-        graph = Graph(height * width, edges, (height, width) if connectivity == 4 else None)
+        graph = Graph(height * width, edges, (height, width), connectivity)
         return cls.build(graph, node_scores, edge_scores)
 
     @classmethod

@@ -3,6 +3,7 @@
 import numpy as np
 
 import fstgrad as fg
+from fstgrad.mrf.graph import grid_edges
 
 SHAPES = {
     "one node": (1, []),
@@ -40,11 +41,11 @@ def masked_model(name, seed=0):
     return fg.PairwiseMRF(node, edge, edges, sizes)
 
 
-def random_grid(height, width, labels, seed=0, scale=0.5, shared=True):
+def random_grid(height, width, labels, seed=0, scale=0.5, shared=True, connectivity=4):
     rng = np.random.default_rng(seed)
-    edges = height * (width - 1) + (height - 1) * width
+    edges = len(grid_edges(height, width, connectivity))
     shape = (labels, labels) if shared else (edges, labels, labels)
     return fg.PairwiseMRF.grid(
         height, width, scale * rng.normal(size=(height * width, labels)),
-        scale * rng.normal(size=shape),
+        scale * rng.normal(size=shape), connectivity=connectivity,
     )  # fmt: skip

@@ -44,11 +44,29 @@ def assert_equal_sweeps(model, tables, damping, tolerance):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("maximum", [0, 1])
 @pytest.mark.parametrize("damping", [0.0, 0.3])
-@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (5, 1), (1, 1)])
-def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape):
-    model = random_grid(*shape, 3, seed=1, scale=1.5, shared=shared)
+@pytest.mark.parametrize("connectivity", [4, 8])
+@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (5, 1), (1, 1), (2, 2)])
+def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape, connectivity):
+    model = random_grid(*shape, 3, 1, 1.5, shared, connectivity)
     tables = [cls(model, maximum, 1) for cls in (GridMessages, GraphMessages)]
     assert_equal_sweeps(model, tables, damping, 1e-12)
+
+
+@pytest.mark.parametrize("labels", [1, 2, 4, 10])
+@pytest.mark.parametrize("connectivity", [4, 8])
+@pytest.mark.parametrize("shared", [True, False])
+def test_grids_have_the_messages_of_their_edge_lists(labels, connectivity, shared):
+    """Rows longer than a vector register, two threads, and any number of labels."""
+    grid = random_grid(70, 37, labels, 3, 1.0, shared, connectivity)
+    edge_list = fg.PairwiseMRF(*grid.scores[:2], grid.graph.edges)
+    found = [
+        m.infer("bp", max_iter=6, tol=0.0, damping=0.2, threads=t)
+        for m, t in ((grid, 1), (grid, 2), (edge_list, 1))
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(found[0].node, other.node, atol=1e-13)
+        assert found[0].log_partition == pytest.approx(other.log_partition, rel=1e-12)
+        assert found[0].residuals == pytest.approx(other.residuals, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["triangle", "complete"])

@@ -107,7 +107,7 @@ def make_plan(
         The budget is spent before an order is found.
     """
     # a grid's tree width is its shorter side: if its cliques are too large, no order can succeed
-    hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_memory // 8
+    hopeless = graph.pixels is not None and min(sizes) ** (min(graph.pixels) + 1) > max_memory // 8
     tries: list[tuple[Rule, int]] = [] if hopeless else [("weight", 0)]
     if tries and graph.num_nodes <= LARGEST_BITS:
         tries += [("given", 0), *(("fill", seed) for seed in range(8))]

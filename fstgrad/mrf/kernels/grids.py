@@ -1,13 +1,16 @@
-"""Kernels of flooding belief propagation on 4-connected grids, in the linear domain.
+"""Kernels of flooding belief propagation on 4- and 8-connected grids, in the linear domain.
 
-All arrays have the pixels of a row last, so that every inner loop runs along a row:
+Direction d joins each pixel (r, c) with the later pixel (r, c) + steps[d], for D = 2 directions of
+4-connected and D = 4 of 8-connected grids.  All arrays have the pixels of a row last, so that every
+inner loop runs along a row:
 
-    node (height, C, width)         exp(node score - maximum)
-    messages (4, height, C, width)  messages into each pixel from its LEFT, RIGHT, UP and DOWN
-                                    neighbour, maximum 1; messages from beyond the border stay 1
-    across, down                    exp(edge score - maximum) of the horizontal and the vertical
-                                    edges, (1, C, C, 1) if shared, else (height, C, C, width - 1)
-                                    and (height - 1, C, C, width); [label left or above, other]
+    node (height, C, width)          exp(node score - maximum)
+    messages (2D, height, C, width)  messages into each pixel, maximum 1: from the earlier pixel of
+                                     direction d at 2d, from the later one at 2d + 1; messages from
+                                     beyond the border stay 1
+    table (D, height, C, C, width)   exp(edge score - maximum) of the w-th edge of direction d from
+                                     row r, [label of the earlier pixel, of the later]; or
+                                     (1, 1, C, C, 1), a table that all edges share
 
 The message of pixel i to pixel j is
 
@@ -22,21 +25,43 @@ underflows is less than 1e-60 of what is kept.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Index
 from fstgrad.vectors import exponentiate, logarithms
 
-LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
 TINY = 1e-140
+NO = np.uint64(0)
 
 
-@kernel
-def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray) -> None:
-    """Write out = a * b * c * d, elementwise, for arrays (C, W)."""
-    for label in range(a.shape[0]):
-        for w in range(a.shape[1]):
-            out[label, w] = a[label, w] * b[label, w] * c[label, w] * d[label, w]
+@inner_kernel
+def multiply_others(
+    d: int, r: int, node: FloatArray, messages: FloatArray, out: FloatArray
+) -> None:
+    """Write out (C, W) = the node weights of row r times the messages of all directions but d."""
+    for c in range(out.shape[0]):
+        for w in range(out.shape[1]):
+            out[c, w] = node[r, c, w]
+    for e in range(len(messages) // 2):
+        if e != d:
+            early, late = messages[2 * e, r], messages[2 * e + 1, r]
+            for c in range(out.shape[0]):
+                for w in range(out.shape[1]):
+                    out[c, w] *= early[c, w] * late[c, w]
+
+
+@inner_kernel
+def times(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write out = left * right, elementwise, for arrays (C, W)."""
+    for c in range(out.shape[0]):
+        for w in range(out.shape[1]):
+            out[c, w] = left[c, w] * right[c, w]
+
+
+@inner_kernel
+def tables_of(table: FloatArray, d: int, r: int) -> FloatArray:
+    """Return the tables (C, C, width) or (C, C, 1) of the edges of direction d from row r."""
+    return table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
 
 
 @kernel
@@ -166,9 +191,9 @@ def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -
 def sweep(
     low: int,
     high: int,
+    steps: IntArray,
     node: FloatArray,
-    across: FloatArray,
-    down: FloatArray,
+    table: FloatArray,
     damping: float,
     maximum: int,
     messages: FloatArray,
@@ -176,37 +201,34 @@ def sweep(
 ) -> float:
     """Write the messages that rows low .. high - 1 send to `fresh`; return the largest change.
 
-    The change is |log new - log old| before damping, in nats; -1 if a maximum is below TINY.
+    The change is |log new - log old| before damping, in nats; -1 if a maximum is below TINY.  steps
+    (D, 2) int64: rows down, 0 or 1, and columns to the right, -1, 0 or 1.
     """
     height, size, width = node.shape
-    pre, out = np.empty((size, width)), np.empty((size, width))
+    others, pre, out = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
     top, ratio = np.empty(width), np.ones(2)
     ok = True
     for r in range(low, high):
-        left, right = messages[LEFT, r], messages[RIGHT, r]
-        up, under = messages[UP, r], messages[DOWN, r]
-        if width > 1:
-            scores = across[r if len(across) > 1 else 0]
-            multiply(node[r], left, up, under, pre)
-            mix(pre, scores, 0, maximum, 0, width - 1, 0, out)
-            ok = ok and settle(out, left, damping, 1, width - 1, top, ratio, fresh[LEFT, r])
-            multiply(node[r], right, up, under, pre)
-            mix(pre, scores, 1, maximum, 1, width - 1, 0, out)
-            ok = ok and settle(out, right, damping, 0, width - 1, top, ratio, fresh[RIGHT, r])
-        if r + 1 < height:
-            scores = down[r if len(down) > 1 else 0]
-            multiply(node[r], left, right, up, pre)
-            mix(pre, scores, 0, maximum, 0, width, 0, out)
-            ok = ok and settle(
-                out, messages[UP, r + 1], damping, 0, width, top, ratio, fresh[UP, r + 1]
-            )
-        if r > 0:
-            scores = down[r - 1 if len(down) > 1 else 0]
-            multiply(node[r], left, right, under, pre)
-            mix(pre, scores, 1, maximum, 0, width, 0, out)
-            ok = ok and settle(
-                out, messages[DOWN, r - 1], damping, 0, width, top, ratio, fresh[DOWN, r - 1]
-            )
+        for d in range(len(steps)):
+            down, right = steps[d, 0], steps[d, 1]
+            # columns of the first edge of a row; unsigned indices need no test of their sign
+            first, second = np.uint64(max(0, -right)), np.uint64(max(0, right))
+            edges = np.uint64(width - abs(right))
+            multiply_others(d, r, node, messages, others)
+            if edges > 0 and r + down < height:
+                at, to = 2 * d, r + down
+                times(others, messages[at, r], pre)
+                mix(pre, tables_of(table, d, r), 0, maximum, first, edges, NO, out)
+                ok = ok and settle(
+                    out, messages[at, to], damping, second, edges, top, ratio, fresh[at, to]
+                )
+            if edges > 0 and r - down >= 0:
+                at, to = 2 * d + 1, r - down
+                times(others, messages[at, r], pre)
+                mix(pre, tables_of(table, d, to), 1, maximum, second, edges, NO, out)
+                ok = ok and settle(
+                    out, messages[at, to], damping, first, edges, top, ratio, fresh[at, to]
+                )
         if not ok:
             return -1.0
     return float(max(np.log(ratio[0]), -np.log(ratio[1])))
@@ -219,16 +241,15 @@ def beliefs(
 ) -> bool:  # fmt: skip
     """Write the normalized node beliefs of rows low .. high - 1 and their log-normalizers.
 
-    out[r, c, w] = node * product of the four messages / norm; log_norm (height, width) is log norm
-    in nats.  Returns False if a norm is below TINY.
+    out[r, c, w] = node * product of all messages / norm; log_norm (height, width) is log norm in
+    nats.  Returns False if a norm is below TINY.
     """
     _, size, width = node.shape
     for r in range(low, high):
         norm = np.zeros(width)
+        multiply_others(-1, r, node, messages, out[r])
         for c in range(size):
             for w in range(width):
-                out[r, c, w] = node[r, c, w] * messages[LEFT, r, c, w] * messages[RIGHT, r, c, w]
-                out[r, c, w] *= messages[UP, r, c, w] * messages[DOWN, r, c, w]
                 norm[w] += out[r, c, w]
         for w in range(width):
             if not norm[w] >= TINY:
@@ -245,37 +266,34 @@ def beliefs(
 def pair_norms(
     low: int,
     high: int,
+    steps: IntArray,
     node: FloatArray,
-    across: FloatArray,
-    down: FloatArray,
+    table: FloatArray,
     messages: FloatArray,
-    horizontal: FloatArray,
-    vertical: FloatArray,
+    out: FloatArray,
 ) -> None:
     """Write the normalizers (not logs) of the beliefs of the edges from rows low .. high - 1.
 
     norm = sum over (a, b) of pre_i[a] * exp(score[a, b] - maximum) * pre_j[b], where pre is the
-    product of the node weight and all messages except the one across the edge.  `horizontal` is
-    (height, width - 1), `vertical` (height - 1, width).
+    product of the node weight and all messages except the one across the edge.  out (D, height,
+    width) receives that of the w-th edge of direction d from row r; other entries are left alone.
     """
     height, size, width = node.shape
-    pre, out, other = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
+    others, pre, sent = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
     for r in range(low, high):
-        up, under = messages[UP, r], messages[DOWN, r]
-        if width > 1:
-            multiply(node[r], messages[LEFT, r], up, under, pre)
-            multiply(node[r], messages[RIGHT, r], up, under, other)
-            mix(pre, across[r if len(across) > 1 else 0], 0, 0, 0, width - 1, 0, out)
-            horizontal[r] = 0.0
+        for d in range(len(steps)):
+            down, right = steps[d, 0], steps[d, 1]
+            first, second = max(0, -right), max(0, right)
+            edges = width - first - second
+            if r + down >= height:
+                continue
+            multiply_others(d, r, node, messages, others)
+            times(others, messages[2 * d, r], pre)
+            mix(pre, tables_of(table, d, r), 0, 0, first, edges, 0, sent)
+            multiply_others(d, r + down, node, messages, others)
+            times(others, messages[2 * d + 1, r + down], pre)
+            for w in range(edges):
+                out[d, r, w] = 0.0
             for c in range(size):
-                for w in range(width - 1):
-                    horizontal[r, w] += out[c, w] * other[c, w + 1]
-        if r + 1 < height:
-            multiply(node[r], messages[LEFT, r], messages[RIGHT, r], up, pre)
-            left, right = messages[LEFT, r + 1], messages[RIGHT, r + 1]
-            multiply(node[r + 1], left, right, messages[DOWN, r + 1], other)
-            mix(pre, down[r if len(down) > 1 else 0], 0, 0, 0, width, 0, out)
-            vertical[r] = 0.0
-            for c in range(size):
-                for w in range(width):
-                    vertical[r, w] += out[c, w] * other[c, w]
+                for w in range(edges):
+                    out[d, r, w] += sent[c, w] * pre[c, second + w]

@@ -1,5 +1,6 @@
-"""Flooding belief propagation on a 4-connected grid, in the linear domain (`kernels.grids`)."""
+"""Flooding belief propagation on a grid, in the linear domain (`kernels.grids`)."""
 
+from collections.abc import Iterator
 from functools import cached_property, partial
 
 import numpy as np
@@ -35,19 +36,20 @@ class GridMessages:
     """
 
     def __init__(self, model: ScoredGraph, maximum: int, threads: int) -> None:
-        if model.graph.grid is None:
-            raise ValueError("GridMessages needs a model made by ScoredGraph.grid")
+        if model.graph.pixels is None:
+            raise ValueError("GridMessages needs a model made by PairwiseMRF.grid")
         self.model, self.maximum = model, maximum
-        height, width = self.shape = model.graph.grid
+        height, width = self.shape = model.graph.pixels
+        self.steps = np.array(model.graph.steps)
         size = model.num_labels
         top = model.scores.node.max(axis=1, keepdims=True)
         self.offset = float(top.sum()) + float(self._shifts())
         with np.errstate(invalid="ignore"):
             weights = np.exp(model.scores.node - top)  # NaN in a dead row fails the range check
-        self.node = self._planes(weights, height, width)
-        self.across, self.down = self._edge_planes()
-        self.messages = np.ones((4, height, size, width))
-        self.fresh = np.ones((4, height, size, width))
+        self.node = np.ascontiguousarray(np.moveaxis(weights.reshape(height, width, size), 1, -1))
+        self.table = self._tables()
+        self.messages = np.ones((2 * len(self.steps), height, size, width))
+        self.fresh = np.ones_like(self.messages)
         small = height * width * size < PARALLEL_CELLS
         self.bands = Bands(height, 1 if small else threads)
 
@@ -55,28 +57,30 @@ class GridMessages:
         """Return the same as `GraphMessages` for a model without larger factors."""
         return np.empty(0), 0.0
 
-    @staticmethod
-    def _planes(rows: FloatArray, height: int, width: int) -> FloatArray:
-        """Turn (height * width, ...) into (height, ..., width)."""
-        return np.ascontiguousarray(
-            np.moveaxis(rows.reshape(height, width, *rows.shape[1:]), 1, -1)
-        )
-
     def _shifts(self) -> float:
         shift = self.model.potentials.shift
         return float(shift.sum() * (self.model.graph.num_edges if self.model.shared else 1))
 
-    def _edge_planes(self) -> tuple[FloatArray, FloatArray]:
+    def _directions(self) -> Iterator[tuple[slice, int, int, int]]:
+        """Yield (edges of the direction, rows, columns, step to the right) of each direction."""
         height, width = self.shape
+        low = 0
+        for down, right in self.steps.tolist():
+            rows, columns = height - down, width - abs(right)
+            yield slice(low, low + rows * columns), rows, columns, right
+            low += rows * columns
+
+    def _tables(self) -> FloatArray:
+        """Return the weights of the edges as `kernels.grids` reads them."""
         tables = self.model.potentials.exp_edge
+        size = self.model.num_labels
         if self.model.shared:
-            shared = tables[:, :, :, None]
-            return shared, shared
-        cut = height * (width - 1)
-        return (
-            self._planes(tables[:cut], height, width - 1),
-            self._planes(tables[cut:], height - 1, width),
-        )
+            return tables.reshape(1, 1, size, size, 1)
+        out = np.ones((len(self.steps), self.shape[0], size, size, self.shape[1]))
+        for d, (edges, rows, columns, _) in enumerate(self._directions()):
+            own = tables[edges].reshape(rows, columns, size, size)
+            out[d, :rows, :, :, :columns] = np.moveaxis(own, 1, -1)
+        return out
 
     def sweep(self, damping: float) -> float | None:
         """Compute all messages from the old ones; return the largest change in nats, or None."""
@@ -84,17 +88,10 @@ class GridMessages:
         def band(low: int, high: int) -> float:
             return float(
                 kernels.grids.sweep(
-                    low,
-                    high,
-                    self.node,
-                    self.across,
-                    self.down,
-                    damping,
-                    self.maximum,
-                    self.messages,
-                    self.fresh,
+                    low, high, self.steps, self.node, self.table, damping, self.maximum,
+                    self.messages, self.fresh,
                 )
-            )
+            )  # fmt: skip
 
         changes = self.bands(band)
         self.messages, self.fresh = self.fresh, self.messages
@@ -123,20 +120,18 @@ class GridMessages:
 
         It includes the maxima that were subtracted from the scores, but not the model's offset.
         """
-        height, width = self.shape
-        horizontal, vertical = np.ones((height, width - 1)), np.ones((height - 1, width))
+        norms = np.ones((len(self.steps), *self.shape))
         self.bands(
             partial(
                 kernels.grids.pair_norms,
+                steps=self.steps,
                 node=self.node,
-                across=self.across,
-                down=self.down,
+                table=self.table,
                 messages=self.messages,
-                horizontal=horizontal,
-                vertical=vertical,
+                out=norms,
             )
         )
-        return float(np.log(horizontal).sum() + np.log(vertical).sum()) + self.offset
+        return float(np.log(norms).sum()) + self.offset
 
     def edge_beliefs(self, low: int, high: int) -> FloatArray:
         """Return the edge beliefs (high - low, C, C) of a range of edges."""
@@ -146,11 +141,16 @@ class GridMessages:
     def _arcs(self) -> GraphMessages:
         """The same messages as `GraphMessages`: by arc, in logs."""
         size = self.model.num_labels
-        left, right, up, down = (np.moveaxis(m, 1, 2) for m in self.messages)
-        horizontal = np.stack((left[:, 1:], right[:, :-1]), axis=2).reshape(-1, size)
-        vertical = np.stack((up[1:], down[:-1]), axis=2).reshape(-1, size)
+        found = np.empty((2 * self.model.graph.num_edges, size))
+        by_edge = found.reshape(-1, 2, size)
+        for d, (edges, rows, columns, right) in enumerate(self._directions()):
+            ahead, back = np.moveaxis(self.messages[2 * d : 2 * d + 2], 2, -1)
+            first, second = max(0, -right), max(0, right)
+            ahead = ahead[self.shape[0] - rows :, second : second + columns]
+            by_edge[edges, 0] = ahead.reshape(-1, size)
+            by_edge[edges, 1] = back[:rows, first : first + columns].reshape(-1, size)
         arcs = GraphMessages(self.model, self.maximum, 1)
         with np.errstate(divide="ignore"):
-            np.log(np.concatenate((horizontal, vertical)), out=arcs.messages)
+            np.log(found, out=arcs.messages)
         arcs.sum_up()
         return arcs

@@ -203,7 +203,7 @@ def _candidates(
         yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
         return
     if rho is None and can_hold(model):
-        fast = WeightMessages if model.graph.grid is None else GridMessages
+        fast = WeightMessages if model.graph.pixels is None else GridMessages
         yield fast(model, maximum, settings.threads)
     if rho is None:
         yield GraphMessages(model, maximum, settings.threads)
