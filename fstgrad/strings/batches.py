@@ -250,7 +250,8 @@ class Strings(NamedTuple):
             exchange, whole = tally[low:high, EXCHANGE], tally[low:high, WHOLE]
             fits[low:high] = within_range(exchange, whole, spread[low:high], complete[low:high])
             part = table[self.starts[low] : self.starts[high]]
-            np.exp(part, out=part)  # items that do not fit are solved again later
+            # items that do not fit are solved again later
+            kernels.passes.exponentials(part.reshape(-1))
 
         slices(len(spread), run)
         if forbidden:

@@ -92,7 +92,7 @@ def solve(
     order, weighed = scores.ndim - 1, score_table(scores) if weighed is None else weighed
     table, shift = weighed.table, weighed.shift
     if weighed.is_within_range(b.spread, is_complete=b.is_complete):
-        np.exp(table, out=table)
+        kernels.passes.exponentials(table.reshape(-1))
         layout = b.bigram_layout if order == 2 else b.plain_layout
         if order == 2 and len(layout.weight) == len(scores) and len(layout.final) == 1:
             total = kernels.chain.chain_pass(table, layout.class_of, layout.weight)

@@ -72,7 +72,7 @@ def tangent(
     table = weighed.table
     if not weighed.is_within_range(scale * b.spread, is_complete=b.is_complete):
         return _on_logarithms(scores, b, scale, slope, direction)
-    np.exp(table, out=table)
+    kernels.passes.exponentials(table.reshape(-1))
     layout = b.bigram_layout if order == 2 else b.plain_layout
     weight, final = layout.weight, layout.final
     if scale == 0:

@@ -10,7 +10,8 @@ class of b,
     Q_t[b] = s_t[b] M_t[c(b)] / Z.
 
 So a position costs O(n + S C) with S states and C classes, in place of O(n S).  Results and scales
-are those of `passes.real_pass` and `tangents.tangent_pass`, which call these kernels.
+are those of `passes.real_pass` and `tangents.tangent_pass`, which call these kernels.  Sums keep
+their order: if LLVM could choose it, a batch would not have the bits that its items have alone.
 """
 
 import math
@@ -19,7 +20,7 @@ import numpy as np
 
 from fstgrad.automata.layout import Walk
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import part_kernel, sum_part_kernel
+from fstgrad.compiler import part_kernel
 from fstgrad.strings.kernels.arrays import Dual, unsigned
 
 
@@ -34,7 +35,7 @@ def sums_by_class(table: FloatArray, class_of: IntArray, classes: int) -> FloatA
     return sums
 
 
-@sum_part_kernel
+@part_kernel
 def sum_between(values: FloatArray, start: int, stop: int) -> float:
     """Return the sum of values[start:stop], without making a slice."""
     total = 0.0
@@ -43,7 +44,7 @@ def sum_between(values: FloatArray, start: int, stop: int) -> float:
     return total
 
 
-@sum_part_kernel
+@part_kernel
 def class_pass(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray) -> float:
     """Do the work of `passes.real_pass` for order 1."""
     # bounds: level t has the states offsets[t] .. offsets[t + 1] - 1, and the last level those of
@@ -96,7 +97,7 @@ def class_pass(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatAr
     return log_scale + math.log(whole)
 
 
-@sum_part_kernel
+@part_kernel
 def class_tangents(
     tables: Dual, walk: Walk, weights: Dual, finals: Dual, moved: bool
 ) -> tuple[float, float]:
@@ -162,7 +163,7 @@ def class_tangents(
     return log_scale + math.log(whole), change / whole
 
 
-@sum_part_kernel
+@part_kernel
 def replace(
     table: FloatArray,
     dtable: FloatArray,

@@ -30,6 +30,9 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work, unsigned
 from fstgrad.strings.kernels.classes import class_pass
+from fstgrad.vectors import exponentiate
+
+CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
 
 
 @kernel
@@ -96,6 +99,17 @@ def shift_scores(
             window += tally[RECENT + i]
         tally[EXCHANGE] = max(tally[EXCHANGE], window)
     return -1
+
+
+@kernel
+def exponentials(values: FloatArray) -> None:
+    """Replace numbers <= 0 by their exponentials, in place; 0 below -708, where range checks fail.
+
+    values : (N,) float64, at any place in memory with the same results
+    """
+    work = np.empty(min(len(values), CHUNK))
+    for start in range(0, len(values), CHUNK):
+        exponentiate(values[start : start + CHUNK], work)
 
 
 @part_kernel
@@ -360,7 +374,8 @@ def _plain_masses(
                     mass[0, b] += own * rows[s, r + b]
             before[s * contexts + k] = total
             whole += own * total
-        replace_by_shares(table[k : k + 1], mass, share)
+        for b in range(n):
+            table[k, b] = table[k, b] * mass[0, b] * share  # in this order: see replace_by_shares
     return whole
 
 
