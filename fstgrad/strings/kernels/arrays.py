@@ -20,12 +20,10 @@ class Work(NamedTuple):
 
     rows : (states, (n + 1)^(q-2) n), alpha or beta by state, younger contexts and symbol
     mass : (K, n), the sums over states that turn scores into Q
-    ways : (n,), beta along the arcs of one state
     """
 
     rows: FloatArray
     mass: FloatArray
-    ways: FloatArray
 
 
 class Dual(NamedTuple):
@@ -40,7 +38,6 @@ class DualWork(NamedTuple):
 
     rows: Dual
     mass: Dual
-    ways: Dual
 
 
 class Walks(NamedTuple):

@@ -147,7 +147,7 @@ def real_pass(
     size = widest(first) * step + contexts
     beta, before = np.empty(size), np.empty(size)
     rows = np.empty((largest(walk.dense), n * (contexts // (n + 1))))
-    work, sums = Work(rows, np.empty((contexts, n)), np.empty(n)), np.empty(length)
+    work, sums = Work(rows, np.empty((contexts, n))), np.empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
@@ -310,8 +310,8 @@ def _back(
     The next beta is multiplied by `factor` when it is read, and Q by `share`.  Return the sum of
     alpha times the new beta.
     """
-    class_of, dense, symbol, next_entry = level
-    rows, mass, ways = work
+    class_of, dense, _, next_entry = level
+    rows, mass = work
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)
@@ -330,22 +330,34 @@ def _back(
         np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
     else:
         fill(mass.reshape(-1), 0.0)
-    for s in range(dense, len(next_entry)):
-        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        own, total = alpha[entry], 0.0
-        for b in range(n):
-            c = unsigned(class_of[b])
-            ways[b] = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
-        for b in range(n):
-            total += table[x, b] * ways[b]
-        for b in range(n):
-            mass[x, b] += own * ways[b]
-        before[entry] = total
+    _single_masses(alpha, table, level, weight, beta, before, factor, mass)
     replace_by_shares(table, mass, share)
     whole = 0.0
     for i in range(entries):
         whole += alpha[i] * before[i]
     return whole
+
+
+@part_kernel
+def _single_masses(
+    alpha: FloatArray, table: FloatArray, level: LevelWalk, weight: FloatArray, beta: FloatArray,
+    before: FloatArray, factor: float, mass: FloatArray,
+) -> None:  # fmt: skip
+    """Write the beta of the states with one entry, and add their terms to `mass`; for bigrams.
+
+    One loop both sums and stores, so its sums keep their order (see `compiler.sum_kernel`).
+    """
+    class_of, dense, symbol, next_entry = level
+    contexts, n = table.shape
+    for s in range(dense, len(next_entry)):
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
+        own, total = alpha[entry], 0.0
+        for b in range(n):
+            c = unsigned(class_of[b])
+            way = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
+            total += table[x, b] * way
+            mass[x, b] += own * way
+        before[entry] = total
 
 
 @sum_part_kernel

@@ -58,7 +58,7 @@ def tangent_pass(
     shape = largest(walk.dense), n * (contexts // (n + 1))
     rows = Dual(np.empty(shape), np.empty(shape))
     mass = Dual(np.empty((contexts, n)), np.empty((contexts, n)))
-    work = DualWork(rows, mass, Dual(np.empty(n), np.empty(n)))
+    work = DualWork(rows, mass)
     sums = np.empty(length)
     alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
@@ -203,10 +203,10 @@ def _back(
     The next beta is multiplied by scales[0] when it is read, and Q by scales[1].  Return the sum of
     alpha times the new beta.
     """
-    class_of, dense, symbol, next_entry = level
-    (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
-    (beta, dbeta), (before, dbefore) = betas, befores
-    (rows, drows), (mass, dmass), (ways, dways) = work
+    class_of, dense, _, next_entry = level
+    alpha, (table, dtable), (weight, slope) = alphas.value, tables, weights
+    (beta, dbeta), before = betas, befores.value
+    (rows, drows), (mass, dmass) = work
     factor, share = scales
     contexts, n = table.shape
     step = 1 if order == 2 else contexts
@@ -222,26 +222,37 @@ def _back(
         _plain_masses(alphas, tables, befores, work)
     else:
         _bigram_masses(alphas, tables, dense, befores, moved, work)
-    for s in range(dense, len(next_entry)):
-        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
-        for b in range(n):
-            c = unsigned(class_of[b])
-            place = unsigned(next_entry[s, c]) + unsigned(b)
-            way = beta[place] * (weight[s, c] * factor)
-            ways[b], dways[b] = way, dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
-        for b in range(n):
-            total += table[x, b] * ways[b]
-            dtotal += table[x, b] * dways[b] + dtable[x, b] * ways[b]
-        for b in range(n):
-            mass[x, b] += own * ways[b]
-            dmass[x, b] += own * dways[b] + down * ways[b]
-        before[entry], dbefore[entry] = total, dtotal
+    _single_masses(alphas, tables, level, weights, betas, befores, factor, work.mass)
     _replace_by_shares(table, dtable, mass, dmass, share)
     whole = 0.0
     for i in range(len(alpha)):
         whole += alpha[i] * before[i]
     return whole
+
+
+@part_kernel
+def _single_masses(
+    alphas: Dual, tables: Dual, level: LevelWalk, weights: Dual, betas: Dual, befores: Dual,
+    factor: float, masses: Dual,
+) -> None:  # fmt: skip
+    """Do the work of `passes._single_masses` with derivatives."""
+    class_of, dense, symbol, next_entry = level
+    (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
+    (beta, dbeta), (before, dbefore), (mass, dmass) = betas, befores, masses
+    contexts, n = table.shape
+    for s in range(dense, len(next_entry)):
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
+        own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
+        for b in range(n):
+            c = unsigned(class_of[b])
+            place, loss = unsigned(next_entry[s, c]) + unsigned(b), weight[s, c] * factor
+            way = beta[place] * loss
+            dway = dbeta[place] * loss + way * slope[s, c]
+            total += table[x, b] * way
+            dtotal += table[x, b] * dway + dtable[x, b] * way
+            mass[x, b] += own * way
+            dmass[x, b] += own * dway + down * way
+        before[entry], dbefore[entry] = total, dtotal
 
 
 @part_kernel
