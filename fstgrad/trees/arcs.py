@@ -199,7 +199,7 @@ class ArcTable:
         """Return a table (b, ...) with the batch axes restored."""
         if len(self.batch_shape) == 1:
             return table
-        return table.reshape(*self.batch_shape, *table.shape[1:])
+        return table.reshape(self.batch_shape + table.shape[1:]) if self.batch_shape else table[0]
 
 
 @cache

@@ -35,20 +35,21 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
     If there is none, return -2 if a finite score is below LEAST, otherwise -1.
     """
     size, width = scores.shape[1:]
-    labels, low = width // size, 0
+    labels, finite = width // size, True
     for item in range(len(lengths)):
         count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
             row = scores[item, i]
-            bad = 0
+            bad, low = 0, 0
             for k in range(count):
                 bad += not row[k] <= LARGEST_SCORE
-                low += (row[k] < LEAST) & (row[k] > -np.inf)
-            if bad > 0:
+                low += row[k] < LEAST
+            if bad + low > 0:
                 for k in range(count):
                     if not row[k] <= LARGEST_SCORE:
                         return int((item * size + i) * width + k)
-    return -1 if low == 0 else -2
+                    finite &= not (-np.inf < row[k] < LEAST)
+    return -1 if finite else -2
 
 
 @kernel
