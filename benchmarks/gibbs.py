@@ -20,7 +20,9 @@ def gibbs_on_other_graphs(quick):
         for shared in (True, False):
             tables = "one table" if shared else "own tables"
             graphs[f"grid, {tables}"] = grid = model(side, labels, shared=shared)
-            graphs[f"edge list, {tables}"] = fg.PairwiseMRF(*grid.scores[:2], grid.graph.edges)
+            graphs[f"edge list, {tables}"] = fg.PairwiseMRF(
+                grid.scores.node, grid.scores.edge, grid.graph.edges
+            )
         start = np.zeros(sites, np.int64)
         chains = {name: Chain(g, "chromatic", start, 1) for name, g in graphs.items()}
         times = interleaved_medians(

@@ -61,7 +61,8 @@ def times(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
 @inner_kernel
 def tables_of(table: FloatArray, d: int, r: int) -> FloatArray:
     """Return the tables (C, C, width) or (C, C, 1) of the edges of direction d from row r."""
-    return table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
+    own: FloatArray = table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
+    return own
 
 
 @kernel
@@ -124,7 +125,7 @@ def _add_block(
 
 @kernel
 def settle(
-    row: FloatArray, old: FloatArray, damping: float, first: int, width: int, top: FloatArray,
+    row: FloatArray, old: FloatArray, damping: float, first: Index, width: Index, top: FloatArray,
     ratio: FloatArray, fresh: FloatArray,
 ) -> bool:  # fmt: skip
     """Scale the messages row[:, w] to maximum 1, damp them and write them to fresh[:, first + w].
