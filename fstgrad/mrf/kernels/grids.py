@@ -8,7 +8,7 @@ inner loop runs along a row:
     messages (2D, height, C, width)  messages into each pixel, maximum 1: from the earlier pixel of
                                      direction d at 2d, from the later one at 2d + 1; messages from
                                      beyond the border stay 1
-    table (D, height, C, C, width)   exp(edge score - maximum) of the w-th edge of direction d from
+    table (D, height, C, C, >= width) exp(edge score - maximum) of the w-th edge of direction d from
                                      row r, [label of the earlier pixel, of the later]; or
                                      (1, 1, C, C, 1), a table that all edges share
 
@@ -60,7 +60,7 @@ def times(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
 
 @inner_kernel
 def tables_of(table: FloatArray, d: int, r: int) -> FloatArray:
-    """Return the tables (C, C, width) or (C, C, 1) of the edges of direction d from row r."""
+    """Return the tables (C, C, >= width) or (C, C, 1) of the edges of direction d from row r."""
     own: FloatArray = table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
     return own
 

@@ -76,7 +76,9 @@ class GridMessages:
         size = self.model.num_labels
         if self.model.shared:
             return tables.reshape(1, 1, size, size, 1)
-        out = np.ones((len(self.steps), self.shape[0], size, size, self.shape[1]))
+        height, width = self.shape
+        room = width + 1 - width % 2  # not a power of two: else rows share one set of the cache
+        out = np.ones((len(self.steps), height, size, size, room))
         for d, (edges, rows, columns, _) in enumerate(self._directions()):
             own = tables[edges].reshape(rows, columns, size, size)
             out[d, :rows, :, :, :columns] = np.moveaxis(own, 1, -1)
