@@ -155,8 +155,8 @@ def test_a_coupled_grid_is_bracketed():
     """Trees and naive mean field leave more than 30 nats here."""
     signs = np.random.default_rng(0).choice([-3.0, 3.0], size=112)[:, None, None]
     model = fg.PairwiseMRF.grid(8, 8, np.zeros((64, 2)), signs * np.eye(2))
-    before = model.infer("bounds", max_cells=0, max_parts=1)
-    after = model.infer("bounds", max_cells=128, max_parts=10, tolerance=0.5)
+    before = model.infer("bounds", max_cells=0, max_parts=1, max_seconds=1e5)
+    after = model.infer("bounds", max_cells=128, max_parts=10, tolerance=0.5, max_seconds=1e5)
     log_z = model.log_partition()
     assert before.upper - before.lower > 30
     assert after.lower <= log_z <= after.upper
