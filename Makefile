@@ -64,8 +64,7 @@ faults: $(VENV)/.dev
 bounds: $(VENV)/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/bounds" $(BIN)/python -m pytest -n $(WORKERS) -q \
 	    tests/automata tests/losses tests/objectives tests/strings tests/lattices tests/training tests/grm \
-	    tests/mrf tests/trees tests/reference tests/costs tests/openfst tests/transducers \
-	    tests/grammars
+	    tests/mrf tests/trees tests/costs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
