@@ -37,7 +37,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
 # Small defects in 300 places: does a test notice each?  Half an hour or more.
 SAMPLE ?= 300

@@ -75,6 +75,10 @@ class Block(ABC):
         """Return the inner product of each of the columns with a vector (n,)."""
 
     @abstractmethod
+    def tables(self, vectors: FloatArray) -> FloatArray:
+        """Return the inner products (m, C) of all columns with vectors (m, n)."""
+
+    @abstractmethod
     def sums_of_squares(self) -> FloatArray:
         """Return the sum of the squares of every column, (c,)."""
 
@@ -129,6 +133,13 @@ class StoredBlock(Block):
         kernels.design.column_products(self.indptr, self.rows, self.values, columns, vector, out)
         return out
 
+    def tables(self, vectors: FloatArray) -> FloatArray:
+        """Return the inner products (m, C) of all columns with vectors (m, n)."""
+        shape = vectors.shape[1], self.keys.size
+        by_column = sparse.csc_matrix((self.values, self.rows, self.indptr), shape)
+        out: FloatArray = (by_column.T @ np.ascontiguousarray(vectors.T)).T
+        return out
+
     def sums_of_squares(self) -> FloatArray:
         """Return the sum of the squares of every column, (c,)."""
         sums = np.bincount(self.row_columns, self.row_values**2, minlength=self.keys.size)
@@ -163,6 +174,13 @@ class StreamedBlock(Block):
         out = np.empty(columns.size)
         for part, made in self._made(columns):
             out[part] = vector @ made
+        return out
+
+    def tables(self, vectors: FloatArray) -> FloatArray:
+        """Return the inner products (m, C) of all columns with vectors (m, n)."""
+        out = np.empty((len(vectors), self.keys.size))
+        for part, made in self._made(np.arange(self.keys.size)):
+            out[:, part] = vectors @ made
         return out
 
     def sums_of_squares(self) -> FloatArray:

@@ -26,6 +26,7 @@ from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, stor
 MAX_MEMORY = 4e9  # bytes; the default limit of a fit
 PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
 MOST_SETS = 1 << 62  # no limit
+AT_ONCE = 10_000_000  # products of entries and nodes that are computed in one table
 LEAST_SETS = 100  # sets that may always become active at once if columns are computed on demand
 
 
@@ -113,6 +114,22 @@ class Design:
         block = self.blocks[number]
         vector = np.ascontiguousarray(residual[:, block.term.root - 1])
         return block.products(columns, vector) / self.samples
+
+    def gradient_tables(self, residual: FloatArray) -> list[FloatArray] | None:
+        """Return the gradients (p, C) of all columns of each block for each node.
+
+        None if they would take more memory or time than `gradients` for one node after another.
+        residual : (p, n, c).
+        """
+        cost = sum(
+            block.keys.size + block.entries(np.arange(block.keys.size)) for block in self.blocks
+        )
+        if cost * self.features > AT_ONCE:
+            return None
+        return [
+            block.tables(residual[:, :, block.term.root - 1]) / self.samples
+            for block in self.blocks
+        ]
 
     def strongest(self, sizes: FloatArray) -> IntArray:
         """Return the indices of the `most` largest sizes (m,), ascending."""

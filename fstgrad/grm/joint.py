@@ -12,6 +12,7 @@ So one scan over the columns of every node finds all candidates; their tied grad
 computed from the columns of all their nodes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales, violations
 
 SETTLED = 0.25  # a warm start first reduces the slopes of intercepts to this share of alpha
 AT_ONCE = 1_000_000  # sets whose tied gradients are computed at once
+Gradients = Callable[[int, IntArray, IntArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -157,10 +159,23 @@ class JointRegression:
         condition if it is positive.  If more sets are found than may become active at once, those
         with the largest excess are returned.  residual : (p, n, c).
         """
+        tables = self.design.gradient_tables(residual)
+        if tables is not None:
+            strong = [[self._strong(number, table, alpha)] for number, table in enumerate(tables)]
+            return self._excesses(
+                strong, lambda n, node, column: tables[n][node, column], play, alpha
+            )
         blocks = range(len(self.design.blocks))
 
         def scan(node: int) -> list[IntArray]:
             return [self._own(number, node, residual[node], alpha) for number in blocks]
+
+        def look(number: int, node: IntArray, column: IntArray) -> FloatArray:
+            gradient = np.empty(node.size)
+            for s in np.unique(node):
+                mine = node == s
+                gradient[mine] = self.design.gradients(number, column[mine], residual[s])
+            return gradient
 
         found: list[list[IntArray]] = [[] for _ in blocks]
         parts, waiting = [], 0
@@ -169,9 +184,9 @@ class JointRegression:
                 found[number].append(each[number])
                 waiting += each[number].size
             if waiting > AT_ONCE:
-                parts.append(self._excesses(found, residual, play, alpha))
+                parts.append(self._excesses(found, look, play, alpha))
                 found, waiting = [[] for _ in blocks], 0
-        parts.append(self._excesses(found, residual, play, alpha))
+        parts.append(self._excesses(found, look, play, alpha))
         term, key, excess = (np.concatenate(part) for part in zip(*parts, strict=True))
         if len(parts) > 1:  # a set may be in several parts, found by different nodes
             first = np.unique(np.stack([term, key]), axis=1, return_index=True)[1]
@@ -180,9 +195,12 @@ class JointRegression:
         return term[kept], key[kept], excess[kept]
 
     def _excesses(
-        self, found: list[list[IntArray]], residual: FloatArray, play: Play, alpha: float
+        self, found: list[list[IntArray]], look: Gradients, play: Play, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return (term, key, excess) of the inactive sets found for each term."""
+        """Return (term, key, excess) of the inactive sets found for each term.
+
+        look(number, node, column) : the gradients (m,) of columns of a block for nodes (m,).
+        """
         blocks = self.design.blocks
         terms, keys = [], []
         none = np.empty(0, dtype=np.int64)
@@ -195,10 +213,9 @@ class JointRegression:
         parameter, node, block, column = self._slots(term, key)
         gradient = np.zeros(term.size)
         for number in range(len(blocks)):
-            for s in np.unique(node[block == number]):
-                mine = (block == number) & (node == s)
-                part = self.design.gradients(number, column[mine], residual[s])
-                np.add.at(gradient, parameter[mine], part)
+            mine = block == number
+            part = look(number, node[mine], column[mine])
+            gradient += np.bincount(parameter[mine], part, minlength=term.size)
         scale = np.bincount(parameter, slot_scales(self.design, block, column), minlength=term.size)
         excess: FloatArray = np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
         kept = self.design.strongest(excess)
@@ -210,10 +227,29 @@ class JointRegression:
         columns = self.design.columns(block, node)
         gradient = np.abs(self.design.gradients(number, columns, residual))
         strong = columns[gradient > alpha * block.scale[columns]]
-        members = block.members[strong]
-        whole = np.sort(np.concatenate([np.full((len(members), 1), node), members], axis=1), axis=1)
-        keys: IntArray = ranks(whole, self.design.binomial)
+        return self._keys(number, np.full(strong.size, node), strong)
+
+    def _strong(self, number: int, table: FloatArray, alpha: float) -> IntArray:
+        """Return the keys of the sets of term `number` that one of their nodes would select.
+
+        table : (p, C), the gradients of the columns of the block for each node.
+        """
+        block = self.design.blocks[number]
+        strong = np.abs(table) > alpha * block.scale
+        strong[~self.varying] = False
+        for place in range(block.term.size - 1):
+            strong[block.members[:, place], np.arange(block.keys.size)] = False
+        keys = self._keys(number, *np.nonzero(strong))
+        if block.term.size in self.design.candidates:
+            allowed = self.design.candidates[block.term.size]
+            keys = keys[np.isin(keys, ranks(allowed, self.design.binomial))]
         return keys
+
+    def _keys(self, number: int, nodes: IntArray, columns: IntArray) -> IntArray:
+        """Return the combinatorial numbers (m,) of nodes (m,) together with columns (m,)."""
+        members = self.design.blocks[number].members[columns]
+        whole = np.sort(np.concatenate([nodes[:, None], members], axis=1), axis=1)
+        return ranks(whole, self.design.binomial)
 
     def _certificate(
         self, play: Play, slopes: FloatArray, term: IntArray, key: IntArray, excess: FloatArray

@@ -29,6 +29,9 @@ MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
 MOST_DAMPING = 1e12
 MOST_SWEEPS = 100  # of a coordinate descent
+# The slopes that a descent leaves, as a share of those before: the later steps of a hard problem
+# need a direction that is nearly exact.
+FIRST, ROUGHLY, CLOSELY = 3, 0.25, 0.05
 ARMIJO = 1e-4  # share of the predicted descent that a step must reach
 STRAIGHT = 0.75  # share of the predicted descent from which on a step of twice the size is tried
 FLAT = 1e-8  # curvature / slope^2, in 1 / nats, below which a parameter counts as flat
@@ -130,7 +133,7 @@ class NewtonSolver:
             if damping:
                 spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
-            accuracy = max(0.25 * target, 0.05 * worst)
+            accuracy = max(0.25 * target, (ROUGHLY if step < FIRST else CLOSELY) * worst)
             direction = self._direction(play, curved, gradient, accuracy)
             leave(play, direction, slopes <= 0.25 * target)
             after = self._search(play, state, direction, gradient)

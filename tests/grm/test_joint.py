@@ -7,6 +7,7 @@ from scipy.stats import poisson
 import fstgrad as fg
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import calibration, families
+from fstgrad.grm import design as designs
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_fit import counts
 from tests.oracles import grm as oracle
@@ -53,6 +54,38 @@ def test_optimality_of_the_tied_parameters_by_hand(k):
         weight, value = alpha * len(whole), found.get(whole, 0.0)
         violation = abs(slope + weight * np.sign(value)) if value else abs(slope) - weight
         assert violation <= len(whole) * 1e-8 + 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:1 column")
+@pytest.mark.parametrize("stored_bytes", [24, 1e9])  # stored and streamed columns
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"k": 2, "scale_columns": True},
+        {"k": 3, "interactions": "all"},
+        {"k": 3, "candidate_sets": [(0, 1), (1, 2, 4), (0, 4), (2, 4), (0, 3, 4)]},
+    ],
+)
+def test_one_table_of_gradients_and_a_scan_of_each_node_select_the_same_sets(
+    monkeypatch, options, stored_bytes
+):
+    monkeypatch.setattr(designs, "STORED_BYTES", stored_bytes)
+    x = np.column_stack([counts(), np.zeros(len(counts())), counts()[::-1, :2]])
+    x[:, 4] += x[:, 0]
+    model = fg.GeneralizedRootModel(alpha=0.01, tol=1e-8, **options)
+    tables = model.path(x, [0.05, 0.01])
+    monkeypatch.setattr(designs, "AT_ONCE", 0)
+    scans = model.path(x, [0.05, 0.01])
+    for table, scan in zip(tables, scans, strict=True):
+        assert len(table.parameters_.flat.sizes)
+        assert table.kkt_.max() <= 1e-8
+        np.testing.assert_allclose(table.kkt_, scan.kkt_, atol=1e-12)
+        assert table.n_iter_ == scan.n_iter_
+        for found, wanted in zip(
+            table.parameters_.interactions, scan.parameters_.interactions, strict=True
+        ):
+            np.testing.assert_array_equal(found.sets, wanted.sets)
+            np.testing.assert_allclose(found.values, wanted.values, atol=1e-10)
 
 
 @pytest.mark.parametrize("base", ["poisson", "negative-binomial", "hurdle-negative-binomial"])

@@ -37,12 +37,13 @@ def compare(loss, target, rng, **options):
 
 
 @pytest.mark.slow
-def test_200_pairs(shared_data):
+@pytest.mark.parametrize("part", range(4))
+def test_200_pairs(shared_data, part):
     abc, targets = phone_pairs(shared_data, 200, 8)
     assert len(targets) == 200
-    loss, rng = fg.EditDistance(abc), np.random.default_rng(0)
+    loss, rng = fg.EditDistance(abc), np.random.default_rng(part)
     # OpenFst's determinization over 39 phones is exponential: 8 phones stay within the limit
-    worst = max(compare(loss, target, rng) for target in targets)
+    worst = max(compare(loss, target, rng) for target in targets[part::4])
     assert worst < PRECISION
 
 

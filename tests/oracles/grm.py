@@ -27,7 +27,7 @@ def log_partition(base, eta):
             return _log_half(eta, 1.0)
         mirrored = [e * (-1) ** j for j, e in enumerate(eta)]
         right, left = _log_half(eta, 0.5), _log_half(mirrored, 0.5)
-        return right + mpmath.log1p(mpmath.e ** (left - right))
+        return right + mpmath.log1p(mpmath.exp(left - right))
 
 
 def _log_sum(eta):
@@ -47,7 +47,7 @@ def _log_sum(eta):
         near = sum(e * counts ** (1 / j) for j, e in enumerate(eta, 1)) - gammaln(counts + 1)
         used = np.flatnonzero(near > near.max() - 60)
         top = log_term(mode)
-        total = mpmath.fsum(mpmath.e ** (log_term(mpmath.mpf(int(x))) - top) for x in used)
+        total = mpmath.fsum(mpmath.exp(log_term(mpmath.mpf(int(x))) - top) for x in used)
         return top + mpmath.log(total)
     for _ in range(80):  # Newton steps to the mode
         slope = parts[0] - mpmath.digamma(mode + 1)
@@ -59,17 +59,17 @@ def _log_sum(eta):
         mode -= slope / bend
     step = 1 / mpmath.sqrt(-bend) / 3
     top = log_term(mode)
-    values = (mpmath.e ** (log_term(mode + i * step) - top) for i in range(-45, 46))
+    values = (mpmath.exp(log_term(mode + i * step) - top) for i in range(-45, 46))
     return top + mpmath.log(step * mpmath.fsum(values))
 
 
 def _log_half(eta, c):
     """Return the log of the integral over v of c exp(sum_j eta_j e^(v/j) + c v)."""
-    parts = [mpmath.mpf(float(e)) for e in eta]
+    parts, log_c = [mpmath.mpf(float(e)) for e in eta], mpmath.log(c)
 
     def h(v):
-        powers = (e * mpmath.e ** (v / j) for j, e in enumerate(parts, 1))
-        return mpmath.fsum(powers) + c * v + mpmath.log(c)
+        powers = (e * mpmath.exp(v / j) for j, e in enumerate(parts, 1))
+        return mpmath.fsum(powers) + c * v + log_c
 
     grid = np.linspace(-150, 40, 9501)
     height = sum(e * np.exp(grid / j) for j, e in enumerate(eta, 1)) + c * grid
@@ -78,7 +78,7 @@ def _log_half(eta, c):
     first, last = mpmath.mpf(float(used[0])) - 0.1, mpmath.mpf(float(used[-1])) + 0.1
 
     def total(start, step, count):
-        return mpmath.fsum(mpmath.e ** (h(start + i * step) - top) for i in range(count))
+        return mpmath.fsum(mpmath.exp(h(start + i * step) - top) for i in range(count))
 
     points, step = 200, (last - first) / 200
     value = step * total(first, step, points + 1)
