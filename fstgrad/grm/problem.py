@@ -20,8 +20,10 @@ from fstgrad.grm.design import Design, build
 from fstgrad.grm.joint import JointFit, JointRegression
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
-from fstgrad.grm.play import Intercepts
+from fstgrad.grm.play import Intercepts, put_in_play
 from fstgrad.grm.regression import NodeFit, NodeRegression
+
+AT_ONCE = 16  # nodes whose intercepts are refitted together
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,17 @@ class Problem:
         width = self.k + self.families[0].own
         return Parameters(self.families, self.k, np.zeros((self.x.shape[1], width)), ())
 
-    def node_solver(self, node: int, fixed: FloatArray | float = 0.0) -> NewtonSolver:
-        """Return the solver of one node; `fixed`, (1, n, c) or a number, is added to its eta."""
-        observed = self._observed(node)[None]
+    def node_solver(self, node: int) -> NewtonSolver:
+        """Return the solver of one node."""
+        return self._solver_of(range(node, node + 1), 0.0)
+
+    def _solver_of(self, nodes: range, fixed: FloatArray | float) -> NewtonSolver:
+        """Return the solver of q nodes; `fixed`, (q, n, c) or a number, is added to their eta."""
+        observed = np.stack([self._observed(node) for node in nodes])
         offset = np.zeros(observed.shape) + fixed
         offset[:, :, 0] += self.offset
-        return NewtonSolver((self.families[node],), observed, self.weights, offset, self.intercepts)
+        families = self.families[nodes.start : nodes.stop]
+        return NewtonSolver(families, observed, self.weights, offset, self.intercepts)
 
     @cached_property
     def columns(self) -> sparse.csc_matrix:
@@ -180,21 +187,22 @@ class Problem:
             [parameters.intercepts[:, heads.coordinates], parameters.slopes], axis=1
         )
         nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
-        none = np.empty(0, dtype=np.int64)
+        none, p = np.empty(0, dtype=np.int64), self.x.shape[1]
+        sets, slots = (none, none, np.empty(0)), (none,) * 4
 
-        def refit(node: int) -> FloatArray:
-            start = NodeFit(
-                before[node], none, none, np.empty(0), np.inf, np.inf,
-                0, 0, False,
-            )  # fmt: skip
-            solver = self.node_solver(node, fixed[None, :, node])
-            regression = NodeRegression(
-                solver, nothing, node, solving.alpha, solving.tol, solving.max_iter
-            )
-            return regression.fit(start).intercepts
+        def refit(nodes: range) -> FloatArray:
+            solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))
+            start = heads.covariates.inward(before[nodes])
+            own = heads, solver.ridge
+            play = put_in_play(nothing, own, start, solving.alpha, sets, slots)
+            slopes = solver.solve(play, 0.5 * solving.tol)[1]
+            if len(nodes) > 1 and slopes.max() > solving.tol:  # a hard node stopped the others
+                return np.concatenate([refit(range(s, s + 1)) for s in nodes])
+            return heads.covariates.outward(play.coef.reshape(start.shape))
 
+        parts = [range(s, min(s + AT_ONCE, p)) for s in range(0, p, AT_ONCE)]
         with worker_threads(solving.threads) as pool:
-            found = np.array(list(pool.map(refit, range(self.x.shape[1]))))
+            found = np.concatenate(list(pool.map(refit, parts)))
         intercepts = np.zeros(parameters.intercepts.shape)
         intercepts[:, heads.coordinates] = found[:, :f]
         return replace(parameters, intercepts=intercepts, slopes=found[:, f:])
