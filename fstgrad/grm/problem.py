@@ -196,7 +196,8 @@ class Problem:
             own = heads, solver.ridge
             play = put_in_play(nothing, own, start, solving.alpha, sets, slots)
             slopes = solver.solve(play, 0.5 * solving.tol)[1]
-            if len(nodes) > 1 and slopes.max() > solving.tol:  # a hard node stopped the others
+            is_done = slopes.max(initial=0.0) <= solving.tol
+            if len(nodes) > 1 and not is_done:  # a hard node stopped the others
                 return np.concatenate([refit(range(s, s + 1)) for s in nodes])
             return heads.covariates.outward(play.coef.reshape(start.shape))
 

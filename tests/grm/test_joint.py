@@ -6,7 +6,7 @@ from scipy.stats import poisson
 
 import fstgrad as fg
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import calibration, families
+from fstgrad.grm import calibration, families, newton
 from fstgrad.grm import design as designs
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_fit import counts
@@ -232,3 +232,23 @@ def test_one_row_can_be_calibrated():
     found = model.calibrate(x[:1], sweeps=2, chains=2)  # it has no spread: the intercepts stay
     assert np.isfinite(found.gap).all()
     assert np.isfinite(model.parameters_.intercepts).all()
+
+
+def test_a_hard_node_does_not_stop_the_intercepts_of_others(monkeypatch):
+    """Intercepts are refitted for many nodes at once; if that fails, for one after another."""
+    x = counts()
+    options = {"k": 2, "alpha": 0.02, "symmetrize": "average", "tol": 1e-8}
+    wanted = fg.GeneralizedRootModel(**options).fit(x)
+    solve, alone = newton.NewtonSolver.solve, []
+
+    def hard(self, play, target, *more):
+        residual, slopes, objective = solve(self, play, target, *more)
+        alone.append(len(self.families) == 1)
+        return residual, slopes if alone[-1] else slopes + 1.0, objective
+
+    monkeypatch.setattr(newton.NewtonSolver, "solve", hard)
+    model = fg.GeneralizedRootModel(**options).fit(x)
+    assert alone.count(False) == 1
+    np.testing.assert_allclose(
+        model.parameters_.intercepts, wanted.parameters_.intercepts, atol=1e-6
+    )
