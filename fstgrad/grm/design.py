@@ -73,6 +73,14 @@ class Design:
         """The table of C(i, j) for combinatorial numbers."""
         return binomials(self.features, max((b.term.size for b in self.blocks), default=1))
 
+    @cached_property
+    def table_cost(self) -> int:
+        """The columns and entries of all blocks, times p."""
+        every = (
+            block.keys.size + block.entries(np.arange(block.keys.size)) for block in self.blocks
+        )
+        return self.features * sum(every)
+
     def columns(self, block: Block, node: int) -> IntArray:
         """Return the numbers, ascending, of the columns of a block that node `node` may use."""
         sets = self.candidates.get(block.term.size)
@@ -121,10 +129,7 @@ class Design:
         None if they would take more memory or time than `gradients` for one node after another.
         residual : (p, n, c).
         """
-        cost = sum(
-            block.keys.size + block.entries(np.arange(block.keys.size)) for block in self.blocks
-        )
-        if cost * self.features > AT_ONCE:
+        if self.table_cost > AT_ONCE:
             return None
         return [
             block.tables(residual[:, :, block.term.root - 1]) / self.samples
