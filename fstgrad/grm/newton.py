@@ -229,20 +229,15 @@ class NewtonSolver:
 
         The objective is +inf if an eta has no normalizer.
         """
-        n, c = eta.shape[1:]
-        residual, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
+        residual, covariance = np.empty(eta.shape), np.empty((*eta.shape, eta.shape[2]))
 
         def node(s: int) -> float:
             if near is not None and np.array_equal(eta[s], near.eta[s]):
                 residual[s], covariance[s] = near.residual[s], near.covariance[s]
                 return float(near.losses[s])
-            value, mean, covariance[s] = self.families[s].derivatives(eta[s])
-            residual[s] = (mean - self.observed[s]) * self.weights[:, None]
-            fit = value - np.einsum("ij,ij->i", eta[s], self.observed[s])
-            if not np.isfinite(fit).all():
-                return np.inf
-            covariance[s] *= self.weights[:, None, None]
-            return float(self.weights @ fit / n)
+            value, mean, second = self.families[s].derivatives(eta[s])
+            given = value, mean, second, eta[s], self.observed[s], self.weights
+            return float(kernels.descent.weigh(*given, residual[s], covariance[s]))
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
         return State(eta, residual, covariance, losses, objective(play, coef, losses))

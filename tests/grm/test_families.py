@@ -240,16 +240,22 @@ def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
     table = base.table(k)
     found, moments = outputs(eta), empty_moments(k + own)
     rows.derivatives(eta, table, *found)
-    columns = np.ascontiguousarray(table.statistics[: rows.FIRST].T)
-    terms, room, first = np.empty(rows.FIRST), np.empty(rows.FIRST), 0
+    block, powers, first = rows.empty_block(k + own), rows.monomials(table), 0
     for row, values in enumerate(eta):
-        first += rows.sum_first(values, table, columns, terms, room, moments)
+        block.eta[:] = values[:, None]
+        rows.sum_block(block, table, powers)
+        first += block.stop[0] > 0
         whole = outputs(eta[:1])
         assert counts.sum_counts(values, table, np.empty(counts.NODES), moments)
         finish(moments, *(part[0] for part in whole))
         for part, other in zip(found, whole, strict=True):
             np.testing.assert_allclose(part[row], other[0], rtol=1e-12, atol=1e-14)
     assert 150 < first < 302
+    for rows_of_a_batch in (1, 65, 302):
+        part = outputs(eta[:rows_of_a_batch])
+        rows.derivatives(eta[:rows_of_a_batch], table, *part)
+        for some, every in zip(part, found, strict=True):
+            np.testing.assert_array_equal(some, every[:rows_of_a_batch])
     for part in found:
         np.testing.assert_array_equal(part[300], part[301])
     nothing = outputs(eta[:1])

@@ -69,6 +69,36 @@ def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> f
 
 
 @kernel
+def weigh(
+    value: FloatArray,
+    mean: FloatArray,
+    second: FloatArray,
+    eta: FloatArray,
+    observed: FloatArray,
+    weights: FloatArray,
+    residual: FloatArray,
+    covariance: FloatArray,
+) -> float:
+    """Write residual = w (E[t] - t) (n, c) and covariance = w Cov[t] (n, c, c) of a node.
+
+    Returns its loss, mean_i w_i (A_i - <eta_i, t_i>), or +inf if a part of it is not finite.
+    value (n,) : A.  mean, second : E[t], Cov[t].  eta, observed (n, c) : eta, t.  weights (n,) : w.
+    """
+    n, c = mean.shape
+    total, is_finite = 0.0, True
+    for i in range(n):
+        fit, weight = value[i], weights[i]
+        for j in range(c):
+            fit -= eta[i, j] * observed[i, j]
+            residual[i, j] = (mean[i, j] - observed[i, j]) * weight
+            for other in range(c):
+                covariance[i, j, other] = second[i, j, other] * weight
+        is_finite = is_finite and np.isfinite(fit)
+        total += weight * fit
+    return total / n if is_finite else np.inf
+
+
+@kernel
 def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
     """Return the gradient (m,) of the mean loss, Z' residual / n, from its derivative by eta.
 

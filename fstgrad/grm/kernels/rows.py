@@ -1,96 +1,219 @@
 """A, E[t] and Cov[t] of many rows of eta, for the families of counts.
 
 Most rows of sparse data are equal, and most of the others have all their mass on a few counts.  So
-equal rows are summed once, and sums over the first counts are vectorized.  Rows with mass beyond
-the first counts are left to `fstgrad.grm.kernels.counts`.
+equal rows are summed once, and sums over the first counts run for a block of rows at once, a vector
+instruction for several rows.  Rows with mass beyond the first counts are left to
+`fstgrad.grm.kernels.counts`.
 """
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel, sum_kernel
-from fstgrad.grm.kernels.counts import NODES, Table, ends, sum_counts, term_size
-from fstgrad.grm.kernels.moments import Moments, clear, empty_moments, fail, finish
-from fstgrad.vectors import exponentiate
+from fstgrad.compiler import fused_kernel, kernel
+from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
+from fstgrad.grm.kernels.moments import empty_moments, fail, finish
+from fstgrad.vectors import exponentiate, logarithms
 
 BitArray = npt.NDArray[np.uint64]
-FIRST = 64  # most counts that are summed with vectors; all are single points of the table
-STEP = 16  # counts that are added to these sums at a time
+FIRST = 64  # most counts that are summed in blocks; all are single points of the table
+STEP = 8  # counts that are added to these sums at a time
+LANES = 64  # rows of a block
 FALL = 40.0  # a sum may end at a term this many nats below the highest
+LOW = -1e4  # in nats; exp(LOW) is 0
 
 
-@sum_kernel
-def total(x: FloatArray) -> float:
-    """Return the sum of a vector."""
-    found = 0.0
-    for q in range(x.shape[0]):
-        found += x[q]
-    return found
+class Block(NamedTuple):
+    """The sums of a block of L = LANES rows of eta, and memory for them.
+
+    rows (L,) int64 : the rows.  eta (k, L).
+    heights (FIRST, L) : f of each count, then its weight e^(f - top).
+    top (L,) : the largest f.
+    stop (L,) int64 : the number of counts of a sum; 0 if the first counts are not enough.
+    left_out (L,) : a bound on the terms that were not summed, in units of e^top.
+    sums (M, L) : the sums of the weights and of their products with each monomial of t; then the
+        mass, E[t] and Cov[t].
+    ratio (L,), room (FIRST * L,) : scratch memory.
+    """
+
+    rows: IntArray
+    eta: FloatArray
+    heights: FloatArray
+    top: FloatArray
+    stop: IntArray
+    left_out: FloatArray
+    sums: FloatArray
+    ratio: FloatArray
+    room: FloatArray
 
 
-@sum_kernel
-def inner_product(x: FloatArray, y: FloatArray) -> float:
-    """Return the inner product of x and y[:len(x)]."""
-    found = 0.0
-    for q in range(x.shape[0]):
-        found += x[q] * y[q]
-    return found
+@kernel
+def empty_block(k: int) -> Block:
+    """Return memory for the sums of LANES rows with k statistics."""
+    monomials = 1 + k + k * (k + 1) // 2
+    return Block(
+        np.zeros(LANES, np.int64), np.empty((k, LANES)), np.empty((FIRST, LANES)), np.empty(LANES),
+        np.empty(LANES, np.int64), np.empty(LANES), np.empty((monomials, LANES)), np.empty(LANES),
+        np.empty(FIRST * LANES),
+    )  # fmt: skip
+
+
+@kernel
+def monomials(table: Table) -> FloatArray:
+    """Return 1, t_i and t_i t_j for j <= i of the first counts, (M, FIRST) or fewer."""
+    # bounds: row < 1 + k + k (k + 1) / 2
+    t = table.statistics[:FIRST]
+    k = t.shape[1]
+    out = np.ones((1 + k + k * (k + 1) // 2, t.shape[0]))
+    row = 1 + k
+    for i in range(k):
+        out[1 + i] = t[:, i]
+        for j in range(i + 1):
+            out[row] = t[:, i] * t[:, j]
+            row += 1
+    return out
 
 
 @fused_kernel
-def sum_first(
-    eta: FloatArray,
-    table: Table,
-    columns: FloatArray,
-    terms: FloatArray,
-    room: FloatArray,
-    moments: Moments,
-) -> bool:
-    """Write the moments of one eta (k,) from its first counts.
+def add_scaled(total: FloatArray, x: FloatArray, factor: float) -> None:
+    """Add x times a factor to `total` (L,)."""
+    for lane in range(total.shape[0]):  # LLVM unrolls a constant range and does not vectorize it
+        total[lane] += x[lane] * factor
 
-    Returns False if the terms after the first FIRST counts are not negligible or the table is
-    shorter; the moments are then not valid.
-    columns (k, FIRST) : the statistics of the first counts.  terms, room (FIRST,) : scratch memory.
+
+@kernel
+def raise_top(top: FloatArray, height: FloatArray) -> None:
+    """Replace `top` (L,) by the larger of itself and `height`."""
+    for lane in range(top.shape[0]):
+        top[lane] = max(top[lane], height[lane])
+
+
+@kernel
+def mark_ends(block: Block, table: Table, q: int) -> bool:
+    """Set stop and left_out of the sums whose terms after count q are negligible.
+
+    As `fstgrad.grm.kernels.counts.ends`.  Returns whether all sums are complete.
     """
-    # bounds: count <= FIRST, the length of columns[j], terms and room, and the table has as many
-    # single points
-    if table.singles < FIRST or table.points.shape[0] < FIRST:
-        return False
-    clear(moments)
-    moments.mass[0] = 1.0  # the mass of the highest term: a lower bound
-    top, count, is_whole = -np.inf, 0, False
+    # bounds: q < FIRST; `later` has two columns for each t_j
+    ratio, height, later = block.ratio, block.heights[q], table.later[q]
+    ratio[:] = later[0]
+    for j in range(block.eta.shape[0]):
+        eta, least, most = block.eta[j], later[1 + 2 * j], later[2 + 2 * j]
+        for lane in range(ratio.shape[0]):
+            ratio[lane] += eta[lane] * (most if eta[lane] > 0 else least)
+    for lane in range(ratio.shape[0]):
+        ratio[lane] = ratio[lane] if ratio[lane] < -1e-12 else 0.0
+    exponentiate(ratio, block.room)
+    square, is_whole = (table.points[q] + 1.0) ** 2, True
+    for lane in range(ratio.shape[0]):
+        fall = height[lane] - block.top[lane]
+        is_sum = block.stop[lane] == 0 and block.top[lane] < np.inf
+        if is_sum and fall < -FALL and ratio[lane] < 1.0:
+            # the second moments of the rest are at most (x + 1)^2 times its mass
+            rest = math.exp(fall) * ratio[lane] / (1.0 - ratio[lane])
+            if rest * square <= NEGLIGIBLE:  # the mass is at least 1
+                block.stop[lane] = q + 1
+                block.left_out[lane] = rest + NEGLIGIBLE
+        is_whole = is_whole and block.stop[lane] > 0
+    return is_whole
+
+
+@kernel
+def sum_block(block: Block, table: Table, powers: FloatArray) -> None:
+    """Write the sums of the rows block.eta; that of a row does not depend on the other rows.
+
+    powers (M, FIRST) : the monomials of the table.
+    """
+    # bounds: count + STEP <= FIRST, the number of heights, of single points and of columns of
+    # powers, and powers has 1 + k rows or more
+    block.top[:] = -np.inf
+    block.stop[:] = 0
+    count, is_whole = 0, False
     while count < FIRST and not is_whole:
-        part, base = terms[count : count + STEP], table.log_base[count : count + STEP]
-        for q in range(STEP):
-            part[q] = base[q]
-        for j in range(columns.shape[0]):
-            column = columns[j, count : count + STEP]
-            for q in range(STEP):
-                part[q] += eta[j] * column[q]
-        for q in range(STEP):
-            top = max(top, part[q])
-        moments.height[0] = top
+        for q in range(count, count + STEP):
+            height = block.heights[q]
+            height[:] = table.log_base[q]
+            for j in range(block.eta.shape[0]):
+                add_scaled(height, block.eta[j], powers[1 + j, q])
+            raise_top(block.top, height)
         count += STEP
-        last = terms[count - 1]
-        is_whole = last < top - FALL and ends(eta, table, count - 1, last, moments)
-    if not (is_whole and top < np.inf):
-        return False
+        is_whole = mark_ends(block, table, count - 1)
     for q in range(count):
-        if terms[q] == top:
-            moments.size[0] = term_size(eta, table, q)
-        terms[q] -= top
-    weights, products = terms[:count], room[:count]
-    exponentiate(weights, room)
-    moments.mass[0] = total(weights)
-    for i in range(columns.shape[0]):
-        column = columns[i]
-        for q in range(count):
-            products[q] = weights[q] * column[q]
-        moments.first[i] = total(products)
+        add_scaled(block.heights[q], block.top, -1.0)
+    for lane in range(LANES):
+        for q in range(block.stop[lane], count):
+            block.heights[q, lane] = LOW
+    weights = block.heights[:count]
+    exponentiate(weights.reshape(weights.size), block.room)
+    block.sums[:] = 0.0
+    for q in range(count):
+        for i in range(powers.shape[0]):
+            add_scaled(block.sums[i], weights[q], powers[i, q])
+    center(block)
+
+
+@kernel
+def center(block: Block) -> None:
+    """Turn the sums of weights and products into the mass, E[t] and Cov[t]."""
+    # bounds: row < 1 + k + k (k + 1) / 2
+    sums, inverse, k = block.sums, block.ratio, block.eta.shape[0]
+    for lane in range(inverse.shape[0]):
+        inverse[lane] = 1.0 / sums[0, lane] if sums[0, lane] > 0 else 0.0
+    for i in range(1, sums.shape[0]):
+        multiply(sums[i], inverse)
+    row = 1 + k
+    for i in range(k):
         for j in range(i + 1):
-            moments.second[i, j] = inner_product(products, columns[j])
-    return True
+            subtract_product(sums[row], sums[1 + i], sums[1 + j])
+            row += 1
+
+
+@kernel
+def multiply(x: FloatArray, y: FloatArray) -> None:
+    """Multiply x (L,) by y."""
+    for lane in range(x.shape[0]):
+        x[lane] *= y[lane]
+
+
+@kernel
+def subtract_product(x: FloatArray, y: FloatArray, z: FloatArray) -> None:
+    """Subtract y z from x (L,)."""
+    for lane in range(x.shape[0]):
+        x[lane] -= y[lane] * z[lane]
+
+
+@kernel
+def finish_lane(
+    block: Block,
+    lane: int,
+    table: Table,
+    bounds: FloatArray,
+    mean: FloatArray,
+    covariance: FloatArray,
+) -> None:
+    """Write the results of a row, as `fstgrad.grm.kernels.moments.finish` does.
+
+    block.ratio holds log mass.
+    """
+    # bounds: lane < LANES, row < m, q < FIRST, as one weight is 1, and at < 1 + k + k (k + 1) / 2
+    row, mass, k = block.rows[lane], block.sums[0, lane], mean.shape[1]
+    q = 0
+    while block.heights[q, lane] < 1.0:
+        q += 1
+    size = abs(table.log_base[q])
+    at = 1 + k
+    for i in range(k):  # slices cost more than these few entries
+        size += abs(block.eta[i, lane] * table.statistics[q, i])
+        mean[row, i] = block.sums[1 + i, lane]
+        for j in range(i + 1):
+            covariance[row, i, j] = covariance[row, j, i] = block.sums[at, lane]
+            at += 1
+    value = block.top[lane] + block.ratio[lane]
+    bounds[row, 0] = value
+    bounds[row, 1] = block.left_out[lane] / mass + 1e-15 * (8.0 + 4.0 * (size + abs(value)))
 
 
 @kernel
@@ -102,21 +225,54 @@ def derivatives(
     If the table ends before the terms are negligible, A is +inf and the moments are NaN.  Equal
     rows, the majority in a sparse fit, are summed once.
     """
+    # bounds: row < m, waiting < LANES
     m, k = eta.shape
-    # bounds: row < m; heights has an entry for each point of a panel, the moments one for each t_j,
-    # and terms and room one for each of the first points
-    moments, heights = empty_moments(k), np.empty(NODES)
-    terms, room = np.empty(FIRST), np.empty(FIRST)
-    columns = np.ascontiguousarray(table.statistics[:FIRST].T)
-    seen = np.full(table_size(m), -1)
+    seen, same = np.full(table_size(m), -1), np.empty(m, np.int64)
     bits = eta.view(np.uint64)
+    block, powers, waiting = empty_block(k), monomials(table), 0
     for row in range(m):
-        same = find_row(eta, bits, row, seen)
-        if same >= 0:
-            copy_row(bounds, mean, covariance, same, row)
-        elif sum_first(eta[row], table, columns, terms, room, moments) or sum_counts(
-            eta[row], table, heights, moments
-        ):
+        same[row] = find_row(eta, bits, row, seen)
+        if same[row] < 0:
+            block.rows[waiting] = row
+            waiting += 1
+        if waiting == LANES or (waiting > 0 and row == m - 1):
+            write_block(block, waiting, (eta, table, powers), (bounds, mean, covariance))
+            waiting = 0
+    for row in range(m):
+        if same[row] >= 0:
+            copy_row(bounds, mean, covariance, same[row], row)
+
+
+@kernel
+def write_block(
+    block: Block,
+    count: int,
+    given: tuple[FloatArray, Table, FloatArray],
+    out: tuple[FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Write the results of the first `count` rows of a block.
+
+    given : eta (m, k), the table, and its monomials.  out : bounds, mean and covariance.
+    """
+    # bounds: lane < count <= LANES, all rows < m
+    eta, table, powers = given
+    bounds, mean, covariance = out
+    for lane in range(LANES):
+        row = block.rows[min(lane, count - 1)]
+        for j in range(eta.shape[1]):
+            block.eta[j, lane] = eta[row, j]
+    block.stop[:] = 0
+    if table.singles >= FIRST and powers.shape[1] == FIRST:
+        sum_block(block, table, powers)
+        for lane in range(LANES):
+            block.ratio[lane] = block.sums[0, lane] if block.stop[lane] > 0 else 1.0
+        logarithms(block.ratio, block.room)
+    heights, moments = np.empty(NODES), empty_moments(eta.shape[1])
+    for lane in range(count):
+        row = block.rows[lane]
+        if block.stop[lane] > 0:
+            finish_lane(block, lane, table, bounds, mean, covariance)
+        elif sum_counts(eta[row], table, heights, moments):
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
             fail(bounds[row], mean[row], covariance[row])
