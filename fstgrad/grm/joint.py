@@ -73,7 +73,7 @@ class JointRegression:
             play = self._eager(play, residual)
             residual = self.solver.solve(play, 0.5 * self.tol, 1)[0]
             play = self._eager(play, residual)
-        target = max(0.5 * self.tol, 0.02 * self.alpha)
+        target = max(0.9 * self.tol, 0.02 * self.alpha)
         while True:
             residual, slopes, objective = self.solver.solve(play, target)
             term, key, excess = self.violators(residual, play, self.alpha)
@@ -84,13 +84,13 @@ class JointRegression:
             if self.solver.steps == before and not (excess > 0).any():
                 break  # at the limit of rounding: neither a step nor a new set
             before = self.solver.steps
-            target = max(0.5 * self.tol, min(0.1 * float(kkt.max()), target))
+            target = max(0.9 * self.tol, min(0.1 * float(kkt.max()), target))
             play = self._grow(play, term[excess > 0], key[excess > 0])
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
 
     def _is_settled(self, play: Play, residual: FloatArray) -> bool:
         """Return whether no slope of an intercept exceeds SETTLED * alpha."""
-        gradient = kernels.descent.gradients(play.slots, residual) + play.ridge * play.coef
+        gradient = kernels.columns.gradients(play.slots, residual) + play.ridge * play.coef
         slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 

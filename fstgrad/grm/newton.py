@@ -16,7 +16,7 @@ changes.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +25,20 @@ from fstgrad.grm import feature_sign, kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
 
+if TYPE_CHECKING:
+    from fstgrad.grm.kernels.normal import Normal
+
 MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
 MOST_DAMPING = 1e12
 MOST_SWEEPS = 100  # of a coordinate descent
-# The slopes that a descent leaves, as a share of those before: the later steps of a hard problem
-# need a direction that is nearly exact.
+NEAR = 40.0  # a step from violations up to so many times the target may reach it
+# The slopes that a direction may leave, as a share of those before: the later steps of a hard
+# problem need a direction that is nearly exact.
 FIRST, ROUGHLY, CLOSELY = 3, 0.25, 0.05
+# Normal matrices are formed if they have at most so many entries, and so many products of entries
+# for each entry of a column, which a sweep reads.
+MOST_ENTRIES, PRODUCTS = 8_000_000, 30
 ARMIJO = 1e-4  # share of the predicted descent that a step must reach
 STRAIGHT = 0.75  # share of the predicted descent from which on a step of twice the size is tried
 FLAT = 1e-8  # curvature / slope^2, in 1 / nats, below which a parameter counts as flat
@@ -133,8 +140,9 @@ class NewtonSolver:
             if damping:
                 spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
-            accuracy = max(0.25 * target, (ROUGHLY if step < FIRST else CLOSELY) * worst)
-            direction = self._direction(play, curved, gradient, accuracy)
+            rough = (ROUGHLY if step < FIRST else CLOSELY) * worst
+            tol = min(rough, 0.5 * target) if worst < NEAR * target else rough
+            direction = self._direction(play, curved, gradient, (tol, rough))
             leave(play, direction, slopes <= 0.25 * target)
             after = self._search(play, state, direction, gradient)
             if after is None:
@@ -158,7 +166,7 @@ class NewtonSolver:
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
         """Return the gradient (m,) at `coef` of the objective without the l1 penalty."""
-        return kernels.descent.gradients(play.slots, state.residual) + play.ridge * coef
+        return kernels.columns.gradients(play.slots, state.residual) + play.ridge * coef
 
     def _off_a_plateau(
         self, play: Play, state: State, slopes: FloatArray
@@ -169,7 +177,7 @@ class NewtonSolver:
         violation moves until its slope has decreased by at least a tenth without changing its
         sign.  There, the convex objective is lower and has a curvature.
         """
-        curvature = kernels.descent.curvatures(play.slots, state.covariance) + play.ridge
+        curvature = kernels.columns.curvatures(play.slots, state.covariance) + play.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
         m = int(flat.argmax())
         if flat[m] == 0:
@@ -177,7 +185,7 @@ class NewtonSolver:
         unit, moved = np.zeros(play.coef.shape), np.zeros(state.eta.shape)
         slope = self._gradient(play, state, play.coef)[m]
         unit[m] = -np.sign(slope + play.penalty[m] * np.sign(play.coef[m]))
-        kernels.descent.add_columns(play.slots, unit, moved)
+        kernels.columns.add_columns(play.slots, unit, moved)
         size, least, most = 1.0 / float(np.abs(moved).max(initial=1e-300)), 0.0, np.inf
         for _ in range(MOST_TRIALS):
             coef = play.coef + size * unit
@@ -219,7 +227,7 @@ class NewtonSolver:
         """Return eta (q, n, c) = offset + Z play.coef."""
         eta = np.empty(self.observed.shape)
         eta[:] = self.offset
-        kernels.descent.add_columns(play.slots, play.coef, eta)
+        kernels.columns.add_columns(play.slots, play.coef, eta)
         return eta
 
     def _state(
@@ -237,7 +245,7 @@ class NewtonSolver:
                 return float(near.losses[s])
             value, mean, second = self.families[s].derivatives(eta[s])
             given = value, mean, second, eta[s], self.observed[s], self.weights
-            return float(kernels.descent.weigh(*given, residual[s], covariance[s]))
+            return float(kernels.columns.weigh(*given, residual[s], covariance[s]))
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
         return State(eta, residual, covariance, losses, objective(play, coef, losses))
@@ -249,7 +257,7 @@ class NewtonSolver:
         if not np.isfinite(direction).all():
             return None
         moved = np.zeros(state.eta.shape)
-        kernels.descent.add_columns(play.slots, direction, moved)
+        kernels.columns.add_columns(play.slots, direction, moved)
         predicted = gradient @ direction + play.penalty @ (
             np.abs(play.coef + direction) - np.abs(play.coef)
         )
@@ -273,10 +281,11 @@ class NewtonSolver:
         return coef, after
 
     def _direction(
-        self, play: Play, covariance: FloatArray, gradient: FloatArray, tol: float
+        self, play: Play, covariance: FloatArray, gradient: FloatArray, tol: tuple[float, float]
     ) -> FloatArray:
         """Return the Newton direction (m,) by coordinate descent.
 
+        tol : the accuracy of slopes, and that which is enough after many sweeps.
         If the descent does not converge, because columns are correlated, a search over the signs
         continues from its result (`feature_sign`).
         """
@@ -284,18 +293,32 @@ class NewtonSolver:
         free = np.flatnonzero(~penalised)
         blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
-        curvature = kernels.descent.sample_means(covariance)[:, moved[:, None], moved]
+        curvature = kernels.columns.sample_means(covariance)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
         least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)
         model = kernels.descent.Quadratic(
             covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
-            moved, _inverses(curvature + ridge),
+            _inverses(curvature + ridge), self._normal(play, covariance),
         )  # fmt: skip
-        direction, solved = kernels.descent.quadratic_descent(play.slots, model, tol, MOST_SWEEPS)
+        direction, solved = kernels.descent.quadratic_descent(play.slots, model, *tol, MOST_SWEEPS)
         if solved:
             return direction
         return self._polished(play, covariance, gradient, direction)
+
+    def _normal(self, play: Play, covariance: FloatArray) -> "Normal":
+        """Return the normal matrix of each node, or none if sweeps over columns are faster."""
+        order, ends, offset, empty = play.layout
+        if offset[-1] > MOST_ENTRIES or play.products > PRODUCTS * play.entries:
+            return empty
+        entries = np.empty(offset[-1])
+
+        def node(s: int) -> None:
+            mine, part = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
+            kernels.normal.fill_matrix(play.slots, mine, covariance[s], part)
+
+        list(self.apply(node, range(len(self.families))))
+        return empty._replace(entries=entries)
 
     def _polished(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
@@ -305,7 +328,7 @@ class NewtonSolver:
         def column(m: int) -> FloatArray:
             unit = np.zeros(play.coef.size)
             unit[m] = 1.0
-            return kernels.descent.product(play.slots, covariance, unit) + play.ridge * unit
+            return kernels.columns.product(play.slots, covariance, unit) + play.ridge * unit
 
         model = feature_sign.Model(column, gradient, play.penalty, play.coef)
         exact = feature_sign.minimum(model, direction)

@@ -1,6 +1,7 @@
 """The active parameters of a fit, with their penalties and columns."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +12,8 @@ from fstgrad.grm.covariates import NONE, Covariates
 from fstgrad.grm.design import Design
 
 if TYPE_CHECKING:
-    from fstgrad.grm.kernels.descent import Slots
+    from fstgrad.grm.kernels.columns import Slots
+    from fstgrad.grm.kernels.normal import Normal
 
 EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
 
@@ -53,6 +55,21 @@ class Intercepts(NamedTuple):
         return self.covariates.inward(heads)
 
 
+class Layout(NamedTuple):
+    """The normal matrices of q nodes, one behind the other in a vector.
+
+    order (s,) : the slots in the order of their nodes.
+    ends (q + 1,) : node i has the slots order[ends[i]:ends[i + 1]].
+    offset (q + 1,) : its matrix has the entries offset[i] .. offset[i + 1] - 1.
+    empty : the places of the slots in the matrices, without entries.
+    """
+
+    order: IntArray
+    ends: IntArray
+    offset: IntArray
+    empty: "Normal"
+
+
 @dataclass
 class Play:
     """The m active parameters: the intercepts and slopes of every node, then sets of variables.
@@ -70,6 +87,32 @@ class Play:
     ridge: FloatArray
     slots: "Slots"
 
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of the normal matrices of the nodes."""
+        node = self.slots.node
+        order = np.argsort(node, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(node))])
+        offset = np.concatenate([[0], np.cumsum(np.diff(ends) ** 2)])
+        first, last = ends[node], ends[node + 1]
+        start = offset[node] + (place - first) * (last - first)
+        empty = kernels.normal.Normal(place, first, last, start, np.empty(0))
+        return Layout(order, ends, offset, empty)
+
+    @cached_property
+    def entries(self) -> int:
+        """The number of entries of the columns of all slots."""
+        return int((self.slots.end - self.slots.start).sum())
+
+    @cached_property
+    def products(self) -> float:
+        """The number of products of two entries of the same node and sample."""
+        nodes = int(self.slots.node.max(initial=-1)) + 1
+        samples = int(self.slots.rows.max(initial=-1)) + 1
+        return float(kernels.normal.products(self.slots, nodes, samples))
+
 
 def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
     """Return sum of losses (q,) + penalty . |coef| + ridge . coef^2 / 2; inf if not finite."""
@@ -82,13 +125,16 @@ def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
 
     These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
     """
-    nodes = play.slots.node
-    moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
     heads = np.flatnonzero(play.term < 0)
+    idle_heads = idle[heads]
+    if not idle_heads.any():
+        return
+    nodes = play.slots.node
     of_head = nodes[play.slots.pointer[heads]]
     rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
+    moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
     rest[nodes[moving]] = False
-    rest[of_head[~idle[heads]]] = False
+    rest[of_head[~idle_heads]] = False
     direction[heads[rest[of_head]]] = 0.0
 
 
@@ -109,6 +155,13 @@ def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray
         mine = block == number
         out[mine] = source.scale[column[mine]]
     return out
+
+
+def _distinct(column: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct columns, ascending, and the place of each column (s,) among them."""
+    if (column[1:] > column[:-1]).all():
+        return column, np.arange(column.size)
+    return np.unique(column, return_inverse=True)
 
 
 def put_in_play(
@@ -142,12 +195,12 @@ def put_in_play(
     root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
     begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
     own = np.append(np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(extra.count))
-    rows: list[IntArray] = [np.tile(np.arange(n), 1 + extra.count)]
+    rows: list[IntArray] = [np.arange(n)] * (1 + extra.count)
     values: list[FloatArray] = [np.ones(n), extra.columns.ravel()]
     at = n * (1 + extra.count)
     for number, source in enumerate(design.blocks):
         mine = np.flatnonzero(block == number)
-        used, place = np.unique(column[mine], return_inverse=True)
+        used, place = _distinct(column[mine])
         design.check_entries(at + source.entries(used))
         indptr, its_rows, its_values = source.gather(used)
         begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
@@ -163,8 +216,8 @@ def put_in_play(
         coef=np.concatenate([start.ravel(), sets[2]]),
         penalty=np.concatenate([np.tile(penalties, nodes), alpha * scale]),
         ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
-        slots=kernels.descent.Slots(
-            np.concatenate([np.arange(first), first + np.cumsum([0, *counts])]).astype(np.int64),
+        slots=kernels.columns.Slots(
+            np.concatenate([[0], np.cumsum(np.concatenate([np.ones(first, np.int64), counts]))]),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
             np.concatenate([np.tile(each, nodes), root_of[block] - 1 if parameter.size else block]),
             np.concatenate([head, begin]),

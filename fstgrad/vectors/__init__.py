@@ -1,4 +1,4 @@
-"""Exponentials and logarithms of whole vectors, in loops that the compiler vectorizes."""
+"""Exponentials, logarithms and multiples of vectors, in loops that the compiler vectorizes."""
 
 import numpy as np
 
@@ -80,3 +80,10 @@ def logarithms(x: FloatArray, work: FloatArray) -> None:
         r = (r * z + 6.666666666666735130e-01) * z
         half = 0.5 * f * f
         x[j] = k * LN2 - ((half - (s * (half + r) + k * LN2_REST)) - f)
+
+
+@fused_kernel
+def add_scaled(total: FloatArray, x: FloatArray, factor: float) -> None:
+    """Add a vector x times a factor to `total`, in place."""
+    for j in range(total.shape[0]):  # LLVM unrolls a constant range and then does not vectorize it
+        total[j] += x[j] * factor

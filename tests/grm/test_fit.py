@@ -9,7 +9,7 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad.grm import design, fitting
 from fstgrad.grm.families import Poisson
-from fstgrad.grm.kernels import descent
+from fstgrad.grm.kernels import columns, descent, normal
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
@@ -232,7 +232,8 @@ def test_design_columns_are_the_products():
             np.testing.assert_array_equal(used, without)
 
 
-def test_quadratic_descent_is_the_minimum_of_its_model():
+@pytest.mark.parametrize("in_matrices", [False, True])
+def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
     # two nodes; parameters 0-1 are their intercepts, 2-4 act on one node, 5 is tied to both
     rng = np.random.default_rng(5)
     n, c = 30, 2
@@ -242,11 +243,11 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
     values = np.concatenate([np.ones(n), csc.data])
     ends = n + csc.indptr.astype(np.int64)
     slot_node, slot_root = np.array([0, 1, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 1, 1])
-    slots = descent.Slots(
+    slots = columns.Slots(
         np.array([0, 1, 2, 3, 4, 5, 7]), slot_node, slot_root,
         np.array([0, 0, *ends[:5]]), np.array([n, n, *ends[1:]]), rows, values,
     )  # fmt: skip
-    columns = np.concatenate([np.ones((n, 2)), z], axis=1)
+    dense = np.concatenate([np.ones((n, 2)), z], axis=1)
     owner = np.array([0, 1, 2, 3, 4, 5, 5])
     square = rng.normal(size=(2, n, c, c))
     hessian = square @ square.transpose(0, 1, 3, 2) + 0.1 * np.eye(c)
@@ -255,6 +256,12 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
     blocks = np.array([[0], [1]])
     ridge = np.array([0.3, 0.2, 0.0, 0.0, 0.1, 0.0])
     inverses = 1.0 / (hessian.mean(axis=1)[:, :1, :1] + ridge[:2, None, None])
+    place, first = np.array([0, 4, 1, 2, 5, 3, 6]), 4 * slot_node
+    last, start = np.array([4, 7])[slot_node], np.array([0, 16, 4, 8, 19, 12, 22])
+    entries = np.empty(25 if in_matrices else 0)
+    if in_matrices:
+        normal.fill_matrix(slots, np.array([0, 2, 3, 5]), hessian[0], entries[:16])
+        normal.fill_matrix(slots, np.array([1, 4, 6]), hessian[1], entries[16:])
     model = descent.Quadratic(
         hessian,
         gradient,
@@ -262,25 +269,27 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
         ridge,
         coef,
         blocks,
-        np.array([0]),
         np.ascontiguousarray(inverses),
+        normal.Normal(place, first, last, start, entries),
     )
-    d, done = descent.quadratic_descent(slots, model, 1e-12, 10_000)
+    d, done = descent.quadratic_descent(slots, model, 1e-12, 1e-12, 10_000)
     assert done
     full = np.zeros((6, 6))
     for a in range(7):
         for b in range(7):
             if slot_node[a] == slot_node[b]:
                 h = hessian[slot_node[a], :, slot_root[a], slot_root[b]]
-                full[owner[a], owner[b]] += (columns[:, a] * h * columns[:, b]).mean()
-    np.testing.assert_allclose(descent.product(slots, hessian, d), full @ d, atol=1e-13)
+                full[owner[a], owner[b]] += (dense[:, a] * h * dense[:, b]).mean()
+    counts = np.array([[(dense[i, slot_node == s] != 0).sum() for i in range(n)] for s in (0, 1)])
+    assert normal.products(slots, 2, n) == (counts**2).sum()
+    np.testing.assert_allclose(columns.product(slots, hessian, d), full @ d, atol=1e-13)
     slope = gradient + full @ d + ridge * d
     now = coef + d
     active = now != 0
     np.testing.assert_allclose(slope[active], -(penalty * np.sign(now))[active], atol=1e-9)
     assert (np.abs(slope[~active]) <= penalty[~active] + 1e-9).all()
-    expected = np.bincount(owner, columns.mean(axis=0))
-    np.testing.assert_allclose(descent.gradients(slots, np.ones((2, n, c))), expected, atol=1e-14)
+    expected = np.bincount(owner, dense.mean(axis=0))
+    np.testing.assert_allclose(columns.gradients(slots, np.ones((2, n, c))), expected, atol=1e-14)
 
 
 def test_correlated_columns_are_solved():

@@ -1,8 +1,10 @@
+from . import columns as columns
 from . import counts as counts
 from . import descent as descent
 from . import design as design
 from . import halfline as halfline
 from . import moments as moments
+from . import normal as normal
 from . import potentials as potentials
 from . import rows as rows
 from . import sampling as sampling

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel
+from fstgrad.compiler import kernel
 from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
 from fstgrad.grm.kernels.moments import empty_moments, fail, finish
-from fstgrad.vectors import exponentiate, logarithms
+from fstgrad.vectors import add_scaled, exponentiate, logarithms
 
 BitArray = npt.NDArray[np.uint64]
 FIRST = 64  # most counts that are summed in blocks; all are single points of the table
@@ -75,13 +75,6 @@ def monomials(table: Table) -> FloatArray:
             out[row] = t[:, i] * t[:, j]
             row += 1
     return out
-
-
-@fused_kernel
-def add_scaled(total: FloatArray, x: FloatArray, factor: float) -> None:
-    """Add x times a factor to `total` (L,)."""
-    for lane in range(total.shape[0]):  # LLVM unrolls a constant range and does not vectorize it
-        total[lane] += x[lane] * factor
 
 
 @kernel
