@@ -109,9 +109,8 @@ class Play:
     @cached_property
     def products(self) -> float:
         """The number of products of two entries of the same node and sample."""
-        nodes = int(self.slots.node.max(initial=-1)) + 1
         samples = int(self.slots.rows.max(initial=-1)) + 1
-        return float(kernels.normal.products(self.slots, nodes, samples))
+        return float(kernels.normal.products(self.slots, self.layout.order, samples))
 
 
 def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:

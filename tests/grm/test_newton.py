@@ -59,4 +59,4 @@ def test_a_normal_matrix_is_the_product_of_dense_matrices(m):
     expected = np.einsum("ia,iab,ib->ab", dense, weight, dense) / n
     np.testing.assert_allclose(entries.reshape(m, m), expected, rtol=1e-12, atol=1e-14)
     counts = (dense != 0).sum(axis=1)
-    assert normal.products(slots, 1, n) == (counts**2).sum()
+    assert normal.products(slots, np.arange(m), n) == (counts**2).sum()

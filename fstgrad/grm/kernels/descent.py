@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.grm.kernels.columns import Slots, column_sum, curvatures
 from fstgrad.grm.kernels.normal import Normal
 from fstgrad.vectors import add_scaled
@@ -53,7 +53,7 @@ def minimum(now: float, slope: float, curvature: float, penalty: float) -> float
     return target + threshold if target < -threshold else 0.0
 
 
-@kernel
+@part_kernel
 def add_columns_of(
     m: int, delta: float, slots: Slots, hessian: FloatArray, change: FloatArray
 ) -> None:
@@ -101,7 +101,7 @@ def quadratic_descent(
     return direction, largest <= max(tol, rough)
 
 
-@kernel
+@part_kernel
 def sweep(
     slots: Slots,
     model: Quadratic,
@@ -159,7 +159,7 @@ def sweep(
     return largest
 
 
-@kernel
+@part_kernel
 def row_sum(m: int, pointer: IntArray, place: IntArray, slopes: FloatArray) -> float:
     """Return the sum of the slopes of the slots of parameter m."""
     total = 0.0
@@ -168,7 +168,7 @@ def row_sum(m: int, pointer: IntArray, place: IntArray, slopes: FloatArray) -> f
     return total
 
 
-@kernel
+@part_kernel
 def add_rows(m: int, delta: float, pointer: IntArray, normal: Normal, slopes: FloatArray) -> None:
     """Add delta times the rows of parameter m in the normal matrices to the slopes."""
     for slot in range(pointer[m], pointer[m + 1]):
@@ -176,7 +176,7 @@ def add_rows(m: int, delta: float, pointer: IntArray, normal: Normal, slopes: Fl
         add_scaled(slopes[first:last], normal.entries[start : start + last - first], delta)
 
 
-@kernel
+@part_kernel
 def diagonals(pointer: IntArray, normal: Normal) -> FloatArray:
     """Return the second derivatives (m,) of the mean loss from the normal matrices."""
     out = np.zeros(pointer.shape[0] - 1)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.grm.kernels.columns import Slots
 
 
@@ -26,13 +26,19 @@ class Normal(NamedTuple):
 
 
 @kernel
-def products(slots: Slots, nodes: int, samples: int) -> float:
-    """Return the number of products of two entries of the same sample and node."""
-    counts, out = np.zeros((nodes, samples)), 0.0
-    for slot in range(slots.node.shape[0]):
+def products(slots: Slots, order: IntArray, samples: int) -> float:
+    """Return the number of products of two entries of the same sample and node.
+
+    order (s,) : the slots in the order of their nodes.
+    """
+    counts, node, out = np.zeros(samples), -1, 0.0
+    for slot in order:
+        if slots.node[slot] != node:
+            node = slots.node[slot]
+            counts[:] = 0.0
         for at in range(slots.start[slot], slots.end[slot]):
-            count = counts[slots.node[slot], slots.rows[at]]
-            counts[slots.node[slot], slots.rows[at]] = count + 1.0
+            count = counts[slots.rows[at]]
+            counts[slots.rows[at]] = count + 1.0
             out += 2.0 * count + 1.0
     return out
 
@@ -52,7 +58,7 @@ def fill_matrix(slots: Slots, mine: IntArray, hessian: FloatArray, entries: Floa
             entries[b * m + a] = entries[a * m + b]
 
 
-@kernel
+@part_kernel
 def is_full(slots: Slots, slot: int, n: int) -> bool:
     """Return whether a column has an entry for each of n samples, in their order."""
     start = slots.start[slot]
@@ -64,7 +70,7 @@ def is_full(slots: Slots, slot: int, n: int) -> bool:
     return row == n
 
 
-@kernel
+@part_kernel
 def add_full_columns(
     slots: Slots,
     mine: IntArray,
@@ -88,7 +94,7 @@ def add_full_columns(
             entries[max(a, b) * m + min(a, b)] = total / n
 
 
-@kernel
+@part_kernel
 def add_other_columns(
     slots: Slots,
     mine: IntArray,

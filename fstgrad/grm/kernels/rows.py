@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
 from fstgrad.grm.kernels.moments import empty_moments, fail, finish
 from fstgrad.vectors import add_scaled, exponentiate, logarithms
@@ -21,13 +21,13 @@ from fstgrad.vectors import add_scaled, exponentiate, logarithms
 BitArray = npt.NDArray[np.uint64]
 FIRST = 64  # most counts that are summed in blocks; all are single points of the table
 STEP = 8  # counts that are added to these sums at a time
-LANES = 64  # rows of a block
+LANES, FEWEST = 64, 8  # rows of a block, and of one for few rows
 FALL = 40.0  # a sum may end at a term this many nats below the highest
 LOW = -1e4  # in nats; exp(LOW) is 0
 
 
 class Block(NamedTuple):
-    """The sums of a block of L = LANES rows of eta, and memory for them.
+    """The sums of a block of L rows of eta, and memory for them.
 
     rows (L,) int64 : the rows.  eta (k, L).
     heights (FIRST, L) : f of each count, then its weight e^(f - top).
@@ -51,13 +51,13 @@ class Block(NamedTuple):
 
 
 @kernel
-def empty_block(k: int) -> Block:
-    """Return memory for the sums of LANES rows with k statistics."""
+def empty_block(k: int, lanes: int) -> Block:
+    """Return memory for the sums of `lanes` rows with k statistics."""
     monomials = 1 + k + k * (k + 1) // 2
     return Block(
-        np.zeros(LANES, np.int64), np.empty((k, LANES)), np.empty((FIRST, LANES)), np.empty(LANES),
-        np.empty(LANES, np.int64), np.empty(LANES), np.empty((monomials, LANES)), np.empty(LANES),
-        np.empty(FIRST * LANES),
+        np.zeros(lanes, np.int64), np.empty((k, lanes)), np.empty((FIRST, lanes)), np.empty(lanes),
+        np.empty(lanes, np.int64), np.empty(lanes), np.empty((monomials, lanes)), np.empty(lanes),
+        np.empty(FIRST * lanes),
     )  # fmt: skip
 
 
@@ -77,14 +77,14 @@ def monomials(table: Table) -> FloatArray:
     return out
 
 
-@kernel
+@part_kernel
 def raise_top(top: FloatArray, height: FloatArray) -> None:
     """Replace `top` (L,) by the larger of itself and `height`."""
     for lane in range(top.shape[0]):
         top[lane] = max(top[lane], height[lane])
 
 
-@kernel
+@part_kernel
 def mark_ends(block: Block, table: Table, q: int) -> bool:
     """Set stop and left_out of the sums whose terms after count q are negligible.
 
@@ -136,7 +136,7 @@ def sum_block(block: Block, table: Table, powers: FloatArray) -> None:
         is_whole = mark_ends(block, table, count - 1)
     for q in range(count):
         add_scaled(block.heights[q], block.top, -1.0)
-    for lane in range(LANES):
+    for lane in range(block.stop.shape[0]):
         for q in range(block.stop[lane], count):
             block.heights[q, lane] = LOW
     weights = block.heights[:count]
@@ -148,7 +148,7 @@ def sum_block(block: Block, table: Table, powers: FloatArray) -> None:
     center(block)
 
 
-@kernel
+@part_kernel
 def center(block: Block) -> None:
     """Turn the sums of weights and products into the mass, E[t] and Cov[t]."""
     # bounds: row < 1 + k + k (k + 1) / 2
@@ -164,21 +164,21 @@ def center(block: Block) -> None:
             row += 1
 
 
-@kernel
+@part_kernel
 def multiply(x: FloatArray, y: FloatArray) -> None:
     """Multiply x (L,) by y."""
     for lane in range(x.shape[0]):
         x[lane] *= y[lane]
 
 
-@kernel
+@part_kernel
 def subtract_product(x: FloatArray, y: FloatArray, z: FloatArray) -> None:
     """Subtract y z from x (L,)."""
     for lane in range(x.shape[0]):
         x[lane] -= y[lane] * z[lane]
 
 
-@kernel
+@part_kernel
 def finish_lane(
     block: Block,
     lane: int,
@@ -191,10 +191,10 @@ def finish_lane(
 
     block.ratio holds log mass.
     """
-    # bounds: lane < LANES, row < m, q < FIRST, as one weight is 1, and at < 1 + k + k (k + 1) / 2
+    # bounds: lane < L, row < m, q < FIRST, and at < 1 + k + k (k + 1) / 2
     row, mass, k = block.rows[lane], block.sums[0, lane], mean.shape[1]
     q = 0
-    while block.heights[q, lane] < 1.0:
+    while q < FIRST - 1 and block.heights[q, lane] < 1.0:  # the weight of the highest term is 1
         q += 1
     size = abs(table.log_base[q])
     at = 1 + k
@@ -218,25 +218,38 @@ def derivatives(
     If the table ends before the terms are negligible, A is +inf and the moments are NaN.  Equal
     rows, the majority in a sparse fit, are summed once.
     """
-    # bounds: row < m, waiting < LANES
-    m, k = eta.shape
-    seen, same = np.full(table_size(m), -1), np.empty(m, np.int64)
-    bits = eta.view(np.uint64)
-    block, powers, waiting = empty_block(k), monomials(table), 0
+    given, out = (eta, table, monomials(table)), (bounds, mean, covariance)
+    if eta.shape[0] <= FEWEST:  # two calls: loops over a constant number of lanes are faster
+        write_rows(empty_block(eta.shape[1], FEWEST), given, out)
+    else:
+        write_rows(empty_block(eta.shape[1], LANES), given, out)
+
+
+@inner_kernel
+def write_rows(
+    block: Block,
+    given: tuple[FloatArray, Table, FloatArray],
+    out: tuple[FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Write the results of all rows, in blocks; arguments as in `write_block`."""
+    # bounds: row < m, waiting < L
+    eta, (bounds, mean, covariance) = given[0], out
+    m, waiting = eta.shape[0], 0
+    seen, same, bits = np.full(table_size(m), -1), np.empty(m, np.int64), eta.view(np.uint64)
     for row in range(m):
         same[row] = find_row(eta, bits, row, seen)
         if same[row] < 0:
             block.rows[waiting] = row
             waiting += 1
-        if waiting == LANES or (waiting > 0 and row == m - 1):
-            write_block(block, waiting, (eta, table, powers), (bounds, mean, covariance))
+        if waiting == block.rows.shape[0] or (waiting > 0 and row == m - 1):
+            write_block(block, waiting, given, out)
             waiting = 0
     for row in range(m):
         if same[row] >= 0:
             copy_row(bounds, mean, covariance, same[row], row)
 
 
-@kernel
+@part_kernel
 def write_block(
     block: Block,
     count: int,
@@ -247,17 +260,18 @@ def write_block(
 
     given : eta (m, k), the table, and its monomials.  out : bounds, mean and covariance.
     """
-    # bounds: lane < count <= LANES, all rows < m
+    # bounds: lane < L, count <= L, all rows < m
     eta, table, powers = given
     bounds, mean, covariance = out
-    for lane in range(LANES):
+    lanes = block.rows.shape[0]
+    for lane in range(lanes):
         row = block.rows[min(lane, count - 1)]
         for j in range(eta.shape[1]):
             block.eta[j, lane] = eta[row, j]
     block.stop[:] = 0
     if table.singles >= FIRST and powers.shape[1] == FIRST:
         sum_block(block, table, powers)
-        for lane in range(LANES):
+        for lane in range(lanes):
             block.ratio[lane] = block.sums[0, lane] if block.stop[lane] > 0 else 1.0
         logarithms(block.ratio, block.room)
     heights, moments = np.empty(NODES), empty_moments(eta.shape[1])
