@@ -147,6 +147,9 @@ class Alphabet:
         if type(sequence) is list and set(map(type, sequence)) == {int}:
             with contextlib.suppress(OverflowError):  # raised below, with the number of bits
                 return self._checked_ids(np.array(sequence, dtype=np.int64), name)
+        if type(sequence) in (str, list, tuple):
+            with contextlib.suppress(TypeError):  # an item that has no hash, or an unknown symbol
+                return np.array([*map(self._ids.get, sequence)], dtype=np.int64)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence
         ):
@@ -210,8 +213,9 @@ class Alphabet:
         AlphabetError
             An id is not in the alphabet, or the array does not have one axis.
         """
-        array = index_array("ids", ids, 2**62, lower=-(2**62))
-        return [self.symbols[i] for i in self._checked_ids(array, "ids")]
+        if not (type(ids) is np.ndarray and ids.dtype is _INT64):
+            ids = index_array("ids", ids, 2**62, lower=-(2**62))
+        return [self.symbols[i] for i in self._checked_ids(ids, "ids").tolist()]
 
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
         if ids.ndim != 1:

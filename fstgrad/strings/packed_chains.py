@@ -68,7 +68,7 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
     highest, lowest = max(float(largest.max()), steepest), min(float(largest.min()), steepest)
     if not (-np.inf < lowest and highest <= LARGEST_SCORE):
         return _padded(emissions, transitions, packed)
-    np.exp(weights, out=weights)
+    kernels.passes.exponentials(weights.reshape(-1))
     step = np.exp(transitions - steepest)
     n = len(transitions)
     node, pairs, log_z = np.zeros(weights.shape), np.zeros((n, n)), np.zeros(len(packed.lengths))

@@ -37,7 +37,8 @@ from fstgrad.training.sums import outcome_of
 
 MOST_JOBS = 1024  # processes; more would only use up resources of the system
 _GROWTH = 2  # bytes by which a process may grow per byte of its cache
-_TASK = 4  # chunks that are sent to a process together
+_TASK = 4  # chunks that are sent to a process together, at most
+_PAIRS = 256  # chunks with so many pairs are sent at once
 _AHEAD = 4  # tasks in progress per process; more of them balance the pairs that take long
 
 
@@ -233,7 +234,8 @@ class _Line:
     def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
         """Collect a chunk; send the collected chunks if they fill a task."""
         self._collected.append(chunk)
-        if len(self._collected) == _TASK:
+        pairs = sum(len(own) for _, own in self._collected)
+        if len(self._collected) == _TASK or pairs >= _PAIRS:
             self.send()
 
     def send(self) -> None:

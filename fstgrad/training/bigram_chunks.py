@@ -76,11 +76,10 @@ def applies(objective: PairObjective) -> bool:
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; an item may be an error."""
     started, features = time.perf_counter(), cast(TemplateFeatures, objective.features)
-    is_likelihood = objective.kind == "crf" or objective.loss is None
-    coded = _coded(features, first, list(pairs), is_packed=is_likelihood)
+    coded = _coded(features, first, list(pairs), is_packed=objective.is_likelihood)
     own = w[coded.support[: len(coded.emissions.pairs.symbol)]]
     scores = Bigrams(coded.emissions.scores(own), features.grams(w)[0])
-    if is_likelihood:
+    if objective.is_likelihood:
         (found, change), errors = _likelihoods(scores, coded), coded.errors
     else:
         change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -64,10 +65,12 @@ class LengthModel:
     def __call__(self, size: int) -> int:
         """Return the length of the output for |x| = size."""
         size = positive_integer("size", size, minimum=0)
-        place = int(np.searchsorted(self.inputs, size))
-        if place < len(self.inputs) and self.inputs[place] == size:
-            return int(self.outputs[place])
-        return _rounded(self.ratio * size)
+        known = self._known.get(size)
+        return _rounded(self.ratio * size) if known is None else known
+
+    @cached_property
+    def _known(self) -> dict[int, int]:
+        return dict(zip(self.inputs.tolist(), self.outputs.tolist(), strict=True))
 
 
 def _rounded(number: float) -> int:

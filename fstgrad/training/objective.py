@@ -246,20 +246,22 @@ class PairObjective:
         ids, scores = self._tables(w, x, y)
         if self.kind not in ESTIMATED:
             return StringDistribution(scores)
-        choice = self._raised(ids, scores) if self.cap == "auto" and self._has_loss else None
+        raised = self.cap == "auto" and not self.is_likelihood
+        choice = self._raised(ids, scores) if raised else None
         b = self.automaton(ids) if choice is None else choice.automaton
         return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None if the objective has no loss."""
-        if not self._has_loss:
+        if self.is_likelihood:
             return None
         y = self.features.alphabet.encode(y, name="y")
         return self._automaton(y, check_cap(self.cap) if self.cap is not None else None)
 
     @property
-    def _has_loss(self) -> bool:
-        return self.loss is not None and self.kind != "crf"
+    def is_likelihood(self) -> bool:
+        """Whether the values are -log p(y | x), so that no loss automaton is needed."""
+        return self.loss is None or self.kind == "crf"
 
     def _automaton(
         self, y: SequenceLike, cap: float | None, *, bounded: bool = False
@@ -284,7 +286,7 @@ class PairObjective:
 
     def _compiled(self, ids: IntArray, scores: FloatArray) -> _Compiled:
         """Return the method and the automaton for one pair."""
-        if not self._has_loss:
+        if self.is_likelihood:
             return _Compiled("exact")
         if self.method == "sampled":
             return _Compiled("sampled")

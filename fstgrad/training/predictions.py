@@ -1,16 +1,18 @@
 """The most probable outputs of many inputs at once."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.training.template_features import TemplateFeatures
 
-BLOCK = 64  # outputs per call; they are sorted by length, so that few positions are padded
+ROWS = 2**13  # positions per call, with padding; one output may have more
 
 
 def best(
@@ -19,12 +21,27 @@ def best(
     """Return the most probable string (l,) of every (x, l)."""
     if features.order != 2:
         return [StringDistribution(features.scores(w, x, length)).mode() for x, length in inputs]
-    order = np.argsort([length for _, length in inputs], kind="stable").tolist()
     found: dict[int, IntArray] = {}
-    for start in range(0, len(order), BLOCK):
-        part = order[start : start + BLOCK]
+    for part in _parts([length for _, length in inputs]):
         found |= zip(part, _best(features, w, [inputs[i] for i in part]), strict=True)
     return [found[i] for i in range(len(inputs))]
+
+
+def _parts(lengths: list[int]) -> Iterator[list[int]]:
+    """Yield the indices of outputs of similar lengths, which need few rows of padding."""
+    part: list[int] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if part and (len(part) + 1) * lengths[i] > ROWS:
+            yield part
+            part = []
+        part.append(i)
+    yield part
+
+
+def decoded(alphabet: Alphabet, strings: Sequence[IntArray]) -> list[list[str]]:
+    """Return the symbols of strings of ids."""
+    symbols = iter(alphabet.decode(np.concatenate(strings)))
+    return [list(itertools.islice(symbols, len(ids))) for ids in strings]
 
 
 def _best(

@@ -24,7 +24,7 @@ from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import Evaluation
 from fstgrad.training.objective import Method, PairObjective
 from fstgrad.training.optimizers import Optimizer
-from fstgrad.training.predictions import best
+from fstgrad.training.predictions import best, decoded
 from fstgrad.training.recipes import (
     Objective,
     fit_in_turn,
@@ -307,16 +307,15 @@ class SequenceModel(Estimator):
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); by default, the length of y is that of the length model."""
-        x, found = self._input(x)
+        x, found = self._input(as_input(x))
         if self.latent_ is not None or length is None:
             length = found
         return StringDistribution(self.features_.scores(self.coef_, x, length))
 
-    def _input(self, x: Sequence[str]) -> tuple[Any, int]:
-        """Return an input in the form that the features need, and the length of its output."""
+    def _input(self, read: Any) -> tuple[Any, int]:
+        """Return what the features need of an input (see `as_input`), and the output's length."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
-        read = as_input(x)
         if self.latent_ is None:
             return read, self.lengths_(len(read))
         return self.latent_.padded(read), len(read) + sum(self.latent_.slots)
@@ -329,11 +328,8 @@ class SequenceModel(Estimator):
         """
         xs = [as_input(x) for x in items("X", X)]
         read = [self._input(x) for x in xs]
-        found = best(self.features_, self.coef_, read) if read else []
-        return [
-            self._shown(ids) if len(x) else self._joined([])
-            for x, ids in zip(xs, found, strict=True)
-        ]
+        found = self._shown(best(self.features_, self.coef_, read)) if read else []
+        return [y if len(x) else self._joined([]) for x, y in zip(xs, found, strict=True)]
 
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
         """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
@@ -345,7 +341,7 @@ class SequenceModel(Estimator):
 
     def _nbest(self, distribution: StringDistribution, k: int) -> list[tuple[Any, float]]:
         if self.latent_ is None:
-            return [(self._shown(y), p) for y, p in distribution.kbest(k)]
+            return [(self._shown([y])[0], p) for y, p in distribution.kbest(k)]
         best = self.latent_.nbest(distribution.kbest(4 * k), k)
         return [(self._joined(list(y)), p) for y, p in best]
 
@@ -392,9 +388,10 @@ class SequenceModel(Estimator):
 
         return error_rate
 
-    def _shown(self, ids: Any) -> Any:
-        read = self.alphabet_.decode if self.latent_ is None else self.latent_.read
-        return self._joined(list(read(ids)))
+    def _shown(self, found: Sequence[Any]) -> list[Any]:
+        latent = self.latent_
+        read = decoded(self.alphabet_, found) if latent is None else map(latent.read, found)
+        return [self._joined(list(symbols)) for symbols in read]
 
     def _joined(self, symbols: list[str]) -> Any:
         return "".join(symbols) if self.joined_ else symbols

@@ -179,7 +179,7 @@ class TemplateFeatures(Features):
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
-        inputs = [(x, len(y)) for x, y in data]
+        inputs = read_inputs([(x, len(y)) for x, y in data])
         found = vocabulary_of(template, inputs, min_count)
         copies = _copied(copies, len(alphabet))
         if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
@@ -187,7 +187,7 @@ class TemplateFeatures(Features):
         n = len(alphabet)
         unused = np.zeros(len(found) + 1, dtype=np.int64)
         seen = cls(alphabet, order, template, found, Pairs(unused, unused[:0]), copies)
-        encoded = seen.encode(inputs)
+        encoded = seen.coded(inputs)
         gold = np.concatenate([alphabet.encode(y, name="y") for _, y in data])
         support = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
         names, symbol = np.divmod(support, n + 1)

@@ -48,12 +48,11 @@ class Names:
     """
 
     def __init__(self, template: Template, names: Sequence[str]) -> None:
-        for name in names:
-            instance("a name", name, str, "a str")
+        _check_names(names)
         self.template = template
         self.names = tuple(names)
-        self._number = _Numbers((name, i) for i, name in enumerate(self.names))
-        self._kept: dict[tuple[Any, int], Active] = {}
+        self._number = _Numbers(zip(self.names, range(len(self.names)), strict=True))
+        self._kept: dict[tuple[Any, int], _Row] = {}
 
     def __len__(self) -> int:
         """Return the number of names."""
@@ -68,15 +67,25 @@ class Names:
         """Return the names that occur `min_count` times at (x, l) of the inputs."""
         number: dict[str, int] = defaultdict(itertools.count().__next__)
         starts, ids = _named(template, inputs, number)
-        counts = np.bincount(ids, minlength=len(number))
-        found = cls(template, sorted(f for f, i in number.items() if counts[i] >= min_count))
-        own = np.array([found._number[name] for name in number], dtype=np.int64)
-        starts, ids = _known(starts, own[ids])
-        ends = np.cumsum([0, *(length for _, length in inputs)]).tolist()
-        for i, key in enumerate(inputs[:_KEPT]):
-            part = starts[ends[i] : ends[i + 1] + 1]
-            found._kept[key] = Active(part - part[0], ids[part[0] : part[-1]])
+        counts = np.bincount(ids, minlength=len(number)).tolist()
+        names = list(number)
+        _check_names(names)
+        order = sorted(
+            (i for i in range(len(names)) if counts[i] >= min_count), key=names.__getitem__
+        )
+        found = cls(template, [names[i] for i in order])
+        own = np.full(len(names), -1)
+        own[order] = np.arange(len(order))
+        found._keep(inputs[:_KEPT], *_known(starts, own[ids]))
         return found
+
+    def _keep(self, inputs: Sequence[tuple[Any, int]], starts: IntArray, ids: IntArray) -> None:
+        """Keep the numbers of the names of inputs, of which those given are the first."""
+        sizes, bounds, last = np.diff(starts), starts.tolist(), 0
+        for key in inputs:
+            end = last + key[1]
+            self._kept[key] = _Row(sizes[last:end], ids[bounds[last] : bounds[end]])
+            last = end
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
         """Return the numbers of the active names of all positions of (x, l), one after another."""
@@ -84,14 +93,22 @@ class Names:
         rows = [row for row in kept if row is not None]
         if len(rows) < len(kept):
             return _known(*_named(self.template, inputs, self._number))
-        sizes = _joined([np.diff(row.starts) for row in rows])
+        sizes = _joined([row.sizes for row in rows])
         return Active(np.concatenate([[0], np.cumsum(sizes)]), _joined([row.ids for row in rows]))
+
+
+class _Row(NamedTuple):
+    """The active names of an input: the number of names of each position, and the names."""
+
+    sizes: IntArray
+    ids: IntArray
 
 
 class _Numbers(dict[str, int]):
     """Numbers of names, -1 for unknown names."""
 
     def __missing__(self, name: str) -> int:
+        instance("a name", name, str, "a str")
         return -1
 
 
@@ -99,18 +116,29 @@ def _named(
     template: Template, inputs: Sequence[tuple[Any, int]], number: Mapping[str, int]
 ) -> Active:
     """Return the numbers of the names that a template yields at the positions of (x, l)."""
-    names: list[str] = []
-    starts = [0]
+    ids: list[int] = []
+    sizes: list[int] = [0]
     for x, length in inputs:
-        for s in range(length):
-            own = called("features", template, x, s, length)
-            names += own if type(own) is list else items("what features returns", own)
-            starts.append(len(names))
+        try:
+            found = [template(x, s, length) for s in range(length)]
+        except Exception:  # again, with an error that says whose fault it is
+            found = [called("features", template, x, s, length) for s in range(length)]
+        if set(map(type, found)) != {list}:
+            found = [items("what features returns", own) for own in found]
+        sizes += map(len, found)
+        try:
+            ids += map(number.__getitem__, itertools.chain.from_iterable(found))
+        except TypeError:  # a name without a hash
+            _check_names([*itertools.chain.from_iterable(found)])
+            raise
+    numbers = np.fromiter(ids, dtype=np.int64, count=len(ids))
+    return Active(np.cumsum(sizes, dtype=np.int64), numbers)
+
+
+def _check_names(names: Sequence[Any]) -> None:
     if not set(map(type, names)) <= {str}:
         for name in names:
             instance("a name", name, str, "a str")
-    ids = np.fromiter(map(number.__getitem__, names), dtype=np.int64, count=len(names))
-    return Active(np.array(starts, dtype=np.int64), ids)
 
 
 def _known(starts: IntArray, ids: IntArray) -> Active:
