@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -213,9 +214,9 @@ class Alphabet:
         AlphabetError
             An id is not in the alphabet, or the array does not have one axis.
         """
-        if not (type(ids) is np.ndarray and ids.dtype is _INT64):
-            ids = index_array("ids", ids, 2**62, lower=-(2**62))
-        return [self.symbols[i] for i in self._checked_ids(ids, "ids").tolist()]
+        ready = type(ids) is np.ndarray and ids.dtype is _INT64
+        array: Any = ids if ready else index_array("ids", ids, 2**62, lower=-(2**62))
+        return [self.symbols[i] for i in self._checked_ids(array, "ids").tolist()]
 
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
         if ids.ndim != 1:

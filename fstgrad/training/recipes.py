@@ -38,6 +38,7 @@ class Recipe(NamedTuple):
 
 RECIPES = {"risk": Recipe(1e-4, 0.03, 10)}
 OTHERS = Recipe(3e-4, 0.1, 20)
+WEAKER = 0.1  # times l2: tried after likelihood, if validation pairs show which is better
 
 
 def settings_of(model: Any) -> Settings:
@@ -66,15 +67,20 @@ def objective_of(model: Any) -> PairObjective:
     )
 
 
-def for_lengths(settings: Settings, l2: float | None, Y: Sequence[Sized]) -> Settings:
-    """Return settings with a larger default of l2 for targets of more than 10 symbols.
+def for_pairs(model: Any, settings: Settings, Y: Sequence[Sized], *, validated: bool) -> Settings:
+    """Return the settings for these targets, if l2 is not given.
 
     The objective of a pair is a sum over its positions, and the penalty grows with it: a few
     hundred lines of text have as many positions as thousands of words, but only few lines have a
-    given rare feature.
+    given rare feature.  So l2 is larger for targets of more than 10 symbols.  How much l2 helps
+    depends on how regular the outputs are, so that validation pairs decide between two values.
     """
-    longer = sum(map(len, Y)) / (10 * len(Y))
-    return settings if l2 is not None or longer <= 1 else replace(settings, l2=settings.l2 * longer)
+    if model.l2 is not None:
+        return settings
+    l2 = settings.l2 * max(1.0, sum(map(len, Y)) / (10 * len(Y)))
+    tried = validated and model.objective == "crf" and model.optimizer != "lbfgs"
+    tried = tried and model.patience is None
+    return replace(settings, l2=l2, weaker_l2=WEAKER * l2 if tried else None)
 
 
 def split(

@@ -28,7 +28,7 @@ from fstgrad.training.predictions import best, decoded
 from fstgrad.training.recipes import (
     Objective,
     fit_in_turn,
-    for_lengths,
+    for_pairs,
     objective_of,
     settings_of,
     split,
@@ -65,7 +65,8 @@ class SequenceModel(Estimator):
     l2, epochs, learning_rate : optional
         The defaults are 3e-4 nats, 20, 0.1; for the risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are
         iterations; the rate falls linearly to zero.  If targets have m > 10 symbols on average, the
-        default of l2 is m / 10 times as large.
+        default of l2 is m / 10 times as large.  With validation pairs and no `patience`,
+        likelihood has as many epochs again with a tenth of l2; the best of all epochs is kept.
     window, span, min_count : int
         Settings of the template; the least number of occurrences of a name in the training inputs.
     alphabet : Alphabet, optional
@@ -207,9 +208,10 @@ class SequenceModel(Estimator):
             fit_in_turn(self, X, Y, validation, resume)
             return self
         start, pairs, places = self._start(paired(X, Y), Y)
-        trained, settings = pairs, for_lengths(settings, self.l2, Y)
+        trained = pairs
         if validation is None:
             trained, validation = split(self, pairs, [(X[i], Y[i]) for i in places])
+        settings = for_pairs(self, settings, Y, validated=validation is not None)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = objective_of(self)
@@ -224,6 +226,7 @@ class SequenceModel(Estimator):
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             trainer = Trainer(batch, trained, settings, validate, self.callbacks, save)
             trainer.run(state)
+            trainer.relax(state)
             if self._joins and len(trained) < len(pairs):
                 trainer.join(state, pairs)
         self.history_ = state.history

@@ -28,6 +28,7 @@ from fstgrad.checks import (
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, Chunk, Sums
+from fstgrad.training.objective import PairObjective
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
 BLOCK = 64  # pairs per chunk, at most `batch_size`; affects the result, like `CHUNK`
@@ -58,7 +59,10 @@ Callback = Callable[[Epoch], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the training; `SequenceModel` documents each of them."""
+    """Settings of the training; `SequenceModel` documents each of them.
+
+    weaker_l2 : the l2 of `Trainer.relax`, if any.
+    """
 
     optimizer: Optimizer = "adam"
     epochs: int = 10
@@ -67,6 +71,7 @@ class Settings:
     l2: float = 0.0
     seed: int = 0
     patience: int | None = None
+    weaker_l2: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -157,6 +162,11 @@ class State:
 class Passes(Protocol):
     """An object that computes the sums of chunks, such as `Batch`."""
 
+    @property
+    def objective(self) -> PairObjective:
+        """The objective of each pair."""
+        ...
+
     def numbered(
         self, w: FloatArray, numbered: Iterable[tuple[int, Sequence[Any]]]
     ) -> Iterator[Chunk]:
@@ -203,22 +213,52 @@ class Trainer:
                 raise self._diverges(state, f"weights of at least {LARGEST:g}") from error
             self.save(state)
 
-    def join(self, state: State, pairs: Sequence[Any]) -> None:
-        """Train on all pairs after `run`, from the best weights and for a quarter as many epochs.
+    def relax(self, state: State) -> None:
+        """Train for as many epochs after `run`, from the best weights and with `weaker_l2`.
 
-        The rate of "adam" and "sgd" falls to zero from a fifth of the initial rate.  If a callback
-        ended the training, nothing is done.
+        The rate falls to zero from half of the initial rate.  The weights of the epoch with the
+        least validation error are kept, of all epochs.  If there is no `weaker_l2`, no error is
+        left, or a callback or `patience` ended the training, nothing is done.
+        """
+        epochs, weaker = self.settings.epochs, self.settings.weaker_l2
+        if weaker is None or self._ended or len(state.history) < epochs:
+            return
+        trainer = self._after(epochs, epochs, share=0.5, l2=weaker)
+        if len(state.history) == epochs:
+            if state.best_validation == 0:
+                return
+            state.w, state.steps = state.best.copy(), epochs * len(trainer._minibatches())
+        trainer.run(state)
+        self._ended = trainer._ended
+
+    def join(self, state: State, pairs: Sequence[Any]) -> None:
+        """Train on all pairs after `run` and `relax`, from the best weights and with their l2.
+
+        This takes a quarter as many epochs as `run`.  The rate of "adam" and "sgd" falls to zero
+        from a fifth of the initial rate.  If a callback ended the training, nothing is done.
         """
         if self._ended:
             return
-        before = sum(epoch.validation is not None for epoch in state.history)
-        whole = replace(self.settings, epochs=before + -(-before // 4), patience=None)
-        trainer = replace(self, pairs=pairs, settings=whole, validate=None)
+        errors = [e.validation for e in state.history if e.validation is not None]
+        before, first = len(errors), min(len(errors), self.settings.epochs)
+        l2, weaker = self.settings.l2, self.settings.weaker_l2
+        if weaker is not None and min(errors[first:], default=np.inf) < min(errors[:first]):
+            l2 = weaker
+        trainer = replace(self, pairs=pairs, validate=None)
+        trainer = trainer._after(before, -(-first // 4), share=0.2, l2=l2)
         if before == len(state.history):
             state.w, state.finished = state.best.copy(), False
             state.steps = before * len(trainer._minibatches())
         trainer.run(state)
         state.best = state.w
+
+    def _after(self, before: int, epochs: int, *, share: float, l2: float) -> "Trainer":
+        """Return a trainer for further epochs, whose rate falls from a share of the initial one."""
+        rate = self.settings.learning_rate * share * (before + epochs) / epochs
+        settings = replace(
+            self.settings, epochs=before + epochs, learning_rate=rate, l2=l2, patience=None
+        )
+        return replace(self, settings=settings)
 
     def _epoch(self, state: State) -> None:
         """Make one pass in minibatches; their order depends only on the seed and the epoch."""

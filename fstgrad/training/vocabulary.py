@@ -120,7 +120,7 @@ def _named(
     sizes: list[int] = [0]
     for x, length in inputs:
         try:
-            found = [template(x, s, length) for s in range(length)]
+            found: list[Any] = [template(x, s, length) for s in range(length)]
         except Exception:  # again, with an error that says whose fault it is
             found = [called("features", template, x, s, length) for s in range(length)]
         if set(map(type, found)) != {list}:
