@@ -128,7 +128,8 @@ training_options = group(
     click.option(
         "--epochs",
         type=COUNT,
-        help="Passes over the pairs; iterations of lbfgs.  [default: 10 for risk, else 20]",
+        help="Passes over the pairs, in each part of the training (see --l2); iterations of "
+        "lbfgs.  [default: 10 for risk, else 20]",
     ),
     _number("--batch-size", 16, "Pairs in one step of adam and sgd."),
     click.option(
@@ -148,8 +149,8 @@ training_options = group(
         default=0.1,
         show_default=True,
         help="Without --validation, the share of the pairs that is held out, if there are at least "
-        "50.  They select the epoch; training then continues on all pairs for a quarter as many "
-        "epochs.",
+        "50; pairs with the same x stay together.  They select the epoch and l2; training then "
+        "continues on all pairs for a quarter of --epochs.",
     ),
     heading="Training",
 )

@@ -17,6 +17,7 @@ from fstgrad.checks import flag, one_of, optional, positive_integer, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.training.objective import KINDS, Kind, PairObjective
 from fstgrad.training.sums import XY
+from fstgrad.training.templates import symbols_of
 from fstgrad.training.trainer import Settings
 
 Objective = Kind | Literal["crf-then-risk"]
@@ -88,6 +89,10 @@ def split(
 ) -> tuple[list[XY], tuple[list[Any], list[Any]] | None]:
     """Return the training pairs, and (X, Y) of those held out; None if there are fewer than 50.
 
+    Pairs with the same symbols of x stay together, because new inputs are what a model is for: the
+    errors on another form of a word that is in the training pairs would be too low.  If every such
+    group is larger than the share, pairs are held out one by one.
+
     Parameters
     ----------
     pairs, given : the pairs in the form that training needs, and in their original form
@@ -104,9 +109,18 @@ def split(
     if count == 0 or len(pairs) < _FEWEST:
         return pairs, None
     seed = positive_integer("seed", model.seed, minimum=0)
-    order = np.random.default_rng([seed, len(pairs)]).permutation(len(pairs)).tolist()
-    held = [given[i] for i in sorted(order[:count])]
-    return [pairs[i] for i in sorted(order[count:])], ([x for x, _ in held], [y for _, y in held])
+    groups: dict[Any, list[int]] = {}
+    for i, (x, _) in enumerate(pairs):
+        groups.setdefault(symbols_of(x), []).append(i)
+    rows, held = list(groups.values()), set[int]()
+    if min(map(len, rows)) > count:
+        rows = [[i] for i in range(len(pairs))]
+    for k in np.random.default_rng([seed, len(pairs)]).permutation(len(rows)).tolist():
+        if len(held) + len(rows[k]) <= count:
+            held.update(rows[k])
+    chosen = [given[i] for i in sorted(held)]
+    kept = [pair for i, pair in enumerate(pairs) if i not in held]
+    return kept, ([x for x, _ in chosen], [y for _, y in chosen])
 
 
 def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> None:

@@ -82,7 +82,7 @@ class SequenceModel(Estimator):
         Stop after this many epochs without a better error rate on the validation pairs.
     held_out : float
         The share of pairs that is held out if there are at least 50 pairs and no validation pairs
-        are given.  They choose the epoch; a quarter as many epochs with all pairs follow.
+        are given; equal inputs stay together.  They choose the epoch; more epochs with all follow.
     cap, tolerance, method, samples, proposal, seconds, max_states, temperature, epsilon
         As in `PairObjective`.
     n_jobs : int
