@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
 
 RECIPES = {"risk": Recipe(1e-4, 0.03, 10)}
 OTHERS = Recipe(3e-4, 0.1, 20)
-WEAKER = 0.1  # times l2: tried after likelihood, if validation pairs show which is better
+WEAKER = 0.3  # times l2: tried after likelihood, if validation pairs show which is better
 
 
 def settings_of(model: Any) -> Settings:
