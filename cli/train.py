@@ -107,7 +107,7 @@ model_options = group(
         type=NOT_NEGATIVE,
         help="Weight of the penalty |w|^2 / 2, added to the mean objective of the pairs.  "
         "[default: 1e-4 for risk, else 3e-4; m / 10 times that if y has m > 10 symbols on average; "
-        "crf with validation pairs has as many epochs again with a tenth of it, unless --patience "
+        "crf with validation pairs has as many epochs again with 0.3 times it, unless --patience "
         "is given]",
     ),
     *cap_options,

@@ -66,7 +66,7 @@ class SequenceModel(Estimator):
         The defaults are 3e-4 nats, 20, 0.1; for the risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are
         iterations; the rate falls linearly to zero.  If targets have m > 10 symbols on average, the
         default of l2 is m / 10 times as large.  With validation pairs and no `patience`,
-        likelihood has as many epochs again with a tenth of l2; the best of all epochs is kept.
+        likelihood has as many epochs again with 0.3 times this l2; the best of all is kept.
     window, span, min_count : int
         Settings of the template; the least number of occurrences of a name in the training inputs.
     alphabet : Alphabet, optional

@@ -58,7 +58,7 @@ def test_of_two_objectives_the_second_has_the_pairs_that_were_held_out():
 
 
 @pytest.mark.parametrize("better", [True, False])
-def test_a_tenth_of_l2_is_kept_where_it_has_fewer_errors(better):
+def test_a_smaller_l2_is_kept_where_it_has_fewer_errors(better):
     xs, ys = X[:6], Y[:6]
     model = SequenceModel(**SMALL, objective="crf", optimizer="sgd").fit(xs, ys)
     objective, pairs = objective_of(model), list(zip(xs, ys, strict=True))
