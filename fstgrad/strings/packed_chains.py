@@ -66,7 +66,8 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
     kernels.packed_chains.shift_rows(weights, largest)
     steepest = float(transitions.max())
     highest, lowest = max(float(largest.max()), steepest), min(float(largest.min()), steepest)
-    if not (-np.inf < lowest and highest <= LARGEST_SCORE):
+    usual = -np.inf < lowest and highest <= LARGEST_SCORE and weights.max() <= 0  # no NaN
+    if not usual:
         return _padded(emissions, transitions, packed)
     kernels.passes.exponentials(weights.reshape(-1))
     step = np.exp(transitions - steepest)
