@@ -149,7 +149,7 @@ class Alphabet:
             with contextlib.suppress(OverflowError):  # raised below, with the number of bits
                 return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         if type(sequence) in (str, list, tuple):
-            with contextlib.suppress(TypeError):  # an item that has no hash, or an unknown symbol
+            with contextlib.suppress(TypeError, ValueError):  # an unknown symbol, or no hash
                 return np.array([*map(self._ids.get, sequence)], dtype=np.int64)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence

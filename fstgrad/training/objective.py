@@ -260,7 +260,15 @@ class PairObjective:
 
     @property
     def is_likelihood(self) -> bool:
-        """Whether the values are -log p(y | x), so that no loss automaton is needed."""
+        """Whether the values are -log p(y | x), so that no loss automaton is needed.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> abc = fg.Alphabet("ab")
+        >>> PairObjective(fg.QGramCounts(abc, 2), fg.Hamming(abc)).is_likelihood
+        False
+        """
         return self.loss is None or self.kind == "crf"
 
     def _automaton(

@@ -128,7 +128,7 @@ def _named(
         sizes += map(len, found)
         try:
             ids += map(number.__getitem__, itertools.chain.from_iterable(found))
-        except TypeError:  # a name without a hash
+        except Exception:  # a name without a hash
             _check_names([*itertools.chain.from_iterable(found)])
             raise
     numbers = np.fromiter(ids, dtype=np.int64, count=len(ids))
