@@ -37,6 +37,9 @@ from fstgrad.training.sums import outcome_of
 
 MOST_JOBS = 1024  # processes; more would only use up resources of the system
 _GROWTH = 2  # bytes by which a process may grow per byte of its cache
+BLOCK = 64  # pairs per chunk of a training; affects the result, like `CHUNK`
+_LIKELIHOODS = 512  # the same for likelihoods of short outputs, which are computed all at once
+_CELLS = 2**22  # positions times symbols of a chunk of likelihoods, if it has more than BLOCK pairs
 _TASK = 4  # chunks that are sent to a process together, at most
 _PAIRS = 256  # chunks with so many pairs are sent at once
 _AHEAD = 4  # tasks in progress per process; more of them balance the pairs that take long
@@ -147,6 +150,22 @@ class Batch:
             soon, and at multiples of 16.
         """
         return self.numbered(w, _chunked(pairs, first))
+
+    def block(self, pairs: Sequence[XY]) -> int:
+        """Return the number of pairs (x, y) in a chunk of a training.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> abc = fg.Alphabet("ab")
+        >>> Batch(fg.PairObjective(fg.QGramCounts(abc, 2))).block([("x", "ab"), ("x", "b")])
+        512
+        """
+        if not self.objective.is_likelihood:
+            return BLOCK
+        n = len(self.objective.features.alphabet)
+        cells = n * sum(len(y) for _, y in pairs)
+        return min(max(BLOCK, _CELLS * len(pairs) // max(1, cells)), _LIKELIHOODS)
 
     def numbered(
         self, w: npt.ArrayLike, numbered: Iterable[tuple[int, Sequence[Item]]]

@@ -12,7 +12,8 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.training.template_features import TemplateFeatures
 
-ROWS = 2**13  # positions per call, with padding; one output may have more
+ROWS = 2**13  # positions per call, with padding, at most; one output may have more
+CELLS = 2**21  # positions times symbols per call
 
 
 def best(
@@ -22,16 +23,17 @@ def best(
     if features.order != 2:
         return [StringDistribution(features.scores(w, x, length)).mode() for x, length in inputs]
     found: dict[int, IntArray] = {}
-    for part in _parts([length for _, length in inputs]):
+    most = min(ROWS, CELLS // len(features.alphabet))
+    for part in _parts([length for _, length in inputs], most):
         found |= zip(part, _best(features, w, [inputs[i] for i in part]), strict=True)
     return [found[i] for i in range(len(inputs))]
 
 
-def _parts(lengths: list[int]) -> Iterator[list[int]]:
-    """Yield the indices of outputs of similar lengths, which need few rows of padding."""
+def _parts(lengths: list[int], most: int) -> Iterator[list[int]]:
+    """Yield the indices of outputs of similar lengths: `most` positions, with little padding."""
     part: list[int] = []
     for i in np.argsort(lengths, kind="stable").tolist():
-        if part and (len(part) + 1) * lengths[i] > ROWS:
+        if part and (len(part) + 1) * lengths[i] > most:
             yield part
             part = []
         part.append(i)

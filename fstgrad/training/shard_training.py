@@ -17,6 +17,7 @@ from fstgrad.checks import FloatArray, flag, instance, path_name, real_array
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.io import Path
 from fstgrad.training import storage
+from fstgrad.training.batch import BLOCK
 from fstgrad.training.objective import PairObjective
 from fstgrad.training.recipes import objective_of, settings_of
 from fstgrad.training.sequence import SequenceModel
@@ -45,6 +46,10 @@ class _Passes(NamedTuple):
     objective: PairObjective
     shards: Shards
     on_error: OnError | None
+
+    def block(self, pairs: Sequence[Any]) -> int:
+        """Return the number of files in a chunk; `numbered` joins the chunks."""
+        return BLOCK
 
     def numbered(
         self, w: FloatArray, numbered: Iterable[tuple[int, Sequence[Any]]]

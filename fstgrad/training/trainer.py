@@ -28,11 +28,8 @@ from fstgrad.checks import (
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, Chunk, Sums
-from fstgrad.training.objective import PairObjective
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
-BLOCK = 64  # pairs per chunk, at most `batch_size`; affects the result, like `CHUNK`
-LIKELIHOODS = 512  # the same for likelihoods, which are computed for all pairs of a chunk at once
 LARGEST = 1e250  # nats; larger weights can give scores that no method accepts
 ROUND = 20  # iterations of L-BFGS between two checkpoints
 
@@ -162,9 +159,8 @@ class State:
 class Passes(Protocol):
     """An object that computes the sums of chunks, such as `Batch`."""
 
-    @property
-    def objective(self) -> PairObjective:
-        """The objective of each pair."""
+    def block(self, pairs: Sequence[Any]) -> int:
+        """Return the largest number of these pairs, or files, in a chunk."""
         ...
 
     def numbered(
@@ -293,15 +289,10 @@ class Trainer:
         """
         order = np.random.default_rng(self.settings.seed).permutation(len(self.pairs))
         shuffled = [self.pairs[i] for i in order]
-        size = min(self._block, self.settings.batch_size)
+        size = min(self.batch.block(self.pairs), self.settings.batch_size)
         numbered = _chunked(shuffled, size)
         each = -(-self.settings.batch_size // size)
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
-
-    @property
-    def _block(self) -> int:
-        """The largest number of pairs of a chunk."""
-        return LIKELIHOODS if self.batch.objective.is_likelihood else BLOCK
 
     def _penalty(self, w: FloatArray) -> float:
         with np.errstate(over="ignore"):  # `_record` raises if the training diverges
@@ -313,7 +304,7 @@ class Trainer:
 
         started = time.perf_counter()
         last: dict[str, Any] = {}
-        chunks = _chunked(self.pairs, self._block)
+        chunks = _chunked(self.pairs, self.batch.block(self.pairs))
 
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
             sums = self._sums(self.batch.numbered(w, chunks), Sums(np.zeros_like(w)))

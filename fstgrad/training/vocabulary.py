@@ -120,11 +120,12 @@ def _named(
     sizes: list[int] = [0]
     for x, length in inputs:
         try:
-            found: list[Any] = [template(x, s, length) for s in range(length)]
+            found = [[*template(x, s, length)] for s in range(length)]
         except Exception:  # again, with an error that says whose fault it is
-            found = [called("features", template, x, s, length) for s in range(length)]
-        if set(map(type, found)) != {list}:
-            found = [items("what features returns", own) for own in found]
+            found = [
+                items("what features returns", called("features", template, x, s, length))
+                for s in range(length)
+            ]
         sizes += map(len, found)
         try:
             ids += map(number.__getitem__, itertools.chain.from_iterable(found))

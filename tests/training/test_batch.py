@@ -296,3 +296,13 @@ def test_the_first_pair_is_a_chunk_of_its_own():
         starts = [start for start, _ in parts]
         assert starts == sorted({first, *(cut for cut in (1, 16, 32) if cut > first)})
         assert sum(len(items) for _, items in parts) == 40 - first
+
+
+def test_chunks_of_a_training_are_smaller_for_long_outputs_and_many_symbols():
+    def block(n, length, **more):
+        abc = fg.Alphabet([str(i) for i in range(n)])
+        objective = fg.PairObjective(fg.QGramCounts(abc, 1), **more)
+        return fg.Batch(objective).block([("x", ["0"] * length)] * 3)
+
+    assert [block(40, 8), block(300, 75), block(300, 2000)] == [512, 186, 64]
+    assert block(40, 8, loss=fg.Hamming(fg.Alphabet([str(i) for i in range(40)]))) == 64

@@ -11,7 +11,7 @@ from fstgrad.training.optimizers import Steps
 from fstgrad.training.sums import Sums
 from fstgrad.training.template_features import TemplateFeatures
 from fstgrad.training.templates import Tagged, Window
-from fstgrad.training.vocabulary import Names, WindowNames
+from fstgrad.training.vocabulary import Names, WindowNames, vocabulary_of
 
 ABC = fg.Alphabet("xyzab")
 TAGGED = Tagged(("a", "b", "a"), ("N", "PL"))
@@ -150,3 +150,15 @@ def test_weights_that_a_step_leaves_alone_pay_the_penalty_later():
     np.testing.assert_allclose(*ends, rtol=1e-13)
     rates = [0.5 * (1 - taken / 9) for taken in range(4)]
     assert ends[1][0] == pytest.approx(np.prod([1 - 0.4 * rate for rate in rates]), rel=1e-13)
+
+
+def test_a_template_may_yield_the_same_list_again():
+    kept = []
+
+    def letter(x, s, length):
+        kept[:] = [x[s]]
+        return kept
+
+    vocabulary = vocabulary_of(letter, [("ab", 2), ("b", 1)], 1)
+    assert vocabulary.names == ("a", "b")
+    assert vocabulary.active([("ba", 2)]).ids.tolist() == [1, 0]
