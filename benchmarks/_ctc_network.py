@@ -2,6 +2,9 @@
 
 The network reads x in both directions and predicts `LABELS` labels, which may be blanks, for each
 symbol of x.  The learning rate falls linearly to zero over the budget.
+
+With `Bigrams`, p(y | x) is p_CTC(y | x) exp(sum_k A[y_{k-1}, y_k]) / Z: the same network with one
+more weight for each pair of labels, normalized over all strings y.  All A are zero at the start.
 """
 
 import itertools
@@ -14,13 +17,16 @@ import torch
 from torch import nn
 
 import fstgrad as fg
+import fstgrad.torch as fgt
 
 Symbols = tuple[str, ...]
 Pairs = Sequence[tuple[Symbols, Symbols]]
 LABELS = 2  # per symbol of x
 BATCH = 32
 RATE = 5e-3
-Objective = Callable[[torch.Tensor, list[list[int]], torch.Tensor], torch.Tensor]
+WRONG = 3.0  # nats: the loss of a wrong string
+SCALE = 4.0  # of the gradient of likelihood; with the risk, that of a pair with p = 1
+Objective = Callable[[torch.Tensor], torch.Tensor]  # of -log p(y | x) of each item, in nats
 
 
 class Network(nn.Module):
@@ -33,6 +39,7 @@ class Network(nn.Module):
         self.drop = nn.Dropout(dropout)
         self.out = nn.Linear(2 * hidden, LABELS * labels)
         self.labels = labels
+        self.bigrams: Bigrams | None = None
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the scores of labels; those after position LABELS * length are arbitrary."""
@@ -43,19 +50,60 @@ class Network(nn.Module):
         return self.out(self.drop(read)).view(len(x), -1, self.labels)
 
 
+class Bigrams(nn.Module):
+    """The log-weights A (n, n) of pairs of labels in the collapsed string; row 0: the first label.
+
+    A path is a chain of 2 n - 1 states: (last label, blank), or the label itself; label 0 stands
+    for no label yet.  `fstgrad.torch.CRF` sums over all paths.
+    """
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(labels, labels))
+
+    def chain(self, scores: torch.Tensor, lengths: torch.Tensor) -> fgt.CRF:
+        """Return the distribution of paths, by scores (B, T, n) of labels."""
+        n = scores.shape[2]
+        own = torch.eye(n, dtype=torch.bool)
+        stay = torch.full((n, n), -torch.inf).masked_fill(own, 0.0)
+        behind_blank = torch.cat([stay, self.table[:, 1:]], 1)
+        behind_label = torch.cat([stay, self.table.masked_fill(own, 0.0)[:, 1:]], 1)
+        blanks = scores[..., :1].expand(*scores.shape[:2], n)
+        return fgt.CRF(
+            torch.cat([blanks, scores[..., 1:]], 2),
+            torch.cat([behind_blank, behind_label[1:]]),
+            torch.arange(scores.shape[1]) < lengths[:, None],
+            start=behind_blank[0],
+        )
+
+    def sums(self, gold: list[list[int]]) -> torch.Tensor:
+        """Return the sum of the weights of each string (B,)."""
+        rows = [(i, a, b) for i, y in enumerate(gold) for a, b in itertools.pairwise([0, *y])]
+        item, first, second = torch.tensor(rows).T
+        return self.table.new_zeros(len(gold)).index_add(0, item, self.table[first, second])
+
+    def best(self, scores: torch.Tensor, lengths: torch.Tensor) -> list[list[int]]:
+        """Return the labels, 0 for blanks, of the best path of each item."""
+        n = scores.shape[2]
+        states = self.chain(scores, lengths).decode()
+        paths = (states - (n - 1)).clamp(min=0).tolist()
+        return [path[:length] for path, length in zip(paths, lengths.tolist(), strict=True)]
+
+
 class CTCModel:
     """A network and its alphabets.
 
     Pairs whose y needs more than LABELS |x| labels are left out.
     """
 
-    def __init__(self, pairs: Pairs, seed: int = 0) -> None:
+    def __init__(self, pairs: Pairs, seed: int = 0, *, bigrams: bool = False) -> None:
         torch.manual_seed(seed)
         torch.set_num_threads(1)
         self.rng = np.random.default_rng(seed)
         self.inputs = {s: i for i, s in enumerate(sorted({s for x, _ in pairs for s in x}), 2)}
         self.labels = fg.Alphabet(["<blank>", *sorted({s for _, y in pairs for s in y})])
         self.network = Network(len(self.inputs) + 2, len(self.labels))
+        self.network.bigrams = Bigrams(len(self.labels)) if bigrams else None
         coded = [(self._ids(x), self.labels.encode(y).tolist()) for x, y in pairs]
         self.pairs = [(x, y) for x, y in coded if _needed(y) <= LABELS * len(x)]
 
@@ -79,7 +127,10 @@ class CTCModel:
             x, lengths = _padded([x for x, _ in batch])
             optimizer.zero_grad()
             scores = self.network(x, lengths)
-            objective(scores, [y for _, y in batch], LABELS * lengths).backward()
+            nll = negative_log_likelihood(
+                scores, [y for _, y in batch], LABELS * lengths, self.network.bigrams
+            )
+            objective(nll).backward()
             nn.utils.clip_grad_norm_(self.network.parameters(), 5.0)
             optimizer.step()
             self.epochs += len(batch) / len(self.pairs)
@@ -99,13 +150,18 @@ class CTCModel:
     def predict(self, xs: Sequence[Symbols]) -> list[Symbols]:
         """Return the collapsed best path of each x."""
         self.network.eval()
+        bigrams = self.network.bigrams
         found: list[Symbols] = []
         for start in range(0, len(xs), 256):
             part = [self._ids(x) for x in xs[start : start + 256]]
             x, lengths = _padded(part)
-            best = self.network(x, lengths).argmax(-1).tolist()
-            for path, length in zip(best, (LABELS * lengths).tolist(), strict=True):
-                found.append(tuple(self.labels.decode(collapsed(path[:length]))))
+            scores, lengths = self.network(x, lengths), LABELS * lengths
+            if bigrams is None:
+                rows = zip(scores.argmax(-1).tolist(), lengths.tolist(), strict=True)
+                paths = [path[:length] for path, length in rows]
+            else:
+                paths = bigrams.best(scores, lengths)
+            found += [tuple(self.labels.decode(collapsed(path))) for path in paths]
         return found
 
 
@@ -126,46 +182,57 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def negative_log_likelihood(
-    scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor
+    scores: torch.Tensor,
+    gold: list[list[int]],
+    lengths: torch.Tensor,
+    bigrams: Bigrams | None = None,
 ) -> torch.Tensor:
-    """Return -log p(y | x) of each item in nats, computed by PyTorch."""
-    log_p = scores.log_softmax(-1).transpose(0, 1)
+    """Return -log p(y | x) of each item in nats; the sum of CTC is computed by PyTorch."""
+    log_p = scores.log_softmax(-1)
     sizes = torch.tensor([len(y) for y in gold])
     targets = torch.tensor([label for y in gold for label in y])
-    return nn.functional.ctc_loss(log_p, targets, lengths, sizes, reduction="none")
+    nll = nn.functional.ctc_loss(log_p.transpose(0, 1), targets, lengths, sizes, reduction="none")
+    if bigrams is None:
+        return nll
+    return nll + bigrams.chain(log_p, lengths).log_partition() - bigrams.sums(gold)
 
 
-def likelihood(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
+def likelihood(nll: torch.Tensor) -> torch.Tensor:
     """Return the mean of -log p(y | x), in nats."""
-    return negative_log_likelihood(scores, gold, lengths).mean()
+    return nll.mean()
 
 
-def margin(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
-    """Return the mean of `fstgrad.torch.ctc_softmax_margin` with an edit distance capped at 1.
+def margin(nll: torch.Tensor) -> torch.Tensor:
+    """Return the mean of `fstgrad.torch.ctc_softmax_margin`: edits cost WRONG, capped at WRONG.
 
-    The capped loss is 1 for all strings except gold.  With p = p(gold | x), the objective is
-    therefore log(e (1 - p) + p) - log p, without an automaton.
+    The capped loss is c = WRONG for all strings except gold.  With p = p(gold | x), the objective
+    is therefore log(e^c (1 - p) + p) - log p, without an automaton.
     """
-    nll = negative_log_likelihood(scores, gold, lengths)
-    return (nll + torch.log(math.e - (math.e - 1) * torch.exp(-nll))).mean()
+    top = math.exp(WRONG)
+    return (nll + torch.log(top - (top - 1) * torch.exp(-nll))).mean()
 
 
-def risk(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
+def risk(nll: torch.Tensor) -> torch.Tensor:
     """Return the mean of `fstgrad.torch.ctc_risk` with an edit distance capped at 1: 1 - p."""
-    return (1 - torch.exp(-negative_log_likelihood(scores, gold, lengths))).mean()
+    return (1 - torch.exp(-nll)).mean()
 
 
-def smoothed_risk(
-    scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor
-) -> torch.Tensor:
-    """Return the risk plus a fifth of -log p, whose gradient does not vanish for small p."""
-    nll = negative_log_likelihood(scores, gold, lengths)
-    return (1 - torch.exp(-nll) + 0.2 * nll).mean()
+def smoothed_risk(nll: torch.Tensor) -> torch.Tensor:
+    """Return SCALE - 1 times the risk plus -log p, whose gradient does not vanish for small p."""
+    return (SCALE - 1) * risk(nll) + likelihood(nll)
 
 
-# Chosen on the dev sets of Dutch and Bulgarian: the loss is used after half of the seconds.
+def scaled(nll: torch.Tensor) -> torch.Tensor:
+    """Return SCALE times the mean of -log p(y | x): larger steps, without another loss."""
+    return SCALE * likelihood(nll)
+
+
+# The loss is used after half of the seconds.  Its gradients are larger than those of likelihood, so
+# that Adam, whose scale is a mean over the last steps, takes larger steps for some time: "scaled"
+# has the same effect without a loss, and is the control.
 STAGES: dict[str, tuple[tuple[float, Objective], ...]] = {
     "ctc": ((1.0, likelihood),),
+    "scaled": ((0.5, likelihood), (1.0, scaled)),
     "margin": ((0.5, likelihood), (1.0, margin)),
     "risk": ((0.5, likelihood), (1.0, smoothed_risk)),
 }

@@ -1,11 +1,12 @@
 """Models that map strings to strings, with the same budget of CPU seconds.
 
     python benchmarks/g2p.py [--tasks cmudict,dut] [--models pairs,fstgrad] [--seconds 20]
-                             [--keep FOLDER] [--quick] [--json FILE]
+                             [--runs 5] [--keep FOLDER] [--quick] [--json FILE]
 
 The table has word and symbol errors in percent, with 95 percent bootstrap intervals, on test sets
 that were not used for any choice, and differences of word errors by paired bootstrap.  Networks use
-the whole budget; other models use what they need.  docs/performance/learning.md explains the rows.
+the whole budget, and are trained from several initial weights; other models use what they need.
+docs/performance/learning.md explains the rows.
 """
 
 import argparse
@@ -21,14 +22,14 @@ import _harness
 _harness.one_thread()
 
 import _g2p  # noqa: E402
+import _g2p_runs  # noqa: E402
 import _g2p_tasks  # noqa: E402
 import _pair_ngram  # noqa: E402
 from _g2p_tasks import Symbols, Task  # noqa: E402
 
-from fstgrad.training.comparison import compare  # noqa: E402
 from fstgrad.training.sequence import SequenceModel  # noqa: E402
 
-Predictor = Callable[[Task, float], Sequence[Sequence[str]]]
+Predictor = Callable[[Task, float, int], Sequence[Sequence[str]]]
 
 
 def inputs(task: Task) -> list[Symbols]:
@@ -39,7 +40,7 @@ def inputs(task: Task) -> list[Symbols]:
 def fstgrad_train(**options: int) -> Predictor:
     """Return a predictor: a model with the defaults of `fstgrad train`, except for the options."""
 
-    def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+    def predict(task: Task, seconds: float, seed: int) -> Sequence[Sequence[str]]:
         model = SequenceModel("edit", objective="crf", alignment="auto", held_out=0.1, **options)
         model.fit([x for x, _ in task.train], [y for _, y in task.train])
         return model.predict(inputs(task))
@@ -47,7 +48,7 @@ def fstgrad_train(**options: int) -> Predictor:
     return predict
 
 
-def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+def letters_aligned(task: Task, seconds: float, seed: int) -> Sequence[Sequence[str]]:
     """Return predictions of this model with an alignment of at most one phone per letter."""
     aligned = _g2p.align([("".join(x), y) for x, y in task.train])
     model = SequenceModel(
@@ -57,55 +58,62 @@ def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
     return [[s for s in y if s != _g2p.EMPTY] for y in model.predict(inputs(task))]
 
 
-def pair_ngram(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+def pair_ngram(task: Task, seconds: float, seed: int) -> Sequence[Sequence[str]]:
     """Return the predictions of the pair 6-gram."""
     model = _pair_ngram.PairNGram(task.train)
     return [model.predict(x) for x in inputs(task)]
 
 
-def network(name: str) -> Predictor:
-    """Return a predictor: a network trained with one objective."""
+def network(name: str, bigrams: bool) -> Predictor:
+    """Return a predictor: a network trained with one objective, with or without bigrams."""
 
-    def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+    def predict(task: Task, seconds: float, seed: int) -> Sequence[Sequence[str]]:
         import _ctc_network
 
-        model = _ctc_network.CTCModel(task.train).fit(_ctc_network.STAGES[name], seconds)
-        print(f"  {name}: {model.epochs:.1f} epochs", file=sys.stderr, flush=True)
+        model = _ctc_network.CTCModel(task.train, seed, bigrams=bigrams)
+        model.fit(_ctc_network.STAGES[name], seconds)
+        print(f"  {name} {seed}: {model.epochs:.1f} epochs", file=sys.stderr, flush=True)
         return model.predict(inputs(task))
 
     return predict
 
 
+NETWORKS: dict[str, tuple[str, bool]] = {  # their errors depend on the initial weights
+    "ctc": ("ctc", False),
+    "scaled": ("scaled", False),
+    "margin": ("margin", False),
+    "risk": ("risk", False),
+    "bigrams": ("ctc", True),
+    "bigrams-scaled": ("scaled", True),
+    "bigrams-margin": ("margin", True),
+}
 MODELS: dict[str, Predictor] = {
-    "copy": lambda task, seconds: inputs(task),
+    "copy": lambda task, seconds, seed: inputs(task),
     "pairs": pair_ngram,
     "fstgrad": fstgrad_train(),
     "wide": fstgrad_train(window=4, span=5),
     "letters": letters_aligned,
-    "ctc": network("ctc"),
-    "margin": network("margin"),
-    "risk": network("risk"),
+    **{name: network(*stages) for name, stages in NETWORKS.items()},
 }
 ONLY = {"letters": ("cmudict",)}  # model -> its tasks: at most one phone per letter
 REFERENCES = {
     "fstgrad": "pairs",
     "wide": "pairs",
     "letters": "fstgrad",
-    "margin": "ctc",
-    "risk": "ctc",
+    **{name: "ctc" for name in NETWORKS if name != "ctc"},
 }
 
 
 def predictions(
-    name: str, model: str, task: Task, seconds: float, keep: pathlib.Path | None
+    name: str, model: str, task: Task, seconds: float, keep: pathlib.Path | None, seed: int
 ) -> tuple[Sequence[Sequence[str]], float]:
     """Return the predictions and the CPU seconds of a model, from the folder `keep` if present."""
-    path = None if keep is None else keep / f"{name}-{model}.json"
+    path = None if keep is None else keep / f"{name}-{model}-{seed}.json"
     if path is not None and path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
         return kept["predictions"], kept["seconds"]
     start = time.process_time()
-    found = [list(y) for y in MODELS[model](task, seconds)]
+    found = [list(y) for y in MODELS[model](task, seconds, seed)]
     spent = time.process_time() - start
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,34 +124,44 @@ def predictions(
 def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the errors of each model on each task, and the difference from its reference."""
     for name in given.tasks:
-        task, done = _g2p_tasks.load(name), {}
+        task = _g2p_tasks.load(name)
         if given.quick:
             task = Task(task.train[:200], task.dev[:50], task.test[:50])
-        targets = [y for _, y in task.test]
+        targets, done = [y for _, y in task.test], dict[str, _g2p_runs.Errors]()
         for model in given.models:
             if name not in ONLY.get(model, (name,)):
                 continue
-            done[model], seconds = predictions(name, model, task, given.seconds, given.keep)
+            seeds = range(given.runs if model in NETWORKS else 1)
+            runs = [predictions(name, model, task, given.seconds, given.keep, k) for k in seeds]
+            done[model] = _g2p_runs.Errors.of([found for found, _ in runs], targets)
             other = done.get(REFERENCES.get(model, ""))
-            yield row(name, model, compare(other or done[model], done[model], targets), seconds)
+            yield row(name, model, done[model], other, sum(spent for _, spent in runs) / len(runs))
 
 
-def row(name: str, model: str, found: Any, seconds: float) -> dict[str, Any]:
-    """Return a row of the table; a model without a reference is compared with itself."""
-    word, symbol, difference = found.word_error[1], found.symbol_error[1], found.word_difference
-    against = REFERENCES.get(model)
+def row(
+    name: str, model: str, own: _g2p_runs.Errors, other: _g2p_runs.Errors | None, seconds: float
+) -> dict[str, Any]:
+    """Return a row of the table: means over the runs."""
+    word, symbol = own.word_error(), own.symbol_error()
+    difference = None if other is None else own.word_difference(other)
     return {
         "task": name,
         "model": model,
+        "runs": len(own.edits),
         "word error": percent(word.value),
-        "word interval": f"{percent(word.lower)} {percent(word.upper)}",
+        "word interval": interval(word),
         "symbol error": percent(symbol.value),
-        "symbol interval": f"{percent(symbol.lower)} {percent(symbol.upper)}",
-        "against": against or "-",
-        "difference": percent(difference.value),
-        "its interval": f"{percent(difference.lower)} {percent(difference.upper)}",
+        "symbol interval": interval(symbol),
+        "against": "-" if other is None else REFERENCES[model],
+        "difference": "-" if difference is None else percent(difference.value),
+        "its interval": "-" if difference is None else interval(difference),
         "seconds": seconds,
     }
+
+
+def interval(found: _g2p_runs.Interval) -> str:
+    """Return the ends of an interval in percent."""
+    return f"{percent(found.lower)} {percent(found.upper)}"
 
 
 def percent(share: float) -> float:
@@ -158,6 +176,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", help=f"of {','.join(known)}; all if left out")
     parser.add_argument("--models", default=",".join(MODELS), help=f"of {','.join(MODELS)}")
     parser.add_argument("--seconds", type=float, default=20.0, help="of CPU, for each model")
+    parser.add_argument("--runs", type=int, default=5, help="of each network, from other weights")
     parser.add_argument("--keep", type=pathlib.Path, help="predictions: written and used again")
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds in all")
     parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
@@ -169,7 +188,7 @@ def arguments() -> argparse.Namespace:
             if name not in all_:
                 parser.error(f"no {what} {name!r}; give some of {', '.join(all_)}")
     if given.quick:
-        given.seconds = min(given.seconds, 2.0)
+        given.seconds, given.runs = min(given.seconds, 2.0), min(given.runs, 2)
     return given
 
 

@@ -46,6 +46,11 @@ def test_minimum_word_errors_on_ctc_lattices():
     assert by_risk < by_ctc
 
 
+def test_bigrams_of_ctc_labels():
+    plain, with_bigrams = load("torch_ctc_bigrams").main(steps=60).values()
+    assert with_bigrams < plain - 0.05
+
+
 def test_costs_of_rare_tags():
     plain, costly = load("torch_rare_tags").main(train=100, epochs=8).values()
     assert costly > plain

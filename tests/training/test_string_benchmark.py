@@ -1,4 +1,4 @@
-"""The pieces of `benchmarks/g2p.py`: the pair n-gram, and the objectives of its networks."""
+"""The pieces of `benchmarks/g2p.py`: the pair n-gram, the networks, and the errors of runs."""
 
 import itertools
 import math
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.training.comparison import compare
 
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 
@@ -18,7 +19,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 def path(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield
-    for name in ("_pair_ngram", "_ctc_network"):
+    for name in ("_pair_ngram", "_ctc_network", "_g2p_runs"):
         sys.modules.pop(name, None)
 
 
@@ -126,16 +127,66 @@ def test_objectives_of_networks_are_those_of_the_library():
     scores = torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
     gold, lengths = [[1, 2], [3, 3], [2]], torch.tensor([5, 5, 3])
     loss = fg.EditDistance(fg.Alphabet("_abc"))
+    cost = networks.WRONG
+    costly = fg.EditDistance(fg.Alphabet("_abc"), cost, cost, cost)
     options = {"blank": 0, "lengths": lengths}
+    nll = fgt.ctc_nll(scores.log_softmax(-1), gold, reduction="none", **options)
+    own = networks.negative_log_likelihood(scores, gold, lengths)
+    torch.testing.assert_close(own, nll, atol=1e-10, rtol=0)
+    risk = fgt.ctc_risk(scores, gold, loss, cap=1, **options)
     for ours, value in (
-        (networks.likelihood, fgt.ctc_nll(scores.log_softmax(-1), gold, **options)),
-        (networks.margin, fgt.ctc_softmax_margin(scores, gold, loss, cap=1, **options)),
-        (networks.risk, fgt.ctc_risk(scores, gold, loss, cap=1, **options)),
+        (networks.likelihood, nll.mean()),
+        (networks.margin, fgt.ctc_softmax_margin(scores, gold, costly, cap=cost, **options)),
+        (networks.risk, risk),
+        (networks.smoothed_risk, nll.mean() + 3 * risk),
+        (networks.scaled, 4 * nll.mean()),
     ):
-        found = ours(scores, gold, lengths)
+        found = ours(own)
         torch.testing.assert_close(found, value, atol=1e-10, rtol=0)
-        ((expected,), (gradient,)) = (torch.autograd.grad(v, scores) for v in (value, found))
+        ((expected,), (gradient,)) = (
+            torch.autograd.grad(v, scores, retain_graph=True) for v in (value, found)
+        )
         torch.testing.assert_close(gradient, expected, atol=1e-10, rtol=0)
+
+
+def test_bigrams_are_enumeration():
+    torch = pytest.importorskip("torch")
+    import _ctc_network as networks
+
+    torch.manual_seed(0)
+    scores, lengths = torch.randn(3, 5, 4, dtype=torch.float64), torch.tensor([5, 4, 1])
+    gold = [[1, 2, 2], [3, 3], [2]]
+    bigrams = networks.Bigrams(4).double()
+    plain = networks.negative_log_likelihood(scores, gold, lengths)
+    equal = networks.negative_log_likelihood(scores, gold, lengths, bigrams)
+    torch.testing.assert_close(equal, plain, atol=1e-10, rtol=0)  # with weights of zero
+    bigrams.table.data.normal_()
+    found = networks.negative_log_likelihood(scores, gold, lengths, bigrams)
+    decoded = bigrams.best(scores, lengths)
+    log_p = scores.log_softmax(-1)
+    for i, length in enumerate(lengths.tolist()):
+        total, best, own = 0.0, (-np.inf, []), 0.0
+        for path in itertools.product(range(4), repeat=length):
+            y = networks.collapsed(path)
+            score = sum(float(log_p[i, t, label]) for t, label in enumerate(path))
+            score += sum(bigrams.table[a, b].item() for a, b in itertools.pairwise([0, *y]))
+            total += math.exp(score)
+            own += math.exp(score) if y == gold[i] else 0.0
+            best = max(best, (score, list(path)))
+        assert found[i].item() == pytest.approx(math.log(total / own), abs=1e-10)
+        assert decoded[i] == best[1]
+
+
+def test_networks_learn_and_predict(monkeypatch):
+    pytest.importorskip("torch")
+    import _ctc_network as networks
+
+    monkeypatch.setattr(networks.time, "process_time", itertools.count().__next__)  # per step
+    pairs = [(tuple(x), tuple(y)) for x, y in (("ab", "xy"), ("ba", "yx"), ("aab", "xxy"))] * 8
+    for bigrams in (False, True):
+        model = networks.CTCModel(pairs, bigrams=bigrams).fit(networks.STAGES["margin"], 80)
+        assert model.epochs == 79
+        assert [model.predict([x])[0] for x, _ in pairs[:2]] == [y for _, y in pairs[:2]]
 
 
 def test_paths_collapse():
@@ -144,3 +195,33 @@ def test_paths_collapse():
 
     assert networks.collapsed([0, 1, 1, 0, 1, 2, 2, 0]) == [1, 1, 2]
     assert networks._needed([1, 1, 2]) == 4
+
+
+def test_errors_of_one_run_are_those_of_a_comparison():
+    import _g2p_runs as runs
+
+    rng = np.random.default_rng(0)
+    targets = ["".join(rng.choice([*"abc"], size=4)) for _ in range(400)]
+    first, second = (
+        [y if rng.random() < right else y[1:] for y in targets] for right in (0.5, 0.7)
+    )
+    expected = compare(first, second, targets)
+    one, two = (runs.Errors.of([found], targets) for found in (first, second))
+    for found, value in (
+        (one.word_error(), expected.word_error[0]),
+        (two.symbol_error(), expected.symbol_error[1]),
+        (two.word_difference(one), expected.word_difference),
+    ):
+        assert found.value == pytest.approx(value.value, abs=1e-12)
+        np.testing.assert_allclose(found[1:], value[1:], atol=0.01)  # other draws
+
+
+def test_intervals_include_the_variation_between_runs():
+    import _g2p_runs as runs
+
+    targets = ["ab"] * 200
+    equal = [[*["ab"] * 100, *["b"] * 100]] * 4
+    varied = [[*["ab"] * k, *["b"] * (200 - k)] for k in (20, 60, 140, 180)]
+    narrow, wide = (runs.Errors.of(found, targets).word_error() for found in (equal, varied))
+    assert narrow.value == wide.value == 0.5
+    assert wide.upper - wide.lower > 2 * (narrow.upper - narrow.lower)
