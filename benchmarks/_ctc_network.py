@@ -11,6 +11,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ Pairs = Sequence[tuple[Symbols, Symbols]]
 LABELS = 2  # per symbol of x
 BATCH = 32
 RATE = 5e-3
+BIGRAM_RATE = 5.0  # times RATE: each weight of a pair of labels is rarely in a gradient
+HALF = 0.5  # of the seconds
 WRONG = 3.0  # nats: the loss of a wrong string
 SCALE = 4.0  # of the gradient of likelihood; with the risk, that of a pair with p = 1
 Objective = Callable[[torch.Tensor], torch.Tensor]  # of -log p(y | x) of each item, in nats
@@ -39,7 +42,6 @@ class Network(nn.Module):
         self.drop = nn.Dropout(dropout)
         self.out = nn.Linear(2 * hidden, LABELS * labels)
         self.labels = labels
-        self.bigrams: Bigrams | None = None
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the scores of labels; those after position LABELS * length are arbitrary."""
@@ -103,7 +105,7 @@ class CTCModel:
         self.inputs = {s: i for i, s in enumerate(sorted({s for x, _ in pairs for s in x}), 2)}
         self.labels = fg.Alphabet(["<blank>", *sorted({s for _, y in pairs for s in y})])
         self.network = Network(len(self.inputs) + 2, len(self.labels))
-        self.network.bigrams = Bigrams(len(self.labels)) if bigrams else None
+        self.bigrams = Bigrams(len(self.labels)) if bigrams else None
         coded = [(self._ids(x), self.labels.encode(y).tolist()) for x, y in pairs]
         self.pairs = [(x, y) for x, y in coded if _needed(y) <= LABELS * len(x)]
 
@@ -113,23 +115,28 @@ class CTCModel:
     def fit(self, stages: Sequence[tuple[float, Objective]], seconds: float) -> "CTCModel":
         """Train for a number of CPU seconds; the learning rate falls to zero.
 
-        Stages are (end, objective), where the end is a share of the seconds.
+        Stages are (end, objective), where the end is a share of the seconds.  Bigrams are used from
+        HALF of the seconds on, because a step with them takes about a third longer.
         """
-        optimizer = torch.optim.Adam(self.network.parameters(), lr=RATE)
+        groups: list[dict[str, Any]] = [{"params": self.network.parameters(), "times": 1.0}]
+        if self.bigrams is not None:
+            groups.append({"params": self.bigrams.parameters(), "times": BIGRAM_RATE})
+        optimizer = torch.optim.Adam(groups, lr=RATE)
         self.network.train()
         start, self.epochs = time.process_time(), 0.0
         for batch in self._batches():
             spent = (time.process_time() - start) / seconds
             if spent >= 1:
                 break
-            optimizer.param_groups[0]["lr"] = RATE * (1 - spent)
+            for group in optimizer.param_groups:
+                group["lr"] = RATE * group["times"] * (1 - spent)
             objective = next(objective for end, objective in stages if spent < end)
             x, lengths = _padded([x for x, _ in batch])
             optimizer.zero_grad()
             scores = self.network(x, lengths)
-            nll = negative_log_likelihood(
-                scores, [y for _, y in batch], LABELS * lengths, self.network.bigrams
-            )
+            bigrams = self.bigrams if spent >= HALF else None
+            gold = [y for _, y in batch]
+            nll = negative_log_likelihood(scores, gold, LABELS * lengths, bigrams)
             objective(nll).backward()
             nn.utils.clip_grad_norm_(self.network.parameters(), 5.0)
             optimizer.step()
@@ -150,17 +157,16 @@ class CTCModel:
     def predict(self, xs: Sequence[Symbols]) -> list[Symbols]:
         """Return the collapsed best path of each x."""
         self.network.eval()
-        bigrams = self.network.bigrams
         found: list[Symbols] = []
         for start in range(0, len(xs), 256):
             part = [self._ids(x) for x in xs[start : start + 256]]
             x, lengths = _padded(part)
             scores, lengths = self.network(x, lengths), LABELS * lengths
-            if bigrams is None:
+            if self.bigrams is None:
                 rows = zip(scores.argmax(-1).tolist(), lengths.tolist(), strict=True)
                 paths = [path[:length] for path, length in rows]
             else:
-                paths = bigrams.best(scores, lengths)
+                paths = self.bigrams.best(scores, lengths)
             found += [tuple(self.labels.decode(collapsed(path))) for path in paths]
         return found
 
@@ -232,7 +238,7 @@ def scaled(nll: torch.Tensor) -> torch.Tensor:
 # has the same effect without a loss, and is the control.
 STAGES: dict[str, tuple[tuple[float, Objective], ...]] = {
     "ctc": ((1.0, likelihood),),
-    "scaled": ((0.5, likelihood), (1.0, scaled)),
-    "margin": ((0.5, likelihood), (1.0, margin)),
-    "risk": ((0.5, likelihood), (1.0, smoothed_risk)),
+    "scaled": ((HALF, likelihood), (1.0, scaled)),
+    "margin": ((HALF, likelihood), (1.0, margin)),
+    "risk": ((HALF, likelihood), (1.0, smoothed_risk)),
 }

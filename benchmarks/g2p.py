@@ -1,7 +1,7 @@
 """Models that map strings to strings, with the same budget of CPU seconds.
 
-    python benchmarks/g2p.py [--tasks cmudict,dut] [--models pairs,fstgrad] [--seconds 20]
-                             [--runs 5] [--keep FOLDER] [--quick] [--json FILE]
+    python benchmarks/g2p.py [--tasks cmudict,dut] [--models pairs,fstgrad] [--seconds 30]
+                             [--runs 3] [--keep FOLDER] [--quick] [--json FILE]
 
 The table has word and symbol errors in percent, with 95 percent bootstrap intervals, on test sets
 that were not used for any choice, and differences of word errors by paired bootstrap.  Networks use
@@ -175,8 +175,8 @@ def arguments() -> argparse.Namespace:
     known = _g2p_tasks.names()
     parser.add_argument("--tasks", help=f"of {','.join(known)}; all if left out")
     parser.add_argument("--models", default=",".join(MODELS), help=f"of {','.join(MODELS)}")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of CPU, for each model")
-    parser.add_argument("--runs", type=int, default=5, help="of each network, from other weights")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of CPU, for each model")
+    parser.add_argument("--runs", type=int, default=3, help="of each network, from other weights")
     parser.add_argument("--keep", type=pathlib.Path, help="predictions: written and used again")
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds in all")
     parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
