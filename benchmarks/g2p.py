@@ -95,6 +95,7 @@ MODELS: dict[str, Predictor] = {
     "letters": letters_aligned,
     **{name: network(*stages) for name, stages in NETWORKS.items()},
 }
+DEFAULT = "copy,pairs,fstgrad,wide,letters,ctc,bigrams-margin"
 ONLY = {"letters": ("cmudict",)}  # model -> its tasks: at most one phone per letter
 REFERENCES = {
     "fstgrad": "pairs",
@@ -174,7 +175,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     known = _g2p_tasks.names()
     parser.add_argument("--tasks", help=f"of {','.join(known)}; all if left out")
-    parser.add_argument("--models", default=",".join(MODELS), help=f"of {','.join(MODELS)}")
+    parser.add_argument("--models", default=DEFAULT, help=f"of {','.join(MODELS)}")
     parser.add_argument("--seconds", type=float, default=30.0, help="of CPU, for each model")
     parser.add_argument("--runs", type=int, default=3, help="of each network, from other weights")
     parser.add_argument("--keep", type=pathlib.Path, help="predictions: written and used again")
