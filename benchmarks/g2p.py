@@ -109,7 +109,8 @@ def predictions(
     name: str, model: str, task: Task, seconds: float, keep: pathlib.Path | None, seed: int
 ) -> tuple[Sequence[Sequence[str]], float]:
     """Return the predictions and the CPU seconds of a model, from the folder `keep` if present."""
-    path = None if keep is None else keep / f"{name}-{model}-{seed}.json"
+    budget = f"-{seconds:g}s-{seed}" if model in NETWORKS else ""
+    path = None if keep is None else keep / f"{name}-{model}{budget}.json"
     if path is not None and path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
         return kept["predictions"], kept["seconds"]
@@ -188,6 +189,8 @@ def arguments() -> argparse.Namespace:
         for name in names:
             if name not in all_:
                 parser.error(f"no {what} {name!r}; give some of {', '.join(all_)}")
+    if given.runs < 1:
+        parser.error(f"--runs is {given.runs}; give at least 1")
     if given.quick:
         given.seconds, given.runs = min(given.seconds, 2.0), min(given.runs, 2)
     return given
