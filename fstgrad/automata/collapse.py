@@ -99,10 +99,12 @@ def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
     semiring = machine.semiring
     stop = Arcs(states, np.full(over + 1, over), np.append(machine.final, semiring.one))
     stop = stop.take(~semiring.is_zero(stop.weight))
+    classes = np.where(end, len(machine.arcs), machine.class_of)
+    used, class_of = np.unique(classes, return_inverse=True)  # that of blanks is empty
     return replace(
         machine,
-        class_of=np.where(end, len(machine.arcs), machine.class_of),
-        arcs=(*machine.arcs, stop),
+        class_of=class_of,
+        arcs=tuple((*machine.arcs, stop)[c] for c in used),
         initial=np.append(machine.initial, semiring.zero),
         final=np.append(machine.final, semiring.one),
         place=machine.place_and_anywhere(),

@@ -151,12 +151,15 @@ def _only_symbols(
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """Return a symbol that enters each state, and whether it is the only one.
 
-    The latter is False for a state alone in its level, which needs no shorter vector.
+    The latter is False for a state alone in its level, which needs no shorter vector.  The arcs of
+    a class without symbols enter no state.
     """
     classes = ends.shape[1]
+    members = np.bincount(class_of, minlength=classes)
     enters = np.zeros((len(siblings), classes), dtype=bool)
     enters[ends[alive], np.nonzero(alive)[1]] = True
-    counts = enters @ np.bincount(class_of, minlength=classes)
-    symbol = np.empty(classes, dtype=np.int64)
+    enters[:, members == 0] = False
+    counts = enters @ members
+    symbol = np.zeros(classes, dtype=np.int64)
     symbol[class_of] = np.arange(len(class_of))
     return symbol[enters.argmax(axis=1)], (counts == 1) & (siblings > 1)

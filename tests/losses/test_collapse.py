@@ -1,6 +1,8 @@
 """Losses of latent strings against enumeration: blanks, spelled symbols, CTC, ends."""
 
+import collections
 import itertools
+import string
 
 import numpy as np
 import pytest
@@ -92,6 +94,60 @@ def test_strings_of_every_length_up_to_the_last_position():
         read = tuple(loss.read(ids).tolist())
         assert log_prob == pytest.approx(np.log(weight[read] / total), abs=1e-10)
     assert {tuple(loss.read(z).tolist()) for z in d.sample(4000, rng=0)} == set(weight)
+
+
+@pytest.mark.parametrize("symbols", ["_ab", "a_b", "ab_", "_abc", "c_ba"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_blank_has_any_place_in_the_alphabet(symbols, order):
+    """An end symbol that is no symbol of y, at each place; c does not occur in the target."""
+    latent, inner = fg.Alphabet(symbols), fg.Alphabet(symbols.replace("_", ""))
+    loss = fg.CollapsedLoss(fg.EditDistance(inner), latent, collapse="end", blank="_")
+    read = [collapse(z, "end", symbols.index("_")) for z in oracle.all_strings(len(symbols), 3)]
+    spelt = [None if y is None else "".join(symbols[i] for i in y) for y in read]
+    losses = [np.inf if y is None else oracle.edit_distance(y, "a") for y in spelt]
+    scores = np.random.default_rng(order).normal(
+        size=(3, *(len(symbols) + 1,) * (order - 1), len(symbols))
+    )
+    b = loss.compile("a", 3)
+    assert set(b.class_of) == set(range(b.num_classes))
+    for table in (0 * scores, scores):
+        d = fg.StringDistribution(table, b)
+        assert d.log_partition() == pytest.approx(oracle.log_partition(table, losses), abs=1e-10)
+        np.testing.assert_allclose(d.marginals(), oracle.marginals(table, losses), atol=1e-10)
+        value, gradient = fg.risk(table, b)
+        expected = oracle.risk(table, losses)
+        assert value == pytest.approx(expected[0], abs=1e-10)
+        np.testing.assert_allclose(gradient, expected[1], atol=1e-10)
+
+
+def test_words_of_every_length_over_26_letters():
+    """All words of up to 8 letters against "kitten": the order of the scores changes nothing."""
+    letters = string.ascii_lowercase
+    latent, inner = fg.Alphabet("_" + letters), fg.Alphabet(letters)
+    b = fg.CollapsedLoss(fg.EditDistance(inner), latent, collapse="end", blank="_").compile(
+        "kitten", 8
+    )
+    counts = collections.Counter({(0, 1, 2, 3, 4, 5, 6): 1})  # rows of the edit distances: words
+    total = 0.0
+    for _ in range(9):
+        total += sum(words * np.exp(row[-1]) for row, words in counts.items())
+        longer: collections.Counter[tuple[int, ...]] = collections.Counter()
+        for row, words in counts.items():
+            for letter in letters:
+                after = [row[0] + 1]
+                for j, wanted in enumerate("kitten"):
+                    aligned = row[j] + (letter != wanted)
+                    after.append(min(aligned, row[j + 1] + 1, after[-1] + 1))
+                longer[tuple(after)] += words
+        counts = longer
+    plain, bigrams = np.zeros((8, 27)), np.zeros((8, 28, 27))
+    for table in (plain, bigrams):
+        found = fg.StringDistribution(table, b).log_partition()
+        assert found == pytest.approx(np.log(total), abs=1e-10)
+    value, gradient = fg.risk(plain, b)
+    found = fg.risk(bigrams, b)
+    assert found[0] == pytest.approx(value, abs=1e-10)
+    np.testing.assert_allclose(found[1].sum(axis=1), gradient, atol=1e-10)
 
 
 def test_latent_margin_equals_enumeration():

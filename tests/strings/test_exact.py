@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fstgrad as fg
+from fstgrad.automata.automaton import Level
 from fstgrad.openfst import FstArrays, from_arrays
 from tests.oracles import strings as oracle
 
@@ -248,3 +249,22 @@ def test_entropy_and_divergence_are_not_below_zero():
         d = fg.StringDistribution(scores)
         assert d.entropy() >= 0.0
         assert d.kl(fg.StringDistribution(scores.copy())) >= 0.0
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_a_class_without_symbols_changes_nothing(order):
+    """Class 0 has no symbol; its arcs enter the state of "b", and a state of their own."""
+    abc = fg.Alphabet("ab")
+    start = Level(np.array([[0, 1, 0]]), np.array([[7.0, 2.0, 1.0]]))
+    onward = Level(np.array([[0, 0, 1], [2, 1, 0]]), np.ones((2, 3)))
+    final = np.array([0.5, 0.0, 9.0])
+    b = fg.LossAutomaton(abc, np.array([1, 2]), (start, onward), 0.0, final)
+    losses = [2 + 1 + 0.0, 2 + 1 + 0.5, 1 + 1 + 0.5, 1 + 1 + 0.0]  # aa, ab, ba, bb
+    scores = np.random.default_rng(order).normal(size=(2, *(3,) * (order - 1), 2))
+    d = fg.StringDistribution(scores, b)
+    assert d.log_partition() == pytest.approx(oracle.log_partition(scores, losses), abs=1e-10)
+    np.testing.assert_allclose(d.marginals(), oracle.marginals(scores, losses), atol=1e-10)
+    value, gradient = fg.risk(scores, b)
+    expected = oracle.risk(scores, losses)
+    assert value == pytest.approx(expected[0], abs=1e-10)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-10)
