@@ -62,7 +62,7 @@ faults: $(VENV)/.dev
 # The suite with every index of a kernel checked; takes several times as long.  Left out are folders
 # that add no kernels or calls of them: JAX's own programs, pictures, examples, the built wheel.
 bounds: $(VENV)/.dev
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/bounds" $(BIN)/python -m pytest -n $(WORKERS) -q \
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -n $(WORKERS) -q \
 	    tests/automata tests/losses tests/objectives tests/strings tests/lattices tests/training tests/grm \
 	    tests/mrf tests/trees tests/costs
 

@@ -153,6 +153,7 @@ def doctor(warm: bool) -> int:
         echo(f"  {package:<14}{_version(package) or remedy}")
     for program, purpose in PROGRAMS.items():
         echo(f"  {program:<14}{shutil.which(program) or f'not found; for {purpose}'}")
+    echo(f"  {'kernels':<14}{_kernels()}")
     failed = 0
     for name, check in CHECKS.items():
         try:
@@ -186,6 +187,19 @@ def _warm() -> int:
             echo(f"FAILED {name}: {error or type(error).__name__}")
             failed += 1
     return failed
+
+
+def _kernels() -> str:
+    """Remove compiled kernels that are long unused; say where the others are, and their size."""
+    from fstgrad import kernel_cache
+
+    folder = kernel_cache.cache_folder()
+    if folder is None:
+        return "no folder is writable: every process compiles its kernels (set NUMBA_CACHE_DIR)"
+    kernel_cache.trim(folder)
+    files, size = kernel_cache.usage(folder)
+    limit = kernel_cache.MAX_BYTES
+    return f"{files} compiled, {size / 1e6:.1f} MB of at most {limit / 1e6:.0f} MB, in {folder}"
 
 
 def _version(package: str) -> str:

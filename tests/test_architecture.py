@@ -15,7 +15,7 @@ SOURCES = [p for folder in ("fstgrad", "cli", "grammars") for p in (ROOT / folde
 # What each package, or loose module, may import beside itself.  Imports run one way: a package may
 # also import whatever those import.
 BASE = {"errors", "checks", "alphabet", "distribution", "estimates", "io", "compiler", "_version"}
-BASE |= {"beside", "summary", "vectors"}
+BASE |= {"beside", "kernel_cache", "summary", "vectors"}
 ALLOWED = {
     "openfst": BASE,
     "plot": {"openfst"},
@@ -37,7 +37,8 @@ ALLOWED = {
     "grammars": {"costs"},
     "cli": {"grammars", "training", "trees", "mrf", "grm"},
 }
-ORDER = ["_version", "errors", "summary", "checks", "beside", "compiler", "vectors"]
+ORDER = ["_version", "errors", "summary", "checks", "beside", "kernel_cache"]
+ORDER += ["compiler", "vectors"]
 ORDER += ["alphabet", "distribution", "estimates", "io"]
 
 
@@ -160,7 +161,7 @@ def test_stubs_list_the_kernels():
 
 
 def test_few_loose_files():
-    assert len(list((ROOT / "fstgrad").glob("*.py"))) <= 10
+    assert len(list((ROOT / "fstgrad").glob("*.py"))) <= 11
 
 
 @pytest.mark.parametrize(

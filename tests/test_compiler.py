@@ -6,10 +6,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
-from fstgrad import compiler
+from fstgrad import kernel_cache
 
 ROOT = pathlib.Path(__file__).parents[1]
 INNER = """
@@ -45,7 +46,7 @@ def run(folder, code, **environment):
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
         cwd=folder,
-        env={**own, **environment},
+        env={**own, "XDG_CACHE_HOME": str(folder / "cache"), **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -58,13 +59,38 @@ def test_an_edited_inner_kernel_runs(copy):
     assert run(copy, USE)[0] == "3.0 1"
     (copy / "fstgrad/inner.py").write_text(INNER.replace("1.0", "2.0"))
     assert run(copy, USE)[0] == "5.0 0"
-    kept = [p.name for p in (copy / "fstgrad/__pycache__").glob("outer*.nbk")]
-    assert len(kept) == 1, "the old machine code is removed"
+    (copy / "fstgrad/inner.py").write_text(INNER)
+    assert run(copy, USE)[0] == "3.0 1", "the old machine code is still there"
+
+
+def test_two_checkouts_share_their_kernels(copy, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "checkout"
+    shutil.copytree(copy, other)
+    shared = {"XDG_CACHE_HOME": str(copy / "shared")}
+    assert run(copy, USE, **shared)[0] == "3.0 0"
+    assert run(other, USE, **shared)[0] == "3.0 1"
+
+
+def test_the_least_recently_used_files_are_removed_first(tmp_path):
+    """Of four files of 100 bytes, 250 bytes keep two; what was interrupted yesterday goes."""
+    folder = tmp_path / "fstgrad.trees"
+    folder.mkdir()
+    now = time.time()
+    for days in range(4):
+        path = folder / f"{days}.nbk"
+        path.write_bytes(bytes(100))
+        os.utime(path, (now, now - days * 86_400))
+    partial = folder / "0.nbk.17.partial"
+    partial.write_bytes(b"")
+    os.utime(partial, (now, now - 2 * 86_400))
+    assert kernel_cache.trim(tmp_path, 250) == 3
+    assert sorted(path.name for path in folder.iterdir()) == ["0.nbk", "1.nbk"]
+    assert kernel_cache.usage(tmp_path) == (2, 200)
 
 
 def test_a_damaged_file_is_compiled_anew(copy):
     run(copy, USE)
-    (path,) = (copy / "fstgrad/__pycache__").glob("outer*.nbk")
+    (path,) = (copy / "cache").rglob("outer*.nbk")
     whole = path.read_bytes()
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 1
@@ -84,7 +110,7 @@ def test_where_no_folder_is_writable_kernels_run_with_one_line(copy):
         found, said = run(copy, USE, **where)
         assert found == f"3.0 {hits}"
         assert said.count("RuntimeWarning") == 1
-        assert "is not writable; compiled kernels are kept in" in said
+        assert "is not writable for you alone; compiled kernels are kept in" in said
     (shared,) = (copy / "tmp").iterdir()
     shared.chmod(0o777)  # what others may write there is not run
     found, said = run(copy, USE, **where)
@@ -103,13 +129,13 @@ def test_sources_of_a_kernel():
         "kernels/arcs",
         "semiring",
     }
-    found = compiler.kernel_sources(folder / "kernels/reduction.py")
+    found = kernel_cache.kernel_sources(folder / "kernels/reduction.py")
     assert found == {folder / f"{name}.py" for name in expected}
 
 
 def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
     """Over several lines, with another name, of a module, of a package; not within a function."""
-    monkeypatch.setattr(compiler, "_ROOT", tmp_path)
+    monkeypatch.setattr(kernel_cache, "_ROOT", tmp_path)
     (tmp_path / "inner").mkdir()
     names = ["inner/__init__", "inner/one", "inner/two", "inner/three", "inner/four", "last"]
     for name in [*names, "late", "checks"]:
@@ -121,7 +147,7 @@ def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
         "from fstgrad import checks, last\n"
         "def later():\n    from fstgrad import late\n"
     )
-    found = compiler.kernel_sources(tmp_path / "outer.py")
+    found = kernel_cache.kernel_sources(tmp_path / "outer.py")
     assert found == {tmp_path / f"{name}.py" for name in [*names, "outer"]}
 
 
@@ -233,11 +259,11 @@ def test_waiting_for_a_process_ends_with_it(tmp_path):
 
 def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
     """NUMBA_CACHE_DIR comes first; each package has a folder of its own in it."""
-    monkeypatch.setattr(compiler._CONFIG, "CACHE_DIR", str(tmp_path))
-    packages = [ROOT / "fstgrad/trees/kernels", ROOT / "fstgrad/strings/kernels"]
-    folders = [compiler._cache_folder.__wrapped__(package) for package in packages]
-    assert [folder.parent for folder in folders] == [tmp_path, tmp_path]
-    assert folders[0] != folders[1]
+    monkeypatch.setattr(kernel_cache._CONFIG, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_cache, "cache_folder", kernel_cache.cache_folder.__wrapped__)
+    files = [ROOT / "fstgrad/trees/kernels/dense.py", ROOT / "fstgrad/vectors/__init__.py"]
+    folders = [kernel_cache._package_folder.__wrapped__(file) for file in files]
+    assert folders == [tmp_path / "fstgrad.trees.kernels", tmp_path / "fstgrad.vectors"]
 
 
 @pytest.mark.parametrize("count, expected", [(1, False), (2, True)])
@@ -259,5 +285,5 @@ def test_a_folder_that_others_may_write_to_holds_no_kernels(tmp_path, mode, expe
     folder = tmp_path / "kernels"
     folder.mkdir()
     folder.chmod(mode)
-    assert compiler._is_private(folder) is expected
-    assert compiler._is_private(tmp_path / "new")
+    assert kernel_cache._is_private(folder) is expected
+    assert kernel_cache._is_private(tmp_path / "new")

@@ -42,7 +42,8 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
 
 
 def test_one_announcement_for_all_kernels():
-    from fstgrad.compiler import announce_compilation, kernel
+    from fstgrad.compiler import kernel
+    from fstgrad.kernel_cache import announce_compilation
 
     said = []
     announce_compilation(lambda: said.append("compiling"))
