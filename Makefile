@@ -59,10 +59,11 @@ fuzz: $(VENV)/.dev
 faults: $(VENV)/.dev
 	$(BIN)/python tests/faults.py
 
-# The suite with every index of a kernel checked; takes several times as long.  Left out are folders
-# that add no kernels or calls of them: JAX's own programs, pictures, examples, the built wheel.
+# The suite with every index of a kernel checked, and with new arrays filled with NaN and indices out
+# of bounds; takes several times as long.  Left out are folders that add no kernels or calls of
+# them: JAX's own programs, pictures, examples, the built wheel.
 bounds: $(VENV)/.dev
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -n $(WORKERS) -q \
+	NUMBA_BOUNDSCHECK=1 FSTGRAD_DEBUG_EMPTY=1 $(BIN)/python -m pytest -n $(WORKERS) -q \
 	    tests/automata tests/losses tests/objectives tests/strings tests/lattices tests/training tests/grm \
 	    tests/mrf tests/trees tests/costs
 

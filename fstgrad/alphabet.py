@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import IntArray, index_array, instance, items
 from fstgrad.errors import AlphabetError
+from fstgrad.uninitialized import empty
 
 EPSILON_SYMBOL = "<eps>"  # the empty string in files and symbol tables
 _LONGEST_RANGE = 2**26
@@ -174,7 +175,7 @@ class Alphabet:
                     f"from 0 to {len(self) - 1}"
                 )
             return self._checked_ids(np.array(sequence, dtype=np.int64), name)
-        ids = np.empty(len(sequence), dtype=np.int64)
+        ids = empty(len(sequence), dtype=np.int64)
         for position, symbol in enumerate(sequence):
             number = self._ids.get(str(symbol))
             if number is None:

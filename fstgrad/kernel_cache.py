@@ -30,6 +30,7 @@ from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
 from fstgrad.beside import BESIDE
+from fstgrad.uninitialized import IS_FILLED
 
 COMPILING = (
     "compiling kernels for the first run on this machine; this takes a few seconds, and the result "
@@ -115,7 +116,7 @@ class KernelCache(caching._Cache):
     def _path(self, sig: Any, codegen: Any) -> pathlib.Path | None:
         if self._folder is None or not self._enabled:
             return None
-        machine = (repr(sig), codegen.magic_tuple(), _CONFIG.BOUNDSCHECK, _CONFIG.OPT)
+        machine = (repr(sig), codegen.magic_tuple(), _CONFIG.BOUNDSCHECK, _CONFIG.OPT, IS_FILLED)
         key = hashlib.sha256(repr(machine).encode()).hexdigest()[:16]
         return self._folder / f"{self._name}{self._stamp}-{key}.nbk"
 

@@ -24,6 +24,7 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import InvalidInputError, RenamedAttribute
 from fstgrad.openfst import Fst, FstArrays, from_arrays
+from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True)
@@ -208,8 +209,8 @@ class LossAutomaton:
         depth[fst.start] = 0
         for t in range(length):
             depth[fst.nextstate[depth[fst.source] == t]] = t + 1
-        number = np.empty(fst.num_states, dtype=np.int64)
-        levels, final = [], np.empty(0)
+        number = empty(fst.num_states, dtype=np.int64)
+        levels, final = [], np.zeros(0)
         for t in range(length + 1):
             states = np.flatnonzero(depth == t)
             number[states] = np.arange(len(states))

@@ -111,7 +111,7 @@ def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
     frontier = TropicalFrontier(machine, length, cap_state=machine.num_states - 1)
     ways, ways_cost, final = _with_waiting_cell(*frontier.policy())
     waiting = len(final) - 1
-    cells = np.empty(0, dtype=np.int64)
+    cells = np.zeros(0, dtype=np.int64)
     initial, greatest = frontier.offset, frontier.greatest_uncapped
     if TROPICAL.is_zero(np.array(greatest)):
         raise _unbounded()

@@ -31,7 +31,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
 
     Only pairs that the start reaches are visited; O(pairs + arcs log arcs of a state).
     """
-    no_pairs = np.empty((0, 2), dtype=np.int64)
+    no_pairs = np.zeros((0, 2), dtype=np.int64)
     if left.start < 0 or right.start < 0:
         return _nothing(), no_pairs
     left_order, left_side = _sort(left, left.olabel)
@@ -69,7 +69,7 @@ def _taken(values: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
 
 
 def _nothing() -> FstArrays:
-    none, no_weights = np.empty(0, dtype=np.int64), np.empty(0)
+    none, no_weights = np.zeros(0, dtype=np.int64), np.zeros(0)
     return trusted("log64", -1, no_weights, none, none, none, none, no_weights)
 
 

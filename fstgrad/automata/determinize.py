@@ -47,7 +47,7 @@ class RawLevel:
         return self.nextstate.nbytes + self.cost.nbytes
 
 
-_NOTHING = RawLevel(np.empty((0, 0), dtype=np.int64), np.empty((0, 0)))
+_NOTHING = RawLevel(np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)

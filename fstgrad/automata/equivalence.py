@@ -17,6 +17,7 @@ from fstgrad.automata.machine import (
 )
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
+from fstgrad.uninitialized import empty
 
 _CELLS = 2**27  # limit of the cells of closed rows in all rounds: about two seconds
 _ARCS = 2**28  # limit of the arcs hashed in all rounds: about ten seconds
@@ -93,7 +94,7 @@ def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> Int
 def refine_costs(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
     """Return the result of `refine_by_class` for a tropical machine, computed by a kernel."""
     order, arcs = machine.by_class()
-    refined = np.empty(len(block), dtype=np.int64)
+    refined = empty(len(block), dtype=np.int64)
     refined[order] = kernels.reduction.refine(arcs, block[order], blocks)
     return refined
 
@@ -139,7 +140,7 @@ def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
 
 def _spanned(place: IntArray, block: IntArray, blocks: int) -> IntArray:
     """Return `place` of each block: the least and the greatest over its members."""
-    result = np.empty((blocks, *place.shape[1:]), dtype=np.int64)
+    result = empty((blocks, *place.shape[1:]), dtype=np.int64)
     result[..., 0], result[..., 1] = place.max(), place.min()
     np.minimum.at(result[..., 0], block, place[..., 0])
     np.maximum.at(result[..., 1], block, place[..., 1])

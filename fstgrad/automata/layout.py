@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.uninitialized import empty_like
 
 DEAD = -1
 
@@ -101,7 +102,7 @@ class Layout:
         contexts = len(class_of) + 1 if bigram else 1
         order = np.argsort(2 * level + single, kind="stable")
         dense = np.bincount(level[~single], minlength=len(sizes))
-        rank = np.empty_like(order)
+        rank = empty_like(order)
         rank[order] = np.arange(len(order)) - offsets[level]
         place = np.where(single, dense[level] * (contexts - 1) + rank - symbol, rank * contexts)
         largest = np.maximum.reduceat(cost.max(axis=1), offsets[:-2])

@@ -18,6 +18,7 @@ from fstgrad.automata.kernels.arcs import MachineArcs, group_arcs
 from fstgrad.automata.semiring import TROPICAL, Semiring
 from fstgrad.checks import FloatArray, IntArray, real_number
 from fstgrad.errors import InvalidInputError
+from fstgrad.uninitialized import empty
 
 GRID_BITS = 20  # multiples of 2^-20 are represented exactly
 ANYWHERE = 2**40  # beyond all positions
@@ -171,7 +172,7 @@ class TargetMachine:
             ):
                 rank[nextstate] = max(rank[nextstate], rank[source] + 1)
             order = np.argsort(rank, kind="stable")
-            number = np.empty(size, dtype=np.int64)
+            number = empty(size, dtype=np.int64)
             number[order] = np.arange(size)
         classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
         every = concatenate(self.arcs)

@@ -128,16 +128,16 @@ def _counting_machine(
     class_of, classes = symbol_classes(Arcs(source, nextstate, weight), label, num_symbols)
     initial = np.zeros(len(ends))
     initial[0] = 1.0
-    none = np.empty(0, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
     return TargetMachine(
-        PROBABILITY, class_of, classes, Arcs(none, none, np.empty(0)), initial, ends, 1.0
+        PROBABILITY, class_of, classes, Arcs(none, none, np.zeros(0)), initial, ends, 1.0
     )
 
 
 def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
     """Return the machine that accepts no hypothesis: one state, no arcs."""
     nothing = semiring.full((1,))
-    none = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+    none = Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
     classes = np.zeros(num_symbols, dtype=np.int64)
     return TargetMachine(semiring, classes, (none,), none, nothing, nothing, 1.0)
 
@@ -265,7 +265,7 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
     """
     sources, nextstates = np.nonzero(~machine.semiring.is_zero(closure))
     paths = Arcs(sources, nextstates, closure[sources, nextstates])
-    none = machine.epsilon.take(np.empty(0, dtype=np.int64))
+    none = machine.epsilon.take(np.zeros(0, dtype=np.int64))
     return _preceded(replace(machine, epsilon=none), paths)
 
 

@@ -116,7 +116,7 @@ class Estimator:
     def _even_gates(self) -> FloatArray:
         """Return gates with equal shares for the sides that have events; empty without gates."""
         if (self.ties.gate < 0).all():
-            return np.empty(0)
+            return np.zeros(0)
         size = 2 * self.pair_transducer.num_states
         exists = (np.bincount(self.ties.gate, minlength=size) > 0).reshape(-1, 2)
         with np.errstate(divide="ignore"):

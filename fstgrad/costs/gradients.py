@@ -15,6 +15,7 @@ from fstgrad.errors import warn_renamed
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 
 class CostGradient(NamedTuple):
@@ -128,7 +129,7 @@ def softmax_margin_gradient(
     transducer = pair_transducer(loss)
     ties = Ties.of(transducer, tie, "nothing")
     count = transducer.best_counts if loss.semiring == "tropical" else transducer.expected_counts
-    rows = np.empty((len(drawn), len(ties.names)))
+    rows = empty((len(drawn), len(ties.names)))
     for n, y in enumerate(drawn):
         counts = count(Pairs.encode(loss.alphabet, [(y, target)]), -transducer.cost)[1]
         rows[n] = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))

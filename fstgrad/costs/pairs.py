@@ -119,7 +119,7 @@ class Pairs:
 def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
     lengths = [len(string) for string in strings]
     first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first
+    return np.concatenate([np.zeros(0, dtype=np.int64), *strings]), first
 
 
 def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:

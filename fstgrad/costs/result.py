@@ -17,6 +17,7 @@ from fstgrad.errors import InvalidInputError, RenamedAttribute
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ class CostFit(LearnedCosts):
         """
         ties = self.ties
         share = np.exp(ties.log_cells(self.theta))
-        scores = np.empty((len(self.pairs), len(ties.names)))
+        scores = empty((len(self.pairs), len(ties.names)))
         for n in range(len(self.pairs)):
             _, counts = self.pair_transducer.expected_counts(
                 self.pairs.take(np.array([n])), -self.cost, np.ones(1)

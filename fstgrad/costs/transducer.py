@@ -194,7 +194,7 @@ class PairTransducer:
         ids = self.alphabet.encode(x, name="x"), self.alphabet.encode(y, name="y")
         cost, path = arcs.best_path(*ids)
         if cost == np.inf:
-            return np.empty(0, dtype=np.int64), -np.inf
+            return np.zeros(0, dtype=np.int64), -np.inf
         path = np.argsort(self.source, kind="stable")[path]  # FstArrays sorts arcs by source
         end = self.nextstate[path[-1]] if len(path) else self.start
         return np.append(path, self.num_arcs + end), -cost
@@ -284,7 +284,7 @@ def silent_program(
     number, order = _components(source, nextstate, states)
     members: list[int] = []
     member_first, star_first, push_first = [0], [0], [0]
-    stars, push = [np.empty(0)], [np.empty(0, dtype=np.int64)]
+    stars, push = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for component in order:
         own = np.flatnonzero(number == component)
         inside = (number[source] == component) & (number[nextstate] == component)
@@ -317,7 +317,7 @@ def silent_program(
 def _components(source: IntArray, nextstate: IntArray, states: int) -> tuple[IntArray, list[int]]:
     """Return the component of each state, and the components with arcs in topological order."""
     if not len(source):
-        return np.empty(0, dtype=np.int64), []
+        return np.zeros(0, dtype=np.int64), []
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

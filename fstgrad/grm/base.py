@@ -21,6 +21,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
 from fstgrad.grm import bounds
 from fstgrad.grm.measures import Integrand
+from fstgrad.uninitialized import empty
 
 Method = Literal["direct", "bounds"]
 Derivatives = tuple[FloatArray, FloatArray, FloatArray]
@@ -283,7 +284,7 @@ class Base(ABC):
 def outputs(eta: FloatArray) -> Derivatives:
     """Return empty arrays for (A, error) (m, 2), E[t] (m, c) and Cov[t] (m, c, c); eta (m, c)."""
     m, c = eta.shape
-    return np.empty((m, 2)), np.empty((m, c)), np.empty((m, c, c))
+    return empty((m, 2)), empty((m, c)), empty((m, c, c))
 
 
 def mass_center(log_height: FloatArray, v: FloatArray) -> FloatArray:

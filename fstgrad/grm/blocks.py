@@ -24,6 +24,7 @@ from scipy import sparse
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import kernels
+from fstgrad.uninitialized import empty
 
 STORED_BYTES = 72  # for each entry: key, row, column, value, their order and their sorted copies
 MADE_COST = 16  # cost of a column computed alone, relative to one of all columns at once
@@ -111,7 +112,7 @@ class StoredBlock(Block):
     def gather(self, columns: IntArray) -> Columns:
         """Return (indptr, rows, values) of the columns, one behind the other."""
         indptr, total = np.zeros(columns.size + 1, dtype=np.int64), self.entries(columns)
-        rows, values = np.empty(total, dtype=np.int64), np.empty(total)
+        rows, values = empty(total, dtype=np.int64), empty(total)
         kernels.columns.gather(self.indptr, self.rows, self.values, columns, indptr, rows, values)
         return indptr, rows, values
 
@@ -129,7 +130,7 @@ class StoredBlock(Block):
             if columns.size < out.size:
                 out = out[columns]
             return out
-        out = np.empty(columns.size)
+        out = empty(columns.size)
         kernels.design.column_products(self.indptr, self.rows, self.values, columns, vector, out)
         return out
 
@@ -159,7 +160,7 @@ class StreamedBlock(Block):
     def gather(self, columns: IntArray) -> Columns:
         """Return (indptr, rows, values) of the columns, one behind the other."""
         n = len(self.statistics)
-        values = np.empty((columns.size, n))
+        values = empty((columns.size, n))
         for part, made in self._made(columns):
             values[part] = made.T
         rows = np.tile(np.arange(n), columns.size)
@@ -171,21 +172,21 @@ class StreamedBlock(Block):
         whole = self.keys.size == math.comb(features, size)
         if whole and MADE_COST * columns.size > self.keys.size:
             return _all_products(self.statistics, vector, size)[columns]
-        out = np.empty(columns.size)
+        out = empty(columns.size)
         for part, made in self._made(columns):
             out[part] = vector @ made
         return out
 
     def tables(self, vectors: FloatArray) -> FloatArray:
         """Return the inner products (m, C) of all columns with vectors (m, n)."""
-        out = np.empty((len(vectors), self.keys.size))
+        out = empty((len(vectors), self.keys.size))
         for part, made in self._made(np.arange(self.keys.size)):
             out[:, part] = vectors @ made
         return out
 
     def sums_of_squares(self) -> FloatArray:
         """Return the sum of the squares of every column, (c,)."""
-        out = np.empty(self.keys.size)
+        out = empty(self.keys.size)
         for part, made in self._made(np.arange(self.keys.size)):
             out[part] = np.einsum("nc,nc->c", made, made)
         return out
@@ -224,10 +225,10 @@ def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBloc
     """
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
-    counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)
+    counts = np.diff(x.indptr) if sets is None or len(sets) else np.zeros(0, dtype=np.int64)
     entries = sum(math.comb(int(c), size) for c in counts)
-    keys, rows = np.empty(entries, dtype=np.int64), np.empty(entries, dtype=np.int64)
-    values = np.empty(entries)
+    keys, rows = empty(entries, dtype=np.int64), empty(entries, dtype=np.int64)
+    values = empty(entries)
     if entries:
         kernels.design.subset_products(
             x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, size, binomial,
@@ -239,7 +240,7 @@ def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBloc
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     new = np.diff(keys, prepend=-1) != 0
-    columns = np.empty(keys.size, dtype=np.int32)
+    columns = empty(keys.size, dtype=np.int32)
     columns[order] = np.cumsum(new) - 1
     starts = np.flatnonzero(new)
     return StoredBlock(
@@ -308,7 +309,7 @@ def ranks(sets: IntArray, binomial: IntArray) -> IntArray:
 
 def unrank(keys: IntArray, size: int, binomial: IntArray) -> IntArray:
     """Return the ascending sets (m, size) with the combinatorial numbers keys (m,)."""
-    members = np.empty((keys.size, size), dtype=np.int64)
+    members = empty((keys.size, size), dtype=np.int64)
     left = keys.copy()
     for j in range(size, 0, -1):
         members[:, j - 1] = np.searchsorted(binomial[:, j], left, side="right") - 1

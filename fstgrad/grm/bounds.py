@@ -23,6 +23,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.grm.measures import Integrand, Pair
+from fstgrad.uninitialized import empty
 
 MOST_DOMAINS = 4096  # no more splits from this number of pieces on
 Sides = Callable[[float], Sequence[Integrand]]
@@ -60,7 +61,7 @@ def covariances(
     k = len(signed)
     total = log_moment(sides(0.0), domains=domains, tolerance=tolerance)
     mean_low, mean_high = moments(sides, signed, domains=domains, tolerance=tolerance)
-    low, high = np.empty((len(mean_low), k, k)), np.empty((len(mean_low), k, k))
+    low, high = empty((len(mean_low), k, k)), empty((len(mean_low), k, k))
     for i in range(k):
         for j in range(i + 1):
             power = 1.0 / (i + 1) + 1.0 / (j + 1)
@@ -157,7 +158,7 @@ def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArr
     than a factor of 4 at a geometric mean, others in the middle.
     """
     center = np.broadcast_to(integrand.center[:, None], left.shape)
-    cut = np.empty(left.shape)
+    cut = empty(left.shape)
     tail = ~np.isfinite(right)
     far = ~tail & (right > 4 * left)
     near = ~tail & ~far

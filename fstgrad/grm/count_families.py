@@ -67,7 +67,7 @@ class CountBase(Base):
 
     def own_statistics(self, x: FloatArray) -> FloatArray:
         """Return the e additional statistics of the family, (..., e), of counts x (..., 1)."""
-        return np.empty((*x.shape[:-1], 0))
+        return np.zeros((*x.shape[:-1], 0))
 
     def free(self, k: int) -> list[int]:
         """Return the coordinates with unpenalised intercepts.

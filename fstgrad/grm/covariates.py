@@ -59,7 +59,7 @@ class Covariates:
         return out
 
 
-NONE = Covariates(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0))
+NONE = Covariates(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.zeros(0))
 
 
 def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
@@ -79,7 +79,7 @@ def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) ->
                 f"the model was fitted with {count} covariate(s), and covariates is None; give "
                 "those of the rows"
             )
-        return np.empty((rows, 0))
+        return np.zeros((rows, 0))
     if count == 0:
         raise InvalidInputError(
             "covariates is given, and the model was fitted without; leave it out, or fit with "

@@ -22,6 +22,7 @@ from scipy import sparse
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
+from fstgrad.uninitialized import empty
 
 MAX_MEMORY = 4e9  # bytes; the default limit of a fit
 PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
@@ -94,7 +95,7 @@ class Design:
 
     def keys(self, blocks: IntArray, columns: IntArray) -> IntArray:
         """Return the combinatorial numbers (m,) of columns (m,) of the blocks (m,)."""
-        out = np.empty(columns.size, dtype=np.int64)
+        out = empty(columns.size, dtype=np.int64)
         for number, block in enumerate(self.blocks):
             out[blocks == number] = block.keys[columns[blocks == number]]
         return out

@@ -39,7 +39,7 @@ class Model:
     def columns(self, which: IntArray) -> FloatArray:
         """Return the columns `which` (k,) of H, (m, k); each column is computed once."""
         if which.size == 0:
-            return np.empty((self.coef.size, 0))
+            return np.zeros((self.coef.size, 0))
         for m in which:
             if m not in self._columns:
                 self._columns[m] = self._column(int(m))

@@ -13,6 +13,7 @@ from fstgrad.checks import sparse_matrix
 from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
 from fstgrad.grm.matlab import read_matlab
 from fstgrad.io import load_array, load_arrays, memory_limit, read_bytes, read_lines, shown
+from fstgrad.uninitialized import empty
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv", ".mat")
 Table = tuple[sparse.csr_matrix, list[str] | None]
@@ -208,7 +209,7 @@ def _sparse_entries(
 ) -> Any:
     if count != len(rows):
         raise InvalidInputError(f"it has {len(rows):,} entries, but announces {count:,}")
-    places = np.empty((2, count), dtype=np.int64)
+    places = empty((2, count), dtype=np.int64)
     values = np.ones(count)
     for at, (number, fields) in enumerate(rows):
         if len(fields) != (2 if is_pattern else 3):

@@ -134,14 +134,14 @@ def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
     nodes = sorted(fits)
     chosen = [fits[node] for node in nodes]
     counts = np.array([fit.values.size for fit in chosen], dtype=np.int64)
-    none = np.empty(0, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
     return {
         "nodes": np.array(nodes, dtype=np.int64),
         "pointer": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         "node_intercepts": np.array([fit.intercepts for fit in chosen]),
         "term": np.concatenate([none, *(fit.term for fit in chosen)]),
         "key": np.concatenate([none, *(fit.key for fit in chosen)]),
-        "values": np.concatenate([np.empty(0), *(fit.values for fit in chosen)]),
+        "values": np.concatenate([np.zeros(0), *(fit.values for fit in chosen)]),
         "kkt": np.array([fit.kkt for fit in chosen]),
         "objective": np.array([fit.objective for fit in chosen]),
         "steps": np.array([fit.steps for fit in chosen], dtype=np.int64),

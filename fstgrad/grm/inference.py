@@ -289,10 +289,10 @@ class InferenceMixin(ScoringMixin):
         if order == 1:
             return np.arange(parameters.features)[:, None], parameters.intercepts[:, 0]
         found = [i for i in parameters.interactions if i.term.size == order]
-        none = np.empty((0, order), dtype=np.int64)
+        none = np.zeros((0, order), dtype=np.int64)
         return (
             np.concatenate([none, *(i.sets for i in found)]),
-            np.concatenate([np.empty(0), *(i.values for i in found)]),
+            np.concatenate([np.zeros(0), *(i.values for i in found)]),
         )
 
     def _joint(self) -> "Parameters":

@@ -24,6 +24,7 @@ from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales, violations
+from fstgrad.uninitialized import empty
 
 SETTLED = 0.25  # a warm start first reduces the slopes of intercepts to this share of alpha
 AT_ONCE = 1_000_000  # sets whose tied gradients are computed at once
@@ -102,8 +103,8 @@ class JointRegression:
     def start(self, start: Parameters) -> Play:
         """Return the active parameters: the intercepts and the sets of `start`."""
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
-        none = np.empty(0, dtype=np.int64)
-        terms, keys, coefs = [none], [none], [np.empty(0)]
+        none = np.zeros(0, dtype=np.int64)
+        terms, keys, coefs = [none], [none], [np.zeros(0)]
         for found in start.interactions:
             if found.term not in number_of:
                 continue
@@ -134,7 +135,7 @@ class JointRegression:
 
         Set `parameter` has a slot for each of its nodes with a column; sorted by parameter.
         """
-        none = np.empty(0, dtype=np.int64)
+        none = np.zeros(0, dtype=np.int64)
         parts: list[list[IntArray]] = [[none], [none], [none], [none]]
         for number, block in enumerate(self.design.blocks):
             mine = np.flatnonzero(term == number)
@@ -171,7 +172,7 @@ class JointRegression:
             return [self._own(number, node, residual[node], alpha) for number in blocks]
 
         def look(number: int, node: IntArray, column: IntArray) -> FloatArray:
-            gradient = np.empty(node.size)
+            gradient = empty(node.size)
             for s in np.unique(node):
                 mine = node == s
                 gradient[mine] = self.design.gradients(number, column[mine], residual[s])
@@ -203,7 +204,7 @@ class JointRegression:
         """
         blocks = self.design.blocks
         terms, keys = [], []
-        none = np.empty(0, dtype=np.int64)
+        none = np.zeros(0, dtype=np.int64)
         for number in range(len(blocks)):
             sets = np.unique(np.concatenate([none, *found[number]]))
             sets = np.setdiff1d(sets, play.key[play.term == number], assume_unique=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.uninitialized import empty
 
 Pair = tuple[FloatArray, FloatArray]
 ACCURACY = 1e-12  # of the special functions, relative
@@ -173,7 +174,7 @@ class GaussianMeasure(Measure):
         a, b = (left - mean) / sd, (right - mean) / sd
         flip = a > 0
         a[flip], b[flip] = -b[flip], -a[flip]
-        low, high = np.empty(a.shape), np.empty(a.shape)
+        low, high = empty(a.shape), empty(a.shape)
         narrow = np.isfinite(a) & np.isfinite(b) & (b - a < 1e-3)
         low[narrow], high[narrow] = _narrow(a[narrow], b[narrow])
         rest = ~narrow

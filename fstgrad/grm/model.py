@@ -311,7 +311,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], k, self.names_)
         if isinstance(self.candidate_sets, str):
             for size in range(2, k):
-                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, k + 1)}
+                empty = {s: np.zeros((0, s), np.int64) for s in range(size + 1, k + 1)}
                 design = problem.design({**sizes, **empty})
                 starts = self._nodes(problem, design, starts, size)
                 chosen = self._chosen(problem, starts, design, size)

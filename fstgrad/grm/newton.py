@@ -24,6 +24,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.grm import feature_sign, kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
+from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.normal import Normal
@@ -225,7 +226,7 @@ class NewtonSolver:
 
     def _eta(self, play: Play) -> FloatArray:
         """Return eta (q, n, c) = offset + Z play.coef."""
-        eta = np.empty(self.observed.shape)
+        eta = empty(self.observed.shape)
         eta[:] = self.offset
         kernels.columns.add_columns(play.slots, play.coef, eta)
         return eta
@@ -237,7 +238,7 @@ class NewtonSolver:
 
         The objective is +inf if an eta has no normalizer.
         """
-        residual, covariance = np.empty(eta.shape), np.empty((*eta.shape, eta.shape[2]))
+        residual, covariance = empty(eta.shape), empty((*eta.shape, eta.shape[2]))
 
         def node(s: int) -> float:
             if near is not None and np.array_equal(eta[s], near.eta[s]):
@@ -308,17 +309,17 @@ class NewtonSolver:
 
     def _normal(self, play: Play, covariance: FloatArray) -> "Normal":
         """Return the normal matrix of each node, or none if sweeps over columns are faster."""
-        order, ends, offset, empty = play.layout
+        order, ends, offset, unfilled = play.layout
         if offset[-1] > MOST_ENTRIES or play.products > PRODUCTS * play.entries:
-            return empty
-        entries = np.empty(offset[-1])
+            return unfilled
+        entries = empty(offset[-1])
 
         def node(s: int) -> None:
             mine, part = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
             kernels.normal.fill_matrix(play.slots, mine, covariance[s], part)
 
         list(self.apply(node, range(len(self.families))))
-        return empty._replace(entries=entries)
+        return unfilled._replace(entries=entries)
 
     def _polished(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray

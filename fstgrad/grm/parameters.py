@@ -20,9 +20,10 @@ from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 ROWS = 4_000_000  # entries of eta that are stored at once
-NO_SLOPES = np.empty((0, 0))
+NO_SLOPES = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Parameters:
 
     def log_base(self, x: FloatArray) -> FloatArray:
         """Return B of every entry of x (n, p), in nats, (n, p)."""
-        out = np.empty(x.shape)
+        out = empty(x.shape)
         for family, nodes in self.groups:
             out[:, nodes] = family.log_base(x[:, nodes])
         return out
@@ -133,12 +134,12 @@ class Parameters:
             np.pad(i.sets, ((0, 0), (0, width - i.term.size)), constant_values=-1)
             for i in self.interactions
         ]
-        none = np.empty(0, dtype=np.int64)
+        none = np.zeros(0, dtype=np.int64)
         return FlatSets(
             np.concatenate([none, *sizes]),
             np.concatenate([none, *roots]),
-            np.concatenate([np.empty((0, width), dtype=np.int64), *members]),
-            np.concatenate([np.empty(0), *(i.values for i in self.interactions)]),
+            np.concatenate([np.zeros((0, width), dtype=np.int64), *members]),
+            np.concatenate([np.zeros(0), *(i.values for i in self.interactions)]),
         )
 
     def eta(self, x: FloatArray) -> FloatArray:
@@ -168,7 +169,7 @@ class Parameters:
         eta = self.eta(x)
         if shift is not None:
             eta[:, :, 0] += shift
-        value = np.empty(x.shape)
+        value = empty(x.shape)
         for family, nodes in self.groups:
             rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))
             value[:, nodes] = family.derivatives(rows)[0].reshape(len(x), len(nodes))

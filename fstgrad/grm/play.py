@@ -10,6 +10,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.grm import kernels
 from fstgrad.grm.covariates import NONE, Covariates
 from fstgrad.grm.design import Design
+from fstgrad.uninitialized import empty, empty_like
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.columns import Slots
@@ -61,13 +62,13 @@ class Layout(NamedTuple):
     order (s,) : the slots in the order of their nodes.
     ends (q + 1,) : node i has the slots order[ends[i]:ends[i + 1]].
     offset (q + 1,) : its matrix has the entries offset[i] .. offset[i + 1] - 1.
-    empty : the places of the slots in the matrices, without entries.
+    unfilled : the places of the slots in the matrices, without entries.
     """
 
     order: IntArray
     ends: IntArray
     offset: IntArray
-    empty: "Normal"
+    unfilled: "Normal"
 
 
 @dataclass
@@ -92,14 +93,14 @@ class Play:
         """The layout of the normal matrices of the nodes."""
         node = self.slots.node
         order = np.argsort(node, kind="stable")
-        place = np.empty_like(order)
+        place = empty_like(order)
         place[order] = np.arange(order.size)
         ends = np.concatenate([[0], np.cumsum(np.bincount(node))])
         offset = np.concatenate([[0], np.cumsum(np.diff(ends) ** 2)])
         first, last = ends[node], ends[node + 1]
         start = offset[node] + (place - first) * (last - first)
-        empty = kernels.normal.Normal(place, first, last, start, np.empty(0))
-        return Layout(order, ends, offset, empty)
+        unfilled = kernels.normal.Normal(place, first, last, start, np.zeros(0))
+        return Layout(order, ends, offset, unfilled)
 
     @cached_property
     def entries(self) -> int:
@@ -192,7 +193,7 @@ def put_in_play(
     counts = np.bincount(parameter, minlength=sets[0].size)
     scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
     root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
-    begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
+    begin, end = empty(parameter.size, dtype=np.int64), empty(parameter.size, dtype=np.int64)
     own = np.append(np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(extra.count))
     rows: list[IntArray] = [np.arange(n)] * (1 + extra.count)
     values: list[FloatArray] = [np.ones(n), extra.columns.ravel()]

@@ -22,6 +22,7 @@ from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.play import Intercepts, put_in_play
 from fstgrad.grm.regression import NodeFit, NodeRegression
+from fstgrad.uninitialized import empty
 
 AT_ONCE = 16  # nodes whose intercepts are refitted together
 
@@ -80,7 +81,7 @@ class Problem:
 
     def pairs_of(self, design: Design) -> Design:
         """Return the design restricted to pairs, which are enough to start a joint fit."""
-        larger = {s: np.empty((0, s), np.int64) for s in range(3, self.k + 1)}
+        larger = {s: np.zeros((0, s), np.int64) for s in range(3, self.k + 1)}
         return replace(design, candidates={**design.candidates, **larger})
 
     def blank(self) -> Parameters:
@@ -119,7 +120,7 @@ class Problem:
     ) -> NodeFit:
         """Return the solution of one node regression; a constant column has no sets."""
         if not self.varying[node]:
-            nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
+            nothing = {size: np.zeros((0, size), np.int64) for size in range(2, self.k + 1)}
             design = Design(design.samples, design.features, design.blocks, nothing)
         solver = self.solvers.get(node) or self.node_solver(node)
         solver.steps = 0
@@ -167,7 +168,7 @@ class Problem:
                 f"GiB, which exceeds max_memory = {self.max_memory / 2**30:.3g} GiB; give "
                 'symmetrize="average", fewer rows or columns, or raise max_memory'
             )
-        observed = np.empty((p, n, width))
+        observed = empty((p, n, width))
         for node in range(p):
             observed[node] = self._observed(node)
         offset = np.zeros((1, n, width))
@@ -187,8 +188,8 @@ class Problem:
             [parameters.intercepts[:, heads.coordinates], parameters.slopes], axis=1
         )
         nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
-        none, p = np.empty(0, dtype=np.int64), self.x.shape[1]
-        sets, slots = (none, none, np.empty(0)), (none,) * 4
+        none, p = np.zeros(0, dtype=np.int64), self.x.shape[1]
+        sets, slots = (none, none, np.zeros(0)), (none,) * 4
 
         def refit(nodes: range) -> FloatArray:
             solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))

@@ -102,9 +102,9 @@ class NodeRegression:
     def _start(self, start: NodeFit | None) -> Play:
         """Return the active parameters: the intercepts and the columns of `start`."""
         if start is None:
-            none = np.empty(0, dtype=np.int64)
+            none = np.zeros(0, dtype=np.int64)
             intercepts = self.solver.starting_intercepts()
-            return self._put_in_play(intercepts, none, none, np.empty(0))
+            return self._put_in_play(intercepts, none, none, np.zeros(0))
         column = self.design.find(start.term, start.key)
         known = np.zeros(column.size, dtype=bool)
         for number, allowed in enumerate(self.columns):

@@ -11,6 +11,7 @@ from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def gibbs(
     for _ in range(burn_in):
         running.sweep(generator)
     each = -(-count // many)
-    draws = np.empty((many, each, parameters.features))
+    draws = empty((many, each, parameters.features))
     for number in range(each):
         for _ in range(thin):
             running.sweep(generator)

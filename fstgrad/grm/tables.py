@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm import kernels
+from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.counts import Table
@@ -100,7 +101,7 @@ def finite_table(log_base: FloatArray, statistics: FloatArray) -> "Table":
     later, earlier = _increment_bounds(increments, np.zeros(values.shape[1]))
     return kernels.counts.Table(
         np.arange(float(count)), np.ones(count), log_base, np.ascontiguousarray(statistics), later,
-        earlier, count, np.array([count], dtype=np.int64), np.empty((0, kernels.counts.NODES)),
+        earlier, count, np.array([count], dtype=np.int64), np.zeros((0, kernels.counts.NODES)),
         True,
     )  # fmt: skip
 
@@ -126,8 +127,8 @@ def _increment_bounds(increments: FloatArray, limits: FloatArray) -> tuple[Float
     whole = np.vstack([increments, limits])
     largest = np.maximum.accumulate(whole[::-1], axis=0)[::-1][:-1]
     least = np.minimum.accumulate(whole[::-1], axis=0)[::-1][:-1]
-    later = np.empty((len(increments), 1 + 2 * (increments.shape[1] - 1)))
-    earlier = np.empty(later.shape)
+    later = empty((len(increments), 1 + 2 * (increments.shape[1] - 1)))
+    earlier = empty(later.shape)
     later[:, 0] = largest[:, 0]
     later[:, 1::2], later[:, 2::2] = least[:, 1:], largest[:, 1:]
     earlier[:, 0] = np.minimum.accumulate(increments[:, 0])

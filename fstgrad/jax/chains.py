@@ -13,6 +13,7 @@ from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import no_tangent, on_host, shape_of
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import LinearChains
+from fstgrad.uninitialized import empty
 
 UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
 
@@ -146,7 +147,7 @@ _step_sums.defvjp(_no_second_derivative, _no_second_derivative)
 def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:
     scores, steps = np.asarray(emissions), np.asarray(transitions)
     chains, order, own = compacted(scores, steps, np.asarray(tags))
-    solved, found = chains.solve(), np.empty(len(scores))
+    solved, found = chains.solve(), empty(len(scores))
     gradient = np.zeros(scores.shape)
     for i, path in enumerate(own):
         places = order[i, : len(path)]

@@ -19,6 +19,7 @@ from fstgrad.checks import (
 from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
 from fstgrad.lattices.graph import NO_SYMBOL, Graph
 from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
+from fstgrad.uninitialized import empty
 
 _LARGEST_STATE = 2**31
 
@@ -82,7 +83,7 @@ def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     stops = {known[int(state)]: float(score) for state, score in final.items()}
     log_weights("final", list(stops.values()))
     num = len(known)
-    names = np.empty(num, dtype=np.int64)
+    names = empty(num, dtype=np.int64)
     names[list(known.values())] = list(known)
     only = next(iter(stops)) if len(stops) == 1 else -1
     origin = np.arange(len(source))
@@ -206,7 +207,7 @@ def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet)
         return label - 1
     names = dict(symbols)
     used = np.unique(label)
-    ids = np.empty(len(used), dtype=np.int64)
+    ids = empty(len(used), dtype=np.int64)
     for i, number in enumerate(used.tolist()):
         name = names.get(number)
         if number != 0 and name is None:

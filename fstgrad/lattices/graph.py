@@ -30,6 +30,7 @@ from fstgrad.distribution import FAR, is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 PUSHES = 3  # most rounds of weight pushing
 NO_SYMBOL = -1  # the label of an arc that reads nothing
@@ -197,7 +198,7 @@ class Flow:
     @cached_property
     def share(self) -> FloatArray:
         """(A,) float64: p(e | s), the probability of each arc given its source."""
-        graph, share = self.graph, np.empty(len(self.weight))
+        graph, share = self.graph, empty(len(self.weight))
         # the kernel normalises: with masks of 1e38, beta is too coarse to count two arcs
         kernels.sums.shares(share, graph.first_out, graph.nextstate, self.weight, self.beta)
         return share

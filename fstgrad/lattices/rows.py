@@ -26,6 +26,7 @@ from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.lattices import kernels
 from fstgrad.lattices.graph import NO_SYMBOL, Graph
+from fstgrad.uninitialized import empty
 
 Rows = npt.NDArray[Any]  # (N, K)
 _MANTISSA_BITS = 40  # inexact weights are compared to this many bits
@@ -154,7 +155,7 @@ def pair_bounds(
     ends = np.where(finite, machine.final, 0)
     gap[-1] = np.where(finite, ends - ends[:, None], INF)
     gap[-1][~finite] = -INF
-    scratch, before = np.empty((size, size), dtype=np.int64), np.empty((size, size), dtype=np.int64)
+    scratch, before = empty((size, size), dtype=np.int64), empty((size, size), dtype=np.int64)
     epsilon = machine.epsilon
     for state in reversed(range(graph.num_states)):
         _bar(gap[state], barred[state])

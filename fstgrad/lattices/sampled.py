@@ -31,6 +31,7 @@ from fstgrad.lattices.lattice import Lattice
 from fstgrad.lattices.loss import LatticeLoss, banded
 from fstgrad.lattices.objectives import gold_paths
 from fstgrad.losses import Loss, Target
+from fstgrad.uninitialized import empty
 
 _PILOT = 200  # paths drawn to compare bands
 _GOOD = 0.9  # share of effective samples that needs no wider band
@@ -106,7 +107,7 @@ class _Draws:
         labels = np.where(self.steps >= 0, self._lattice.label[self.steps], NO_SYMBOL)
         reads = labels != NO_SYMBOL
         lengths = reads.sum(axis=1)
-        result = np.empty(len(labels))
+        result = empty(len(labels))
         for length in np.unique(lengths):
             rows = lengths == length
             strings = labels[rows][reads[rows]].reshape(int(rows.sum()), int(length))

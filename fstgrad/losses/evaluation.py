@@ -17,6 +17,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.pairs import joined
 from fstgrad.openfst import Fst
+from fstgrad.uninitialized import empty
 
 Target = SequenceLike | Fst
 
@@ -146,7 +147,7 @@ class PairEvaluation(ABC):
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         """Return the losses (N,) of pairs (N, 2): the numbers of a string in y and one in z."""
-        result = np.empty(len(pairs))
+        result = empty(len(pairs))
         for target in np.unique(pairs[:, 1]):
             ids = z.ids[z.first[target] : z.first[target + 1]]
             against = self._unchecked(ids)

@@ -12,6 +12,7 @@ from fstgrad.checks import FloatArray, instance, items, path_name, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 _FOLDER = pathlib.Path(__file__).parent / "ncbi"
 # the NCBI matrices shipped with fstgrad
@@ -80,7 +81,7 @@ class SubstitutionMatrix:
         if len(lines) < 2:
             raise InvalidInputError(f"{path} has no scores; give a matrix in NCBI text format")
         columns = tuple(lines[0][1])
-        scores = np.empty((len(lines) - 1, len(columns)))
+        scores = empty((len(lines) - 1, len(columns)))
         for row, (number, fields) in zip(scores, lines[1:], strict=True):
             try:
                 row[:] = [float(field) for field in fields[1:]]

@@ -217,7 +217,7 @@ def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> 
             return Strings(ids, first)
     parts = [alphabet.encode(s, name=f"{name}[{i}]") for i, s in enumerate(sequences)]
     np.cumsum([len(part) for part in parts], out=first[1:])
-    return Strings(np.concatenate([np.empty(0, dtype=np.int64), *parts]), first)
+    return Strings(np.concatenate([np.zeros(0, dtype=np.int64), *parts]), first)
 
 
 def losses_of_pairs(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.uninitialized import empty_like
 
 Indices = npt.NDArray[np.uint64]
 Index = int | np.uint64  # unsigned indices spare kernels a test of the sign
@@ -103,7 +104,7 @@ class Lanes(NamedTuple):
         node = np.lexsort((rank, -degree))[: np.count_nonzero(degree)]
         number = (np.cumsum(degree[node]) - degree[node]) // size
         node = node[np.lexsort((behind_of[node], -degree[node], number))]
-        place = np.empty_like(degree)
+        place = empty_like(degree)
         place[node] = np.arange(len(node))
         inner = np.lexsort((behind, tail))  # arcs that do not read transposed come first
         slot_of = np.arange(len(tail)) - network.start[tail]
@@ -111,7 +112,7 @@ class Lanes(NamedTuple):
         arc, block, slot = inner[by], number[place[tail[by]]], slot_of[by]
         cut, first = _starts(number), _starts(block)
         group = np.repeat(np.arange(len(first) - 1), np.diff(first))
-        mate = np.empty_like(arc)
+        mate = empty_like(arc)
         mate[arc] = np.arange(len(arc))
         mate = mate[network.mate[arc]]
         begin = first[group[mate]]
@@ -139,7 +140,7 @@ class Lanes(NamedTuple):
         first = self.first.astype(np.int64)
         block = np.repeat(np.arange(len(first) - 1), np.diff(first))
         take = np.lexsort((key, block))
-        place, lane = np.empty_like(take), np.empty_like(take)
+        place, lane = empty_like(take), empty_like(take)
         place[take] = np.arange(len(take))
         lane[self.arc] = np.arange(len(take))
         mate = lane[network.mate[self.arc]]
@@ -229,9 +230,9 @@ class Factors(NamedTuple):
     def pack(cls, num_nodes: int, factors: Sequence[tuple[Sequence[int], FloatArray]]) -> "Factors":
         """Return the factors (scope, table), concatenated."""
         if not factors:
-            start, none = np.zeros(1, np.int64), np.empty(0, np.int64)
+            start, none = np.zeros(1, np.int64), np.zeros(0, np.int64)
             ends = np.zeros(num_nodes + 1, np.int64)
-            return cls(np.empty(0), start, start, none, none, none, none, none, ends)
+            return cls(np.zeros(0), start, start, none, none, none, none, none, ends)
         scope, stride, size, owner, first, cell = [], [], [], [], [0], [0]
         for number, (nodes, table) in enumerate(factors):
             scope += list(nodes)
@@ -244,7 +245,7 @@ class Factors(NamedTuple):
         members = np.array(scope, np.int64)
         counts = np.bincount(members, minlength=num_nodes)
         return cls(
-            np.concatenate(flat) if flat else np.empty(0),
+            np.concatenate(flat) if flat else np.zeros(0),
             np.array(cell, np.int64),
             np.array(first, np.int64),
             members,

@@ -19,6 +19,7 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.sampling.chains import forest_blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 SWEEPS = 50  # at most
 SETTLED = 1e-6  # stop when a sweep raises the bound by less than this, relative
@@ -96,7 +97,7 @@ class _Blocks:
 
     def cells(self, q: FloatArray) -> FloatArray:
         """Return the marginals (cells,) of larger factors: their nodes are in different blocks."""
-        out = np.empty(len(self.model.factors.table))
+        out = empty(len(self.model.factors.table))
         kernels.coordinates.factor_products(self.model.factors, q, out)
         return out
 

@@ -143,10 +143,10 @@ class _Parts:
 
 def _uncertain(part: Part) -> int:
     """Return the node to split at: the largest (entropy + 0.001) * (degree + 1) of free nodes."""
-    p = np.empty(0) if part.upper_gradient is None else part.upper_gradient.node
+    p = np.zeros(0) if part.upper_gradient is None else part.upper_gradient.node
     entropy = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1)
     rest = part.given.rest
-    degree = rest.interactions.degree if rest is not None else np.empty(0)
+    degree = rest.interactions.degree if rest is not None else np.zeros(0)
     score = (entropy[part.given.free] + 1e-3) * (degree + 1)
     return int(part.given.free[score.argmax()])
 

@@ -83,7 +83,7 @@ class Clamped:
     def table(self, marginals: Table | None) -> Table:
         """Return marginals of `rest` as marginals of the whole; None if all nodes are fixed."""
         size, edges = self.whole.num_labels, self.whole.graph.edges
-        none = np.empty((0, size))
+        none = np.zeros((0, size))
         node = self.expand(none if marginals is None else marginals.node, 0.0, 1.0)
         # with a fixed node at one end, the marginals of an edge are a product
         edge = node[edges[:, 0]][:, :, None] * node[edges[:, 1]][:, None, :]

@@ -15,6 +15,7 @@ from fstgrad.checks import IntArray, index_array, integers
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
+from fstgrad.uninitialized import empty, empty_like
 
 STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))  # (rows, columns) from a pixel to later neighbours
 FAR = 1000  # mean distance of neighbours, in nodes, up to which their data is in a cache
@@ -111,7 +112,7 @@ class Graph:
     @cached_property
     def network(self) -> Network:
         """The arcs, renumbered in the order of the nodes that they leave."""
-        place = np.empty(len(self.leaving), np.int64)
+        place = empty(len(self.leaving), np.int64)
         place[self.leaving] = np.arange(len(place))
         head, mate = self.source[self.leaving ^ 1], place[self.leaving ^ 1]
         return Network(self.start, head.astype(np.int32), mate.astype(np.int32))
@@ -132,7 +133,7 @@ class Graph:
             start, head, _ = self.network
             ones = np.ones(len(head), np.int8)
             matrix = csr_matrix((ones, head, start), shape=(self.num_nodes, self.num_nodes))
-            other = np.empty_like(rank)
+            other = empty_like(rank)
             other[reverse_cuthill_mckee(matrix, symmetric_mode=True)] = rank
             rank = other if self._mean_distance(other) < apart / 2 else rank
         return rank
@@ -144,7 +145,7 @@ class Graph:
     @cached_property
     def traversal(self) -> tuple[IntArray, IntArray]:
         """A breadth-first order (I,), and the arc (I,) from each node's parent, -1 at roots."""
-        order = np.empty(self.num_nodes, np.int64)
+        order = empty(self.num_nodes, np.int64)
         parent_arc = np.full(self.num_nodes, -1, np.int64)
         everywhere = np.ones(self.num_nodes, np.int64)
         kernels.graphs.breadth_first(self.shape, everywhere, order, parent_arc)
@@ -184,7 +185,7 @@ def grid_edges(height: int, width: int, connectivity: int = 4) -> IntArray:
     for down, right in STEPS[: connectivity // 2]:
         rows, first, second = height - down, max(0, -right), max(0, right)
         pairs.append((pixel[:rows, first : width - second], pixel[down:, second : width - first]))
-    edges = np.empty((sum(a.size for a, _ in pairs), 2), dtype=np.int64)
+    edges = empty((sum(a.size for a, _ in pairs), 2), dtype=np.int64)
     low = 0
     for a, b in pairs:
         edges[low : low + a.size, 0], edges[low : low + a.size, 1] = a.ravel(), b.ravel()

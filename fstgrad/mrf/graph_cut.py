@@ -13,6 +13,7 @@ from fstgrad.errors import NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+from fstgrad.uninitialized import empty
 
 
 def graph_cut(model: ScoredGraph) -> Decoded:
@@ -33,7 +34,7 @@ def graph_cut(model: ScoredGraph) -> Decoded:
         raise infeasible()
     # the arc from the source is cut if x_i = 1, the arc to the sink if x_i = 0
     terminal = ends[:, 1] - ends[:, 0]
-    tree = np.empty(model.num_nodes, np.int8)
+    tree = empty(model.num_nodes, np.int8)
     graph = model.graph
     flow = kernels.max_flow.max_flow(graph.network, residual, terminal, tree)
     if flow == np.inf:
@@ -59,7 +60,7 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
             "'max-product', 'expansion' or 'icm'"
         )
     graph, ends = model.graph, -model.scores.node
-    residual = np.empty(len(graph.leaving))
+    residual = empty(len(graph.leaving))
     if not kernels.max_flow.capacities(graph.shape, model.edge_stack, residual, ends):
         raise NotSupportedError(
             "graph-cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "

@@ -9,6 +9,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.mrf.scored_graph import Scored
 from fstgrad.mrf.sequential import tree_mode
+from fstgrad.uninitialized import empty
 
 MASK = 1e8  # nats below the best score of a table: there, floats resolve 1e-8 nats
 NEGLIGIBLE = 40.0  # nats: e^-40 of Z is below the rounding of log Z
@@ -26,7 +27,7 @@ def without_masks(model: Scored) -> Scored:
     if all(map(_is_shallow, (model.scores.node, model.edge_stack, model.factors.table))):
         return model
     depths = [_depth(model.scores.node, (1,)), _depth(model.edge_stack, (1, 2))]
-    larger = np.empty(len(model.factors.table))
+    larger = empty(len(model.factors.table))
     tops = [float(np.max(model.scores.node, axis=1).sum())]
     edge_tops = model.edge_stack.max(axis=(1, 2), initial=-np.inf)
     tops.append(float(edge_tops.sum()) * (model.graph.num_edges if model.shared else 1))

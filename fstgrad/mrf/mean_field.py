@@ -16,6 +16,7 @@ from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import NO_FACTORS
+from fstgrad.uninitialized import empty
 
 Progress = Callable[[int, float], None]
 SWEPT = 2**18  # marginals that one call of the kernel computes, about
@@ -76,7 +77,7 @@ def climbed(
     if progress is None and budget is ENDLESS:
         together = max(1, min(max_iter, SWEPT // max(1, model.scores.node.size)))
     while True:
-        changes = np.empty(min(together, max_iter - len(history)))
+        changes = empty(min(together, max_iter - len(history)))
         history += changes[: kernels.coordinates.climb(model.pieces, q, tol, changes)].tolist()
         if history[-1] < 0:
             raise infeasible()
@@ -134,6 +135,6 @@ def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
     """Return the marginals (cells,) of the larger factors under q (I, C)."""
     if model.factors.number == 0:
         return NO_FACTORS
-    out = np.empty(len(model.factors.table))
+    out = empty(len(model.factors.table))
     kernels.coordinates.factor_products(model.factors, q, out)
     return out

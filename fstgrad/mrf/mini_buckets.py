@@ -23,6 +23,7 @@ from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import any_order
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 Scope = tuple[int, ...]
 
@@ -220,7 +221,7 @@ class MiniBuckets:
         model = self.model
         node = np.zeros(model.scores.node.shape)
         edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
-        factors = np.empty(len(model.factors.table))  # each is a piece of one bucket
+        factors = empty(len(model.factors.table))  # each is a piece of one bucket
         said: dict[int, FloatArray] = {}
         for number in range(len(self.buckets) - 1, -1, -1):
             self.budget.check()

@@ -22,6 +22,7 @@ from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.sequential import sought
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 SWEEPS = 100  # at most, of tree-reweighted messages and of mean field
 LARGEST_BUCKET = 1 << 16  # cells
@@ -64,7 +65,7 @@ def part_of(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = 
         return _dead(given)
     if rest is None:
         value, table = given.value, given.table(None)
-        both = given.expand(np.empty((0, given.whole.num_labels)), -np.inf, value)
+        both = given.expand(np.zeros((0, given.whole.num_labels)), -np.inf, value)
         return Part(given, value, value, both, both, table, table)
     try:
         with suppress(MemoryLimitError):
@@ -217,7 +218,7 @@ def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
     value - E_(q_i)[g_i] - H(q_i) + g_i(c), with g_i(c) the expected score of node i at c and of all
     edges and factors of i.
     """
-    expected = np.empty(q.shape)
+    expected = empty(q.shape)
     kernels.coordinates.all_expected_scores(model.pieces, q, expected)
     held = np.where(q > 0, q, 1.0)
     scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)

@@ -72,7 +72,7 @@ class Inference:
     num_edges: int
     converged: bool = True
     iterations: int = 0
-    residuals: FloatArray = field(default_factory=lambda: np.empty(0))
+    residuals: FloatArray = field(default_factory=lambda: np.zeros(0))
     seconds: float = 0.0
     factors: FloatArray = field(default_factory=lambda: NO_FACTORS)
     standard_error: FloatArray | None = None
@@ -106,7 +106,7 @@ class Inference:
 
 
 def _no_table() -> Table:
-    return Table(np.empty((0, 0)), np.empty((0, 0, 0)))
+    return Table(np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +133,8 @@ class Bounds(Inference):
 
     lower: float = float("-inf")
     upper: float = float("inf")
-    node_lower: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    node_upper: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    node_lower: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    node_upper: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     lower_gradient: Table = field(default_factory=_no_table)
     upper_gradient: Table = field(default_factory=_no_table)
     parts: int = 1

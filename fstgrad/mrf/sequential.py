@@ -23,6 +23,7 @@ from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import Chain, allowed_labels
 from fstgrad.mrf.sampling.tempering import scaled
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+from fstgrad.uninitialized import empty
 
 LOOK = 5  # forward and backward sweeps between two evaluations of the bound
 WINDOWS, WINDOW_NODES, WINDOW_MEMORY = 10, 150, 1 << 23
@@ -116,7 +117,7 @@ def _swept(
     m = model.pieces._replace(node=model.scores.node.copy())
     d = np.zeros((len(m.shape.source), model.num_labels))
     said = np.zeros((len(m.factors.scope), model.num_labels))
-    share, labels = np.empty(model.num_nodes), np.empty(model.num_nodes, np.int64)
+    share, labels = empty(model.num_nodes), empty(model.num_nodes, np.int64)
     kernels.sequential.shares(m, share)
     upper = np.inf
     for iteration in range(1, max_iter + 1):

@@ -7,7 +7,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.summary import short_repr
 
-NO_FACTORS = np.empty(0)
+NO_FACTORS = np.zeros(0)
 NO_FACTORS.flags.writeable = False
 
 

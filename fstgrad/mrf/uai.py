@@ -20,6 +20,7 @@ from fstgrad.io import read_lines, shown, write_text
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
@@ -91,7 +92,7 @@ class _Tokens:
         """Return the next `count` words as finite floats >= 0, (count,)."""
         if count > self.left:
             raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words left")
-        values = np.empty(count)
+        values = empty(count)
         for k in range(count):
             word = self.word(what)
             try:

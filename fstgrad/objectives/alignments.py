@@ -15,6 +15,7 @@ from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.latent import latent_softmax_margin
+from fstgrad.uninitialized import empty
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
 _AUTOMATA = AutomatonCache()
@@ -61,7 +62,7 @@ class CTCObjective(Objective):
         targets = [row[row != IGNORED] for row in ids]
         self._check(targets)
         compiled = [self._compiled(t, int(size)) for t, size in zip(targets, sizes, strict=True)]
-        found, gradient = np.empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
+        found, gradient = empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
 
         def run(i: int) -> None:
             gold, b = compiled[i]

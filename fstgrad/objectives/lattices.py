@@ -17,6 +17,7 @@ from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
+from fstgrad.uninitialized import empty
 
 Kind = Literal["softmax-margin", "risk"]
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states
@@ -52,7 +53,7 @@ class LatticeObjective(Objective):
     ) -> tuple[Array, Arrays]:
         """Return the values (B,) and the gradient (B, A) by a forward and a backward pass."""
         (table,), (places,) = scores, constants
-        found, gradient = np.empty(len(table)), np.zeros(table.shape)
+        found, gradient = empty(len(table)), np.zeros(table.shape)
         estimates: dict[int, Estimate] = {}
 
         def run(i: int) -> None:

@@ -11,6 +11,7 @@ from fstgrad.losses.evaluation import has_programme, losses_of_strings
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
+from fstgrad.uninitialized import empty
 
 _TARGETS = AutomatonCache()
 SMALL = 2**21  # alignment cells of a batch; below this, threads cost more than they save
@@ -44,10 +45,10 @@ class NbestLosses(Objective):
             raise InvalidInputError(
                 f"lengths[{i}] is {int(counts[i])}; hypotheses[{i}] has room for {room}"
             )
-        empty = (golds == IGNORED).all(axis=1)
-        if empty.any():
+        is_empty = (golds == IGNORED).all(axis=1)
+        if is_empty.any():
             raise InvalidInputError(
-                f"references[{int(np.argmax(empty))}] is empty; give at least one symbol"
+                f"references[{int(np.argmax(is_empty))}] is empty; give at least one symbol"
             )
         listed = np.arange(room) < counts[:, None]
         _check_hypotheses(table, listed, n)
@@ -72,7 +73,7 @@ class NbestLosses(Objective):
         """Write the losses of all lists to `result`, with one call per thread."""
         y, z = _strings(table[listed]), _strings(golds)
         pairs = np.column_stack([np.arange(len(y.first) - 1), np.nonzero(listed)[0]])
-        found = np.empty(len(pairs))
+        found = empty(len(pairs))
 
         def run(low: int, high: int) -> None:
             found[low:high] = losses_of_strings(self.loss, y, z, pairs[low:high])
@@ -85,7 +86,7 @@ class NbestLosses(Objective):
         """Return the losses of padded hypotheses (N, L); evaluate equal lengths together."""
         against = _TARGETS.target_loss(self.loss, target)
         sizes = np.count_nonzero(rows != IGNORED, axis=1)
-        found = np.empty(len(rows))
+        found = empty(len(rows))
         for size in np.unique(sizes):
             same = np.flatnonzero(sizes == size)
             block = rows[same]

@@ -22,6 +22,7 @@ from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
+from fstgrad.uninitialized import empty
 
 Kind = Literal["softmax-margin", "risk"]
 IGNORED = -(2**31)  # the id of an ignored position, in the gold that reaches an objective
@@ -90,7 +91,7 @@ class StringObjective(Objective):
                 self.sampling.keep([self._computed(value) for value in found.tolist()])
             return found, [terms.reshape(table.shape).astype(table.dtype, copy=False)]
         gradient = np.zeros(table.shape, dtype=table.dtype)
-        found, estimates = np.empty(len(items)), dict[int, Estimate]()
+        found, estimates = empty(len(items)), dict[int, Estimate]()
         drawn = [i for i, item in enumerate(items) if self._to_compile and item.automaton is None]
         exact = sorted(set(range(len(items))) - set(drawn))
         if exact:

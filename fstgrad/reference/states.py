@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.openfst import FstArrays
+from fstgrad.uninitialized import empty
 
 _APART = 1e-4  # weights that differ by more are different to OpenFst, which uses float32
 _ROOM = 2**22  # largest size of an array that is allocated for a level
@@ -49,7 +50,7 @@ def least_states(arrays: FstArrays, depth: IntArray, limit: int) -> int:
     bounds = np.searchsorted(arrays.source, np.arange(arrays.num_states + 1))
     order = np.argsort(depth, kind="stable")
     first = np.searchsorted(depth[order], np.arange(depth.max() + 2))
-    place = np.empty(arrays.num_states, dtype=np.int64)  # of a state in its level
+    place = empty(arrays.num_states, dtype=np.int64)  # of a state in its level
     place[order] = np.arange(arrays.num_states) - first[depth[order]]
     width = 2 * (limit // len(first) + 1)
     weights, found = np.zeros((1, 1)), 1

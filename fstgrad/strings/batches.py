@@ -20,6 +20,7 @@ from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.kernels.arrays import EXCHANGE, RECENT, SHIFT, WHOLE, Dual, Walks
 from fstgrad.strings.solve import NO_STRING, near, solve, used_contexts, within_range
 from fstgrad.strings.tangents import tangent
+from fstgrad.uninitialized import empty
 
 Run = Callable[[int, int], None]
 Slices = Callable[[int, Run], None]  # calls run(low, high) for slices of 0 .. items - 1
@@ -168,7 +169,7 @@ class Strings(NamedTuple):
                 return np.array([value]), terms
             except InfeasibleError:
                 pass  # raised again below, with the number of the item
-        order, total = self.scores.ndim - 1, np.empty(len(self.automata))
+        order, total = self.scores.ndim - 1, empty(len(self.automata))
         table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
         weight = _behind([own.weight.reshape(-1) for own in layouts])
@@ -198,9 +199,9 @@ class Strings(NamedTuple):
                 return np.array([found.slope]), found.change
             except InfeasibleError:
                 pass  # raised again below, with the number of the item
-        order, total = self.scores.ndim - 1, np.empty(len(self.automata))
+        order, total = self.scores.ndim - 1, empty(len(self.automata))
         table, _, fits = self._weighed(np.zeros(len(total)), slices)
-        layouts, slopes = self._layouts(), np.empty(len(total))
+        layouts, slopes = self._layouts(), empty(len(total))
         weight = _behind([own.unweighted.reshape(-1) for own in layouts])
         cost = _behind([own.cost.reshape(-1) for own in layouts])
         final_cost = _behind([own.final_cost for own in layouts])
@@ -234,11 +235,11 @@ class Strings(NamedTuple):
         n, order = self.scores.shape[-1], self.scores.ndim - 1
         rows = self.scores.reshape(len(self.scores), -1, n)
         rows.flags.writeable = False  # of the view only: every call has the same kernel signature
-        table, highest = np.empty(rows.shape), np.empty(len(rows))
+        table, highest = empty(rows.shape), empty(len(rows))
         tally = np.zeros((len(self.automata), RECENT + order))
         used, forbidden = used_contexts(order, n), []
         complete = np.array([b.is_complete for b in self.automata])
-        fits = np.empty(len(spread), dtype=np.bool_)
+        fits = empty(len(spread), dtype=np.bool_)
 
         def run(low: int, high: int) -> None:
             row = kernels.batches.shift_items(

@@ -15,6 +15,7 @@ from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 from fstgrad.strings.solve import NO_STRING, solve, within_range
 from fstgrad.strings.tangents import tangent
+from fstgrad.uninitialized import empty
 
 
 class Bigrams(NamedTuple):
@@ -112,7 +113,7 @@ def _weights(
     if not within_range(exchange, whole, spread, is_complete):
         return None
     length, n = emissions.shape
-    table = np.empty((length, n + 1, n))
+    table = empty((length, n + 1, n))
     single = np.exp(emissions - largest[:, None])
     kernels.bigrams.spread(single, np.exp(transitions - most), table)
     return table, float(largest.sum()) + length * most
@@ -120,6 +121,6 @@ def _weights(
 
 def _folded(table: FloatArray) -> Bigrams:
     length, contexts, n = table.shape
-    sums = Bigrams(np.empty((length, n)), np.zeros((contexts, n)))
+    sums = Bigrams(empty((length, n)), np.zeros((contexts, n)))
     kernels.bigrams.fold(table, *sums)
     return sums

@@ -7,6 +7,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
+from fstgrad.uninitialized import empty
 
 
 class Chain:
@@ -43,7 +44,7 @@ class Chain:
         self.shape = scores.shape
         self.contexts = (self.n + 1) ** (self.order - 1)
         start = (-1,) * (self.order - 1)
-        conditional = np.empty(scores.shape)
+        conditional = empty(scores.shape)
         ahead = np.zeros((self.n + 1,) * (self.order - 1))
         for t in reversed(range(self.length)):
             total = scores[t] + ahead[..., : self.n] if self.order > 1 else scores[t] + ahead
@@ -64,7 +65,7 @@ class Chain:
     @cached_property
     def marginals(self) -> FloatArray:
         """E[t(y)], a float64 array like the scores; O(l n^q)."""
-        result = np.empty(self.shape)
+        result = empty(self.shape)
         reached = np.zeros((self.n + 1,) * (self.order - 1))
         reached[(-1,) * (self.order - 1)] = 1.0
         for t in range(self.length):
@@ -88,7 +89,7 @@ class Chain:
         The score of a string is the sum of the scores at its l indices.
         """
         context = np.full(len(strings), self.contexts - 1, dtype=np.int64)
-        result = np.empty(strings.shape, dtype=np.int64)
+        result = empty(strings.shape, dtype=np.int64)
         for t, symbols in enumerate(strings.T):
             result[:, t] = (t * self.contexts + context) * self.n + symbols
             context = (context * (self.n + 1) + symbols) % self.contexts

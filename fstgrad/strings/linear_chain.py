@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
+from fstgrad.uninitialized import empty, empty_like
 
 BLOCK = 32  # items per kernel call: fixed, so that results do not depend on the threads
 SAFE = 1e-250  # least factor of `forward_backward` at which underflow loses below 1e-50 of Z
@@ -166,7 +167,7 @@ class LinearChains:
             Every string of an item has a score of -inf.
         """
         items = len(self.emissions)
-        found, scores = np.full(self.emissions.shape[:2], -1), np.empty(items)
+        found, scores = np.full(self.emissions.shape[:2], -1), empty(items)
 
         def run(block: int) -> None:
             part = slice(block * BLOCK, min(items, (block + 1) * BLOCK))
@@ -190,7 +191,7 @@ class LinearChains:
             Every string of an item has a score of -inf.
         """
         items, length, _ = self.emissions.shape
-        found, scores = np.full((items, k, length), -1), np.empty((items, k))
+        found, scores = np.full((items, k, length), -1), empty((items, k))
 
         def run(i: int) -> None:
             size = int(self.lengths[i])
@@ -236,7 +237,7 @@ class LinearChains:
     def _log_before(self, i: int) -> FloatArray:
         """Return the log-weights (l, n) of the prefixes of item i, by their last symbol."""
         own = self.emissions[i, : self.lengths[i]]
-        rows = np.empty_like(own)
+        rows = empty_like(own)
         for t, emission in enumerate(own):
             rows[t] = emission
             if t > 0:
@@ -292,7 +293,7 @@ def step_sums(
     """
     n = len(transitions)
     factors, total = _blocks(before, after, len(weights), n), np.zeros((n, n))
-    space = np.empty(max((left.size for _, left, _ in factors), default=0))  # shared by all threads
+    space = empty(max((left.size for _, left, _ in factors), default=0))  # shared by all threads
 
     def run(block: int) -> None:
         rows = slice(block * BLOCK, min(n, (block + 1) * BLOCK))

@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.checks import LARGEST_SCORE, FloatArray, IntArray
 from fstgrad.strings import kernels
 from fstgrad.strings.linear_chain import SAFE, LinearChains
+from fstgrad.uninitialized import empty
 
 
 class Packed(NamedTuple):
@@ -62,7 +63,7 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
     InvalidInputError
         A score is NaN, +inf or above 1e300.
     """
-    weights, largest = emissions.copy(), np.empty(len(emissions))
+    weights, largest = emissions.copy(), empty(len(emissions))
     kernels.packed_chains.shift_rows(weights, largest)
     steepest = float(transitions.max())
     highest, lowest = max(float(largest.max()), steepest), min(float(largest.min()), steepest)

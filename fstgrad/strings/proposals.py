@@ -44,6 +44,7 @@ from fstgrad.errors import (
 from fstgrad.strings.budget import PLAIN_SPEED
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.uninitialized import empty
 
 Kind = Literal["auto", "band", "cap", "plain", "mixture"]
 KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")
@@ -127,7 +128,7 @@ class Proposal:
         masses = np.array([part.log_partition() for part in self.parts])
         shares = np.exp(masses - masses.max())
         which = rng.choice(len(self.parts), size=samples, p=shares / shares.sum())
-        strings = np.empty((samples, first.length), dtype=np.int64)
+        strings = empty((samples, first.length), dtype=np.int64)
         for number in np.unique(which):
             rows = which == number
             strings[rows] = self.parts[number].sample(int(rows.sum()), rng)

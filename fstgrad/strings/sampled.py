@@ -378,7 +378,7 @@ def _additive_controls(
     half = len(losses) // 2
     positions = np.arange(strings.shape[1])
     table = np.zeros((strings.shape[1], n))
-    fitted = np.empty(len(losses))
+    fitted = np.zeros(len(losses))
     for fit, use in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
         effects = _main_effects(strings[fit], losses[fit], n)
         h = effects[positions, strings[use]].sum(axis=1)
@@ -393,7 +393,7 @@ def _additive_controls(
 def _main_effects(strings: IntArray, losses: FloatArray, n: int) -> FloatArray:
     """Return the mean deviation of the loss for each symbol at each position, (l, n), shrunk."""
     centred = losses - losses.mean()
-    effects = np.empty((strings.shape[1], n))
+    effects = np.zeros((strings.shape[1], n))
     for t, symbols in enumerate(strings.T):
         number = np.bincount(symbols, minlength=n)
         effects[t] = np.bincount(symbols, centred, minlength=n) / (number + _SHRINKAGE)

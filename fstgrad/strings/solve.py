@@ -13,6 +13,7 @@ from fstgrad.distribution import is_far, offsets
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 from fstgrad.strings.kernels.arrays import RECENT
+from fstgrad.uninitialized import empty
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 
@@ -138,7 +139,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
     rows.flags.writeable = False  # of the view only: every call has the same kernel signature
-    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(RECENT + order)
+    table, highest, tally = empty(rows.shape), empty(length), np.zeros(RECENT + order)
     used = used_contexts(order, n)
     shift = few(kernels.passes.shift_scores, 2 * rows.size)
     position = shift(rows, used, table, highest, tally)

@@ -23,6 +23,7 @@ from fstgrad.torch.transforms import has_tangent, is_plain
 from fstgrad.torch.tree_arrays import array_trees, fill_slices
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.spanning import SpanningTrees
+from fstgrad.uninitialized import empty
 
 
 def _on_device(
@@ -51,7 +52,7 @@ def solved(
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.log_partition, dense.marginals
-    log_z, marginals = np.empty(len(arcs)), np.empty(tuple(arcs.shape))
+    log_z, marginals = empty(len(arcs)), empty(tuple(arcs.shape))
 
     def fill(trees: TreeDistribution, own: slice) -> None:
         log_z[own], marginals[own] = trees.log_partition(), trees.marginals()
@@ -81,7 +82,7 @@ def _product(
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.product(torch.where(dense.marginals > 0, v, 0.0))
-    found = np.empty(tuple(arcs.shape))
+    found = empty(tuple(arcs.shape))
 
     def fill(trees: TreeDistribution, own: slice) -> None:
         found[own] = trees.covariance_product(_used(trees, v[own]))

@@ -33,6 +33,7 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute, renamed_arguments
 from fstgrad.training import kernels
+from fstgrad.uninitialized import empty
 
 Symbols = tuple[str, ...]
 Pair = tuple[Symbols, Symbols]
@@ -180,7 +181,7 @@ class Aligner:
             xs, ys = self._x.strings(), self._y.strings()
             given = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
             log_p += log_weights("start(u, v)", given, log_p.shape)
-        log_z = np.empty(corpus.pairs)
+        log_z = empty(corpus.pairs)
         history: list[float] = []
         for _ in range(self.max_iter):
             counts = np.full(len(kinds), self.smoothing)
@@ -231,7 +232,7 @@ class Aligner:
         weight = log_p[corpus.kind]
         own = np.arange(len(weight))  # each link has its own kind, so counts are posteriors
         chosen = kernels.alignments.best_links(*corpus.links, own, weight)
-        posterior, log_z = np.zeros(len(weight)), np.empty(corpus.pairs)
+        posterior, log_z = np.zeros(len(weight)), empty(corpus.pairs)
         kernels.alignments.expected_links(*corpus.links, own, weight, posterior, log_z)
         return [
             self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))

@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.training import kernels
 from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
+from fstgrad.uninitialized import empty, empty_like
 
 _OCCURRENCES = 2  # the least number of occurrences of a name with a row
 _SYMBOLS = 6  # a name with a row is paired with at least 1 / _SYMBOLS of the symbols
@@ -42,7 +43,7 @@ class Emissions(NamedTuple):
         sizes = first[names + 1] - first[names]
         is_row = (counts >= _OCCURRENCES) & (sizes * _SYMBOLS >= n)
         order = np.argsort(~is_row, kind="stable")
-        number = np.empty_like(order)
+        number = empty_like(order)
         number[order] = np.arange(len(order))
         pairs, support = features.chosen(names[order])
         ids, rows = number[own], int(is_row.sum())
@@ -51,7 +52,7 @@ class Emissions(NamedTuple):
 
     def scores(self, w: FloatArray) -> FloatArray:
         """Return the emissions (positions, n) for weights w of the pairs."""
-        single = np.empty((len(self.often.copies), self.n))
+        single = empty((len(self.often.copies), self.n))
         kernels.templates.gather(*self.seldom, *self.pairs, w, single)
         if self.rows:
             table = np.zeros((self.rows, self.n + 1))

@@ -26,6 +26,7 @@ from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
 from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, read_inputs, vocabulary_of
+from fstgrad.uninitialized import empty
 
 _CHUNKS = 2**29  # bytes of data that training keeps of its pairs
 _KEPT = 2**16  # inputs whose names are remembered
@@ -207,7 +208,7 @@ class TemplateFeatures(Features):
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
         """Return the score table of strings of a length given x; w is not validated."""
         single, grams = self.parts(w, x, length)
-        table = np.empty((length, *context_shape(self.alphabet, self.order)))
+        table = empty((length, *context_shape(self.alphabet, self.order)))
         table[:] = single.reshape(length, *(1,) * (self.order - 1), -1)
         for gram in grams:
             table += gram
@@ -221,7 +222,7 @@ class TemplateFeatures(Features):
     def emissions(self, w: npt.ArrayLike, encoded: Encoded) -> FloatArray:
         """Return the scores of single symbols at all positions, (positions, n)."""
         encoded = self._sound(encoded)
-        single = np.empty((len(encoded.copies), len(self.alphabet)))
+        single = empty((len(encoded.copies), len(self.alphabet)))
         kernels.templates.gather(*encoded, *self.pairs, self._weights(w), single)
         return single
 

@@ -12,6 +12,7 @@ from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.sampling import AUTO_STEPS, expected_steps, sample_heads, sample_labels
 from fstgrad.trees.solution import Solution
+from fstgrad.uninitialized import empty
 
 # At most this many independent draws per requested tree; then draw from the remaining trees.
 DRAWS = 32
@@ -69,15 +70,15 @@ def _complete(
     """Return the known trees (m, n, 2) and further ones, `count` in all if that many exist."""
     n = int(table.lengths[0])
     single = solution.single_root
-    normal, closed = np.empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
-    given = np.empty((n + 1, n + 1))
+    normal, closed = empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
+    given = empty((n + 1, n + 1))
     kernels.normal.raise_least(solution.given[0], given)
     kernels.normal.normalise(given, n, single, LIMIT, normal, closed)
-    children = np.empty(0)
+    children = np.zeros(0)
     if single:
-        log_gradient, marginals = np.empty((2, n + 1, n + 1))
+        log_gradient, marginals = empty((2, n + 1, n + 1))
         kernels.elimination.solve_logs(
-            normal, np.empty((0, n + 1, n + 1)), n, single, closed, log_gradient, marginals[None]
+            normal, np.zeros((0, n + 1, n + 1)), n, single, closed, log_gradient, marginals[None]
         )
         children = normal[0] + log_gradient[0]
     labels = table.label_logs.shape[-1]
@@ -107,8 +108,8 @@ def _complete(
         drawn = kernels.distinct.draw_distinct(parts, len(known), rng)
         if drawn >= 0:
             break
-    trees = np.empty((drawn, n, 2), dtype=np.int64)
-    heads, own = np.empty((2, drawn, n), dtype=np.int64)
+    trees = empty((drawn, n, 2), dtype=np.int64)
+    heads, own = empty((2, drawn, n), dtype=np.int64)
     kernels.distinct.from_choices(choices[:drawn], labels, single, heads, own)
     trees[..., 0], trees[..., 1] = heads, own
     return trees

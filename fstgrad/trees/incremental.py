@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
+from fstgrad.uninitialized import empty
 
 
 def change_column(solution: Solution, dependent: int, scores: FloatArray) -> Solution | None:
@@ -14,7 +15,7 @@ def change_column(solution: Solution, dependent: int, scores: FloatArray) -> Sol
     """
     if solution.scores is not solution.given or solution.delicate()[0]:
         return None
-    tables = np.empty((2, *scores.shape))
+    tables = empty((2, *scores.shape))
     old, new = solution.scores[0], scores[0]
     ratio = kernels.incremental.change_column(
         old, new, dependent, solution.single_root, solution.gradient[0], tables[:, 0]

@@ -16,6 +16,7 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray
 from fstgrad.distribution import ArrayDistribution, Scalar
 from fstgrad.errors import InvalidInputError
+from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -105,7 +106,7 @@ class MomentDistribution(ArrayDistribution):
         event = self.scores.shape[-self.event_ndim :]
         batch = self.scores.shape[: -self.event_ndim]
         size = int(np.prod(event))
-        matrix = np.empty((*batch, size, size))
+        matrix = empty((*batch, size, size))
         for place in np.ndindex(batch):
             closed = self._arc_covariances(place)
             if closed is None:

@@ -12,6 +12,7 @@ from fstgrad.distribution import Scalar
 from fstgrad.errors import InvalidInputError
 from fstgrad.trees import kernels, structures
 from fstgrad.trees.base import TreeDistribution
+from fstgrad.uninitialized import empty
 
 # Scores this far below a dependent's best are treated as masks.
 MASK = -1e3
@@ -97,7 +98,7 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
     if not len(masked):
         return Masks(arcs, regrets, added, needed)
     price = np.where(arcs, -1.0, np.where(scores > -np.inf, 0.0, -np.inf))
-    heads = np.empty((items, size - 1), dtype=np.int64)
+    heads = empty((items, size - 1), dtype=np.int64)
     kernels.projective.best_batch(price, lengths, single_root, heads)
     for item in masked:
         n, own = lengths[item], arcs[item]
@@ -181,7 +182,7 @@ class ProjectiveTrees(TreeDistribution):
         generator = checks.generator(rng)
         _ = self._solution  # raises if there is no tree, and says why
         items, size = self._table.arcs.shape[:2]
-        heads = np.empty((count, items, size - 1), dtype=np.int64)
+        heads = empty((count, items, size - 1), dtype=np.int64)
         kernels.projective.sample_batch(
             self._table.arcs, self._table.lengths, self.single_root, generator, heads
         )
@@ -225,14 +226,14 @@ class ProjectiveTrees(TreeDistribution):
             )
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
-        heads = np.empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
+        heads = empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
         return heads, kernels.projective.best_batch(arcs, lengths, self.single_root, heads)
 
 
 def _solve(
     scores: FloatArray, lengths: IntArray, single: bool, direction: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    log_z, (mu, change) = np.empty(len(scores)), np.empty((2, *scores.shape))
+    log_z, (mu, change) = empty(len(scores)), empty((2, *scores.shape))
     v = np.zeros_like(scores) if direction is None else np.ascontiguousarray(direction)
     along = direction is not None
     kernels.projective.solve_batch(scores, v, lengths, single, along, log_z, mu, change)

@@ -18,6 +18,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.summary import short_repr
+from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class ArcCovariances:
         """Return the covariances of all pairs of arcs, (n+1, n+1, n+1, n+1)."""
         g, b = self.g, self.below
         size = len(g)
-        out = np.empty((size,) * 4)
+        out = empty((size,) * 4)
         for j in range(size):
             left = self.w * (g[:, j, None] - b[:, None] * g[:, j])
             right = self.w[:, j, None] * (g - b[:, None] * g[j])

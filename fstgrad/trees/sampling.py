@@ -6,6 +6,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
 from fstgrad.trees.structures import PADDING
+from fstgrad.uninitialized import empty
 
 # If Wilson's walks need on average more than this times n^2 steps per tree, Colbourn's method runs:
 # the first limit is for method "auto", the second for "wilson".
@@ -25,7 +26,7 @@ def _sample_item(
     solution: Solution, item: int, count: int, rng: np.random.Generator, method: str
 ) -> IntArray:
     n, single = int(solution.lengths[item]), solution.single_root
-    heads = np.empty((count, n), dtype=np.int64)
+    heads = empty((count, n), dtype=np.int64)
     if n == 0:
         return heads
     log_weights = solution.log_weights(item)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.trees import kernels
+from fstgrad.uninitialized import empty, empty_like
 
 # A mean number of entries into a component this close to 1 equals 1 up to rounding.
 ROUNDING = 1e-13
@@ -84,7 +85,7 @@ class Solution(NamedTuple):
 
     def delicate(self) -> BoolArray:
         """Return the items (b,) whose gradient is too large for exact products of two gradients."""
-        items = np.empty(len(self.lengths), dtype=np.bool_)
+        items = empty(len(self.lengths), dtype=np.bool_)
         kernels.matrix_tree.find_delicate(self.tables, self.lengths, items)
         return items
 
@@ -96,7 +97,7 @@ class Solution(NamedTuple):
             self.scores, self.lengths, self.single_root, self.tables, delicate, v
         )
         for item, direction in directions.items():
-            change = np.empty_like(direction)
+            change = empty_like(direction)
             scores = np.ascontiguousarray(self.inner(self.scores, item))
             kernels.stable.second_order(scores, self.single_root, direction, change)
             self.inner(v, item)[:] = change
@@ -109,7 +110,7 @@ class Solution(NamedTuple):
             if n > 0:
                 tables = (np.ascontiguousarray(self.inner(t, item)) for t in (self.scores, v, u))
                 scores, first, second = tables
-                out = np.empty((4, n + 1, n + 1))
+                out = empty((4, n + 1, n + 1))
                 kernels.stable.third_order(scores, self.single_root, first, second, out)
                 self.inner(result, item)[:] = out[3]
         return result
@@ -117,13 +118,13 @@ class Solution(NamedTuple):
     def log_weights(self, item: int) -> FloatArray:
         """Return the logarithms of one item's weights, (n+1, n+1), scaled as in `matrix_tree`."""
         scores = self.inner(self.scores, item)
-        table = np.empty(scores.shape)
+        table = empty(scores.shape)
         kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
         return table
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
         """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
-        regrets, values = np.empty_like(self.scores), np.empty(len(self.lengths))
+        regrets, values = empty_like(self.scores), empty(len(self.lengths))
         kernels.matrix_tree.entropies(
             self.scores, self.marginals, self.lengths, self.relative, regrets, values
         )
@@ -147,9 +148,9 @@ class Solution(NamedTuple):
     def _reduced_surprise(self, item: int, marginals: FloatArray) -> tuple[float, FloatArray]:
         """Return `surprise` of an item in normal form, from reduced scores without limits."""
         n = len(marginals) - 1
-        given = np.empty((n + 1, n + 1))
+        given = empty((n + 1, n + 1))
         kernels.normal.raise_least(self.inner(self.given, item), given)
-        reduced, dual = np.empty_like(given), np.zeros(2 * n + 1)
+        reduced, dual = empty_like(given), np.zeros(2 * n + 1)
         entered = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
         count, kept = kernels.normal.laminar(given, n, self.single_root, reduced, dual, entered)
         regrets = np.where(reduced > -np.inf, -reduced, 0.0)
@@ -171,8 +172,8 @@ class Solution(NamedTuple):
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
     """Solve a batch of tables (b, m+1, m+1) of log-weights in their first n+1 rows and columns."""
-    tables, log_partition = np.empty((2, *scores.shape)), np.empty(len(scores))
-    relative = np.empty(len(scores))
+    tables, log_partition = empty((2, *scores.shape)), empty(len(scores))
+    relative = empty(len(scores))
     left = kernels.matrix_tree.solve_batch(
         scores, lengths, single_root, tables, log_partition, relative
     )

@@ -16,6 +16,7 @@ from fstgrad.trees.incremental import change_column
 from fstgrad.trees.moments import Covariances
 from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
 from fstgrad.trees.solution import Solution, solve
+from fstgrad.uninitialized import empty
 
 DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -45,7 +46,7 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
         checks.instance("single_root", single_root, TRUTH, "True or False")
         single_root = bool(single_root)
     if scores.ndim == 2 and len(scores) == scores.shape[1] > 0:
-        heads = np.empty(len(scores) - 1, INT64)
+        heads = empty(len(scores) - 1, INT64)
         if kernels.normal.best_checked(np.ascontiguousarray(scores), single_root, heads):
             return heads
     return SpanningTrees(scores, single_root=single_root, labeled=False).mode()
@@ -201,9 +202,9 @@ class SpanningTrees(TreeDistribution):
         arcs = self._table.arcs
         normal = np.full(arcs.shape, -np.inf)
         for own, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
-            raised, inner = np.empty((2, n + 1, n + 1))
+            raised, inner = empty((2, n + 1, n + 1))
             kernels.normal.raise_least(own[: n + 1, : n + 1], raised)
-            closed, heads = np.zeros(n + 1, dtype=bool), np.empty(n, np.int64)
+            closed, heads = np.zeros(n + 1, dtype=bool), empty(n, np.int64)
             for limit in (LIMIT, 0.0):  # 0 if rounding hid the best tree by more than the limit
                 root = kernels.normal.normalise(raised, n, self.single_root, limit, inner, closed)
                 if root[1] > 0 and kernels.normal.best_checked(inner, self.single_root, heads):
@@ -229,7 +230,7 @@ class SpanningTrees(TreeDistribution):
         table = self._table.like_flat(q)
         if self.labeled:
             table = (self._table.shares * table).sum(axis=-1)
-        values = np.empty(len(table))
+        values = empty(len(table))
         for item, n in enumerate(self._solution.lengths.tolist()):
             w = np.exp(self._solution.log_weights(item))
             values[item] = determinant_ratio(w, table[item, : n + 1, : n + 1], self.single_root)
@@ -239,5 +240,5 @@ class SpanningTrees(TreeDistribution):
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
-        heads = np.empty((len(arcs), arcs.shape[-1] - 1), np.int64)
+        heads = empty((len(arcs), arcs.shape[-1] - 1), np.int64)
         return heads, kernels.normal.best_batch(arcs, lengths, self.single_root, heads)

@@ -12,6 +12,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
+from fstgrad.uninitialized import empty
 
 # The most dependents for which a graph is solved, or sampled, as a dense table if necessary.
 DENSE, DENSE_SAMPLES = 2000, 100
@@ -136,7 +137,7 @@ class SparseSpanningTrees:
         sums = np.add.accumulate(weights)
         before = np.concatenate([[0.0], sums])[starts[:-1]]
         cumulative = sums - np.repeat(before, np.diff(starts))
-        chosen = np.empty((count, self.n), dtype=np.int64)
+        chosen = empty((count, self.n), dtype=np.int64)
         done = kernels.sparse.wilson(
             starts, heads - 1, cumulative, STEPS * count * len(heads), generator, chosen
         )
@@ -208,14 +209,14 @@ class SparseSpanningTrees:
         if e is None:
             return self._dense_marginals()
         own = np.zeros(self.n)
-        to_later, to_earlier = np.empty((2, len(e.later)))
+        to_later, to_earlier = empty((2, len(e.later)))
         kernels.sparse.select_inverse(
             e.begin, e.later, e.into, e.out, e.pivots, own, to_later, to_earlier
         )
         heads, dependents = self.arcs.T - 1
         inner = heads >= 0
         other = np.zeros(len(heads))
-        found = np.empty(int(inner.sum()))
+        found = empty(int(inner.sum()))
         kernels.sparse.gather(
             e.rank[heads[inner]], e.rank[dependents[inner]], e.begin, e.later, to_later,
             to_earlier, found,

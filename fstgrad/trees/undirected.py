@@ -11,6 +11,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
+from fstgrad.uninitialized import empty
 
 
 class UndirectedTrees:
@@ -137,9 +138,9 @@ class UndirectedTrees:
         """Return the gradient of log Z in the weights, on logarithms to avoid underflow."""
         n = len(self.scores) - 1
         _ = self.log_partition()  # raises if there is no tree
-        log_gradient, marginals = np.empty((2, n + 1, n + 1))
+        log_gradient, marginals = empty((2, n + 1, n + 1))
         kernels.elimination.solve_logs(
-            self.scores, np.empty((0, n + 1, n + 1)), n, False, np.zeros(n + 1, dtype=bool),
+            self.scores, np.zeros((0, n + 1, n + 1)), n, False, np.zeros(n + 1, dtype=bool),
             log_gradient, marginals[None],
         )  # fmt: skip
         slopes = np.exp(log_gradient)

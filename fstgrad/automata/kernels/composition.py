@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, number_row, rehash
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.uninitialized import empty
 
 _STATE = HEAD + 3  # of a pool entry: head, two states, whether the right one has moved alone
 _ARC = 4
@@ -36,9 +37,9 @@ def compose(
     # no literals: numba would compile the called kernels again for them
     count, begin, end = int(1.0), int(0.0), int(3.0)
     capacity = 64 * count
-    pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
+    pool, arcs = np.zeros(capacity * _STATE, np.int64), empty(256 * _ARC, np.int64)
     pool[1], pool[HEAD], pool[HEAD + 1] = 3, left_start, right_start
-    slots, cells = rehash(pool, count * _STATE, capacity), np.empty(end, np.int64)
+    slots, cells = rehash(pool, count * _STATE, capacity), empty(end, np.int64)
     while state < count:
         at = state * _STATE + HEAD
         p, q, has_moved = pool[at], pool[at + 1], pool[at + 2]
@@ -97,7 +98,7 @@ def _trim(
 ) -> tuple[IntArray, IntArray]:
     """Return the states from which an end can be reached, and the arcs between them."""
     number = np.full(count, -1, np.int64)
-    first, order = np.zeros(count + 2, np.int64), np.empty(num_arcs, np.int64)
+    first, order = np.zeros(count + 2, np.int64), empty(num_arcs, np.int64)
     for a in range(num_arcs):
         first[arcs[a * _ARC + 1] + 2] += 1
     for s in range(count):
@@ -107,7 +108,7 @@ def _trim(
         order[first[nextstate + 1]] = a
         first[nextstate + 1] += 1
     # a state is pushed once, when it gets its number
-    stack, depth = np.empty(count, np.int64), 0
+    stack, depth = empty(count, np.int64), 0
     for s in range(count):
         if left_final[pool[s * _STATE + HEAD]] and right_final[pool[s * _STATE + HEAD + 1]]:
             number[s], stack[depth] = 0, s
@@ -122,13 +123,13 @@ def _trim(
                 depth += 1
     has_path = number[0] == 0
     # kept <= count and rows <= num_arcs: subsets of the states and of the arcs
-    states, kept = np.empty((count, 2), np.int64), 0
+    states, kept = empty((count, 2), np.int64), 0
     for s in range(count):
         if has_path and number[s] == 0:
             states[kept, 0], states[kept, 1] = pool[s * _STATE + HEAD], pool[s * _STATE + HEAD + 1]
             number[s] = kept
             kept += 1
-    result, rows = np.empty((num_arcs, _ARC), np.int64), 0
+    result, rows = empty((num_arcs, _ARC), np.int64), 0
     for a in range(num_arcs):
         source, nextstate = number[arcs[a * _ARC]], number[arcs[a * _ARC + 1]]
         if has_path and source >= 0 and nextstate >= 0:

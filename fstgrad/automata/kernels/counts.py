@@ -6,6 +6,7 @@ from fstgrad.automata.kernels.arcs import ClassArcs
 from fstgrad.automata.kernels.tables import new_slots
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty
 
 _ROUND, _KEEP = 1 << 11, -(1 << 12)  # mantissas are compared to 40 bits
 _EXACT = 2.0**53
@@ -46,9 +47,9 @@ def advance(
     capacity = 2 * states + classes + 16
     if capacity * size > room:
         return 0, capacity * size, rows[:0], ends
-    found, slots = np.empty((capacity, size)), new_slots(capacity)
+    found, slots = empty((capacity, size)), new_slots(capacity)
     # number <= size: each cell of a row is visited once
-    cells, live = np.zeros(size), np.empty(size, np.int64)
+    cells, live = np.zeros(size), empty(size, np.int64)
     factors = _factors(size)
     count = 0
     for s in range(states):
@@ -84,7 +85,7 @@ def advance(
 @inner_kernel
 def _factors(size: int) -> IntArray:
     """Return odd factors with well mixed bits, one for each cell of a row."""
-    factors = np.empty(size, np.int64)
+    factors = empty(size, np.int64)
     value = np.int64(-7046029254386353131)
     for j in range(size):
         value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
@@ -129,7 +130,7 @@ def _grow(
     found: FloatArray, count: int, capacity: int, factors: IntArray
 ) -> tuple[FloatArray, IntArray]:
     """Return a copy of the rows with room for `capacity` rows, and its slots."""
-    rows, slots = np.empty((capacity, found.shape[1])), new_slots(capacity)
+    rows, slots = empty((capacity, found.shape[1])), new_slots(capacity)
     for i in range(count):
         hashed = 0
         for j in range(found.shape[1]):

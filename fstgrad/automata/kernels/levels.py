@@ -6,6 +6,7 @@ from fstgrad.automata.kernels.tables import HEAD, hash_cells, new_slots, number_
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -23,10 +24,10 @@ def merge_level(
     """
     states, classes = nextstate.shape
     width = 2 * classes
-    pool = np.empty(states * (width + HEAD) + HEAD, np.int64)
+    pool = empty(states * (width + HEAD) + HEAD, np.int64)
     slots = new_slots(states)
     own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
-    cells = np.empty(width, np.int64)
+    cells = empty(width, np.int64)
     begin = count = int(0.0)  # a literal 0 would be of another type
     for s in range(states):
         least = INF
@@ -45,8 +46,8 @@ def merge_level(
         used = count * (width + HEAD)
         own_number[s] = number_row(slots, pool, used, count, cells, begin, width, hashed)
         count += own_number[s] == count
-    merged_nextstate = np.empty((count, classes), np.int64)
-    merged_cost = np.empty((count, classes), np.int64)
+    merged_nextstate = empty((count, classes), np.int64)
+    merged_cost = empty((count, classes), np.int64)
     for s in range(count):
         at = s * (width + HEAD) + HEAD
         for c in range(classes):

@@ -24,6 +24,7 @@ from fstgrad.automata.pairs import (
 )
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty
 
 _WORD = 64
 _INF = np.inf
@@ -45,10 +46,10 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
     d[i, j] = min(d[i-1, j-1] + [y_i != z_j], d[i-1, j] + 1, d[i, j-1] + 1), bit-parallel for 64
     symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
     """
-    result = np.empty(len(pairs))
+    result = empty(len(pairs))
     words = max(1, (longest(z) + _WORD - 1) // _WORD)
     peq = np.zeros((words, n), np.uint64)
-    pv, mv = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    pv, mv = empty(words, np.uint64), empty(words, np.uint64)
     one, all_ones = np.uint64(1), ~np.uint64(0)
     filled, begin = -1, 0
     for p in range(len(pairs)):
@@ -105,8 +106,8 @@ def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray)
     times the speed of a loop over tables.
     """
     substitute, delete, insert = costs[SUBSTITUTE], costs[DELETE], costs[INSERT]
-    result = np.empty(len(pairs))
-    row = np.empty(longest(z) + 1)
+    result = empty(len(pairs))
+    row = empty(longest(z) + 1)
     for p in range(len(pairs)):
         begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
         row[0] = 0.0
@@ -137,8 +138,8 @@ def linear_distances(
 
     d[i, j] = min(d[i-1, j-1] + align[y_i, z_j], d[i-1, j] + delete[y_i], d[i, j-1] + insert[z_j]).
     """
-    result = np.empty(len(pairs))
-    row = np.empty(longest(z) + 1)
+    result = empty(len(pairs))
+    row = empty(longest(z) + 1)
     for p in range(len(pairs)):
         begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
         row[0] = 0.0
@@ -184,14 +185,14 @@ def affine_scores(
     vectorise (Gotoh 1982; the order of the passes follows Rognes 2011).
     """
     opening, extending, lowest = gaps[OPENING], gaps[EXTENDING], gaps[LOWEST]
-    result = np.empty(len(pairs))
+    result = empty(len(pairs))
     room = longest(z) + 1
-    best, came = np.empty(room, scores.dtype), np.empty(room, scores.dtype)
-    down, run = np.empty(room, scores.dtype), np.empty(room, scores.dtype)
-    slope = np.empty(room, scores.dtype)
+    best, came = empty(room, scores.dtype), empty(room, scores.dtype)
+    down, run = empty(room, scores.dtype), empty(room, scores.dtype)
+    slope = empty(room, scores.dtype)
     for j in range(room):
         slope[j] = extending * j
-    profile, filled = np.empty((len(scores), room), scores.dtype), -1
+    profile, filled = empty((len(scores), room), scores.dtype), -1
     for p in range(len(pairs)):
         target = pairs[p, 1]
         begin, size = z.first[target], z.first[target + 1] - z.first[target]
@@ -270,8 +271,8 @@ def _run(
 @kernel
 def arc_costs(y: Strings, z: Strings, pairs: IntArray, arcs: PairArcs, n: int) -> FloatArray:
     """Return the least costs (N,) of the paths of a transducer that read y and write the target."""
-    result = np.empty(len(pairs))
-    none = np.empty((0, 0, 0), np.int64)
+    result = empty(len(pairs))
+    none = np.zeros((0, 0, 0), np.int64)
     for p in range(len(pairs)):
         own = y.ids[y.first[pairs[p, 0]] : y.first[pairs[p, 0] + 1]]
         other = z.ids[z.first[pairs[p, 1]] : z.first[pairs[p, 1] + 1]]
@@ -290,7 +291,7 @@ def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, 
     back = np.full((len(y) + 1, len(z) + 1, states), -1, np.int64)
     cost, state = _filled(y, z, arcs, n, back)
     # a step advances in y or z, or is one of at most `states` silent steps at a cell
-    path = np.empty(len(y) + len(z) + states * (len(y) + len(z) + 1), np.int64)
+    path = empty(len(y) + len(z) + states * (len(y) + len(z) + 1), np.int64)
     i, j, size = len(y), len(z), 0
     while state >= 0:
         code = back[i, j, state]

@@ -11,6 +11,7 @@ from fstgrad.automata.kernels.tropical import saturate
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -53,10 +54,10 @@ def quotient(
     size = len(final)
     classes = (len(first) - 1) // size
     order, ends, block = _entered(paths, start, arcs, final)
-    sums, touched = np.zeros(size), np.empty(size, np.int64)
-    pool, row = np.empty(1024, np.int64), np.empty(3 * len(nextstate) + 1, np.int64)
+    sums, touched = np.zeros(size), empty(size, np.int64)
+    pool, row = empty(1024, np.int64), empty(3 * len(nextstate) + 1, np.int64)
     # leaders <= size: each state is visited once; an arc adds at most 3 numbers to `row`
-    leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
+    leads, end_bits, sum_bits = empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:
         count, used, begin = int(0.0), int(0.0), int(0.0)  # a literal 0 would be of another type
@@ -118,7 +119,7 @@ def _entered(
     first, nextstate = arcs.first, arcs.nextstate
     size = len(final)
     classes = (len(first) - 1) // size
-    order, seen = np.empty(size, np.int64), np.zeros(size, np.bool_)
+    order, seen = empty(size, np.int64), np.zeros(size, np.bool_)
     order[0], seen[start], count, done = start, True, 1, 0
     ends = np.zeros(size)
     while done < count:
@@ -140,12 +141,12 @@ def _written(
     pool: IntArray, used: int, order: IntArray, block: IntArray, ends: FloatArray, blocks: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the arcs between blocks from the pool, their weights, and the final weights."""
-    final, reals = np.empty(blocks), pool.view(np.float64)
+    final, reals = empty(blocks), pool.view(np.float64)
     for s in order:
         final[block[s]] = ends[s]
     # an arc occupies three of the `used` numbers of the pool
-    arcs, count, at = np.empty((used // 3, 3), np.int64), 0, 0
-    weight = np.empty(len(arcs))
+    arcs, count, at = empty((used // 3, 3), np.int64), 0, 0
+    weight = empty(len(arcs))
     while at < used:
         stop = at + HEAD + pool[at + 1]
         for i in range(at + HEAD + 1, stop, 3):
@@ -162,11 +163,11 @@ def refine(arcs: MachineArcs, block: IntArray, blocks: int) -> IntArray:
     first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     size = len(block)
     classes = (len(first) - 1) // size
-    after, before = np.full((size, blocks), INF), np.empty((size, blocks), np.int64)
+    after, before = np.full((size, blocks), INF), empty((size, blocks), np.int64)
     for j in range(size):
         after[j, block[j]] = 0
     _close_backward(after, eps_first, eps_nextstate, eps_weight)
-    pool, row = np.empty(size * (blocks + 1 + HEAD), np.int64), np.empty(blocks + 1, np.int64)
+    pool, row = empty(size * (blocks + 1 + HEAD), np.int64), empty(blocks + 1, np.int64)
     number, begin, count = block.copy(), int(0.0), int(0.0)
     for c in range(classes):
         for j in range(size):

@@ -10,6 +10,7 @@ import numpy as np
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 BLOCK = 32
 
@@ -35,9 +36,9 @@ def tropical_values(
     """
     strings, length = classes.shape
     states = len(initial)
-    values = np.empty(strings, dtype=np.int64)
-    row = np.empty((states, BLOCK), dtype=np.int64)
-    after = np.empty((states, BLOCK), dtype=np.int64)
+    values = empty(strings, dtype=np.int64)
+    row = empty((states, BLOCK), dtype=np.int64)
+    after = empty((states, BLOCK), dtype=np.int64)
     for start in range(0, strings, BLOCK):
         width = min(BLOCK, strings - start)
         for state in range(states):
@@ -86,8 +87,8 @@ def probability_values(
     strings, length = classes.shape
     states = len(initial)
     values = np.zeros(strings)
-    row = np.empty((states, BLOCK))
-    after = np.empty((states, BLOCK))
+    row = empty((states, BLOCK))
+    after = empty((states, BLOCK))
     for start in range(0, strings, BLOCK):
         width = min(BLOCK, strings - start)
         for state in range(states):

@@ -10,6 +10,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray
 from fstgrad.compiler import inner_kernel, part_kernel
+from fstgrad.uninitialized import empty
 
 SPAN = 1 << 20
 HEAD = 2  # numbers before the cells of a row in the pool
@@ -89,7 +90,7 @@ def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
 @part_kernel
 def lengthen(values: IntArray) -> IntArray:
     """Return an array of twice the length that begins with the values."""
-    result = np.empty(2 * len(values), np.int64)
+    result = empty(2 * len(values), np.int64)
     for i in range(len(values)):
         result[i] = values[i]
     return result

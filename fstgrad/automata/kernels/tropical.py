@@ -19,6 +19,7 @@ from fstgrad.automata.kernels.tables import (
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, shared_kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -40,7 +41,7 @@ def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntAr
     for j in range(size):
         end = INF if barred[0, j] else final[j]
         lower[0, j], upper[0, j] = end, end
-    low, high = np.empty(size, np.int64), np.empty(size, np.int64)
+    low, high = empty(size, np.int64), empty(size, np.int64)
     for r in range(1, length + 1):
         for c in range(classes):
             for j in range(size - 1, -1, -1):
@@ -97,7 +98,7 @@ def arc_kinds(arcs: ClassArcs, size: int) -> IntArray:
     """Return (C, K): the first class that has the arcs of class c from state j."""
     first, nextstate, weight = arcs
     classes = (len(first) - 1) // size
-    kinds = np.empty((classes, size), np.int64)
+    kinds = empty((classes, size), np.int64)
     for j in range(size):
         for c in range(classes):
             begin, count = first[c * size + j], first[c * size + j + 1] - first[c * size + j]
@@ -168,13 +169,13 @@ def advance(
     classes, size = kinds.shape
     ends = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
-    found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
+    found = empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
     capacity, slots = 2 * (states + classes), new_slots(2 * (states + classes))
     before, implied = np.full(size, INF, np.int64), np.full(size, INF, np.int64)
     cells = np.full((classes, size), INF, np.int64)
-    starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
-    hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
-    twin = np.empty(classes, np.int64)
+    starts, stops = empty(classes, np.int64), empty(classes, np.int64)
+    hashes, live = np.zeros(classes, np.int64), empty(size, np.int64)
+    twin = empty(classes, np.int64)
     count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be of another type
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN

@@ -16,6 +16,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.costs.kernels.arrays import AlignmentArcs, PairLabels, SilentArcs
+from fstgrad.uninitialized import empty, empty_like
 
 _NONE = -2  # no path leads to a node
 _START = -1
@@ -34,7 +35,7 @@ def log_sums(
     states = len(weight) - arc_count
     initial, final = _only(start, states), weight[arc_count:]
     table, found = _tables(x_first, y_first, states)
-    result = np.empty(len(x_first) - 1)
+    result = empty(len(x_first) - 1)
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
         lengths = len(a), len(b)
@@ -67,8 +68,8 @@ def expected_counts(
     states = len(weight) - arc_count
     initial, final = _only(start, states), weight[arc_count:].copy()
     ahead, found = _tables(x_first, y_first, states)
-    behind, back_found = np.empty_like(ahead), np.empty_like(found)
-    result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
+    behind, back_found = empty_like(ahead), empty_like(found)
+    result, counts = empty(len(x_first) - 1), np.zeros(len(weight))
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
         lengths = len(a), len(b)
@@ -94,8 +95,8 @@ def best_counts(
     """
     x, x_first, y, y_first = pairs
     table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
-    result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
-    parent = np.empty(table.shape, np.int64)
+    result, counts = empty(len(x_first) - 1), np.zeros(len(weight))
+    parent = empty(table.shape, np.int64)
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
         _keys(a, b, arcs, found)
@@ -117,7 +118,7 @@ def best_sums(
     x, x_first, y, y_first = pairs
     table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
     _keys(x, y, arcs, found)
-    parent = np.empty(table.shape, np.int64)
+    parent = empty(table.shape, np.int64)
     _, value = _best((len(x), len(y)), found, arcs, weight, start, table, parent)
     return table, value
 
@@ -129,8 +130,8 @@ def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArr
     for n in range(len(x_first) - 1):
         longest[0] = max(longest[0], x_first[n + 1] - x_first[n] + 1)
         longest[1] = max(longest[1], y_first[n + 1] - y_first[n] + 1)
-    table = np.empty((longest[0], longest[1], states))
-    return table, np.empty((longest[0], longest[1], 3), np.int64)
+    table = empty((longest[0], longest[1], states))
+    return table, empty((longest[0], longest[1], 3), np.int64)
 
 
 @kernel
@@ -199,7 +200,7 @@ def _forward(
     """
     states, is_silent = table.shape[2], len(silent.member_first) > 1
     first, source, nextstate = arcs.first, arcs.source, arcs.nextstate
-    top, total = np.empty(states), np.empty(states)
+    top, total = empty(states), empty(states)
     for i in range(lengths[0] + 1):
         for j in range(lengths[1] + 1):
             for s in range(states):
@@ -289,7 +290,7 @@ def _best(
 ) -> tuple[IntArray, float]:
     """Return the best alignment (its arcs, then A + its last state; empty if none), its weight."""
     keys, first, source, nextstate = arcs.keys, arcs.first, arcs.source, arcs.nextstate
-    states, nothing = table.shape[2], np.empty(0, np.int64)
+    states, nothing = table.shape[2], np.zeros(0, np.int64)
     silent = first[1] if len(keys) and keys[0] == 0 else 0
     for i in range(lengths[0] + 1):
         for j in range(lengths[1] + 1):
@@ -327,12 +328,12 @@ def _best(
 def _traced(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArray) -> IntArray:
     """Return the arcs of the best path from the start to a node, then A + its state."""
     width, key_of, source = arcs.width, arcs.key_of, arcs.source
-    path = np.empty(64, np.int64)
+    path = empty(64, np.int64)
     path[0], used = len(source) + state, 1  # used < len(path): `path` grows when it is full
     while parent[i, j, state] != _START:
         a = parent[i, j, state]
         if used == len(path):
-            longer = np.empty(2 * used, np.int64)
+            longer = empty(2 * used, np.int64)
             longer[:used] = path
             path = longer
         path[used] = a

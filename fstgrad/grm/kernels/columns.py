@@ -11,6 +11,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty
 
 
 class Slots(NamedTuple):
@@ -81,7 +82,7 @@ def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
 
     residual (q, n, c).
     """
-    out = np.empty(slots.pointer.shape[0] - 1)
+    out = empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):
         out[m] = column_sum(m, slots, slots.values, residual) / residual.shape[1]
     return out
@@ -90,11 +91,11 @@ def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
 @kernel
 def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
     """Return the second derivatives (m,) of the mean loss, the diagonal of Z' H Z / n."""
-    diagonal = np.empty(hessian.shape[:3])
+    diagonal = empty(hessian.shape[:3])
     for j in range(hessian.shape[3]):
         diagonal[:, :, j] = hessian[:, :, j, j]
     squares = slots.values * slots.values
-    out = np.empty(slots.pointer.shape[0] - 1)
+    out = empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):
         out[m] = column_sum(m, slots, squares, diagonal) / hessian.shape[1]
     return out

@@ -25,6 +25,7 @@ from fstgrad.grm.kernels.moments import (
     clear,
     raise_height,
 )
+from fstgrad.uninitialized import empty
 
 NEGLIGIBLE = 1e-18  # of the mass
 WINDOW = 60.0  # a sum may start this many nats below the highest point
@@ -170,7 +171,7 @@ def add_counts(
     f and t at each count are interpolated from the panel's points; heights (NODES,) holds f there.
     """
     k = eta.shape[0]
-    at = np.empty((1, k))
+    at = empty((1, k))
     first = table.singles + panel * NODES
     for x in range(table.panels[panel], table.panels[panel + 1]):
         f = interpolate(float(x), table, panel, heights, first)
@@ -278,7 +279,7 @@ def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Mome
     heights (NODES,) : scratch memory.
     """
     clear(moments)
-    weights = np.empty(table.singles)
+    weights = empty(table.singles)
     count = table.points.shape[0]
     first, peak = start_of_sum(eta, table)
     if peak > 0:

@@ -13,6 +13,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.grm.kernels.columns import Slots, column_sum, curvatures
 from fstgrad.grm.kernels.normal import Normal
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import add_scaled
 
 
@@ -120,7 +121,7 @@ def sweep(
     gradient, penalty, ridge, coef = model.gradient, model.penalty, model.ridge, model.coef
     normal, hessian, pointer, u = model.normal, model.hessian, slots.pointer, model.blocks.shape[1]
     by_rows, n, largest = slopes.shape[0] > 0, hessian.shape[1], 0.0
-    steps = np.empty(u)
+    steps = empty(u)
     for node in range(model.blocks.shape[0]):
         for a in range(u):
             m = int(model.blocks[node, a])

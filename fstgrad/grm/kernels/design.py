@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -25,7 +26,7 @@ def subset_products(
     have length sum over rows of C(nnz_row, size), which is also the cost.
     """
     # bounds: entry < sum over rows of C(count, size), the length of keys, rows and values
-    position = np.empty(size, dtype=np.int64)
+    position = empty(size, dtype=np.int64)
     entry = 0
     for row in range(indptr.shape[0] - 1):
         start, count = indptr[row], indptr[row + 1] - indptr[row]

@@ -25,6 +25,7 @@ from fstgrad.grm.kernels.moments import (
     finish,
     mirror,
 )  # fmt: skip
+from fstgrad.uninitialized import empty
 
 WINDOW = 50.0  # the integral leaves out what is this many nats below the maximum
 CELL = 0.25  # step of the scan for maxima, in log T
@@ -164,7 +165,7 @@ def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
         lead += 1
     if lead == k or eta[lead] > 0:
         return False
-    place = np.empty(4)
+    place = empty(4)
     if not window(eta, c, place):
         return False
     left, right = place[LEFT], place[RIGHT]
@@ -202,7 +203,7 @@ def add_points(
 ) -> None:
     """Add the integrand and its moments at v = first + i * step, i = 0 .. count - 1."""
     k = eta.shape[0]
-    at = np.empty(k)
+    at = empty(k)
     for number in range(count):
         v = first + number * step
         h = c * v + math.log(c)
@@ -234,7 +235,7 @@ def derivatives(
     A row without a finite integral gets A = +inf and NaN moments.
     """
     m, k = eta.shape
-    moments, mirrored, reflected = empty_moments(k), empty_moments(k), np.empty(k)
+    moments, mirrored, reflected = empty_moments(k), empty_moments(k), empty(k)
     c = 0.5 if two_sided else 1.0
     for row in range(m):
         if row > 0 and (eta[row] == eta[row - 1]).all():

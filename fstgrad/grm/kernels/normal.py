@@ -7,6 +7,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.grm.kernels.columns import Slots
+from fstgrad.uninitialized import empty
 
 
 class Normal(NamedTuple):
@@ -47,7 +48,7 @@ def products(slots: Slots, order: IntArray, samples: int) -> float:
 def fill_matrix(slots: Slots, mine: IntArray, hessian: FloatArray, entries: FloatArray) -> None:
     """Write the normal matrix (m * m,) of a node with slots `mine` (m,), and hessian (n, c, c)."""
     entries[:] = 0.0
-    full = np.empty(mine.shape[0], np.bool_)
+    full = empty(mine.shape[0], np.bool_)
     for a in range(mine.shape[0]):
         full[a] = is_full(slots, mine[a], hessian.shape[0])
     add_full_columns(slots, mine, full, hessian, entries)
@@ -114,14 +115,14 @@ def add_other_columns(
             start[slots.rows[at] + 1] += 1
     for row in range(n):
         start[row + 1] += start[row]
-    own, value = np.empty(start[n], np.int64), np.empty(start[n])
+    own, value = empty(start[n], np.int64), empty(start[n])
     for local in range(mine.shape[0]):
         for at in range(slots.start[mine[local]], slots.end[mine[local]]):
             to = start[slots.rows[at]]
             own[to], value[to] = local, slots.values[at]
             start[slots.rows[at]] += 1
     coordinate, first = slots.coordinate[mine], 0
-    places, changes = np.empty(m, np.uint64), np.empty((hessian.shape[1], m))
+    places, changes = empty(m, np.uint64), empty((hessian.shape[1], m))
     for row in range(n):
         last = start[row]  # now the end of the row
         for b in range(last - first):

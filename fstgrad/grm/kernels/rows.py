@@ -16,6 +16,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
 from fstgrad.grm.kernels.moments import empty_moments, fail, finish
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import add_scaled, exponentiate, logarithms
 
 BitArray = npt.NDArray[np.uint64]
@@ -55,9 +56,9 @@ def empty_block(k: int, lanes: int) -> Block:
     """Return memory for the sums of `lanes` rows with k statistics."""
     monomials = 1 + k + k * (k + 1) // 2
     return Block(
-        np.zeros(lanes, np.int64), np.empty((k, lanes)), np.empty((FIRST, lanes)), np.empty(lanes),
-        np.empty(lanes, np.int64), np.empty(lanes), np.empty((monomials, lanes)), np.empty(lanes),
-        np.empty(FIRST * lanes),
+        np.zeros(lanes, np.int64), empty((k, lanes)), empty((FIRST, lanes)), empty(lanes),
+        empty(lanes, np.int64), empty(lanes), empty((monomials, lanes)), empty(lanes),
+        empty(FIRST * lanes),
     )  # fmt: skip
 
 
@@ -235,7 +236,7 @@ def write_rows(
     # bounds: row < m, waiting < L
     eta, (bounds, mean, covariance) = given[0], out
     m, waiting = eta.shape[0], 0
-    seen, same, bits = np.full(table_size(m), -1), np.empty(m, np.int64), eta.view(np.uint64)
+    seen, same, bits = np.full(table_size(m), -1), empty(m, np.int64), eta.view(np.uint64)
     for row in range(m):
         same[row] = find_row(eta, bits, row, seen)
         if same[row] < 0:
@@ -274,7 +275,7 @@ def write_block(
         for lane in range(lanes):
             block.ratio[lane] = block.sums[0, lane] if block.stop[lane] > 0 else 1.0
         logarithms(block.ratio, block.room)
-    heights, moments = np.empty(NODES), empty_moments(eta.shape[1])
+    heights, moments = empty(NODES), empty_moments(eta.shape[1])
     for lane in range(count):
         row = block.rows[lane]
         if block.stop[lane] > 0:

@@ -27,6 +27,7 @@ from fstgrad.grm.kernels.counts import (
 )  # fmt: skip
 from fstgrad.grm.kernels.halfline import LEFT, PEAK, RIGHT, log_integrand, window
 from fstgrad.grm.kernels.moments import Moments, empty_moments
+from fstgrad.uninitialized import empty
 
 CELLS = 1024  # of the table of a density over log T
 PARTS = 64  # that a panel of counts is cut into
@@ -154,7 +155,7 @@ def draw_in_panel(
     first = table.singles + panel * NODES
     start, end = table.panels[panel], table.panels[panel + 1]
     parts = end - start if is_bent else min(PARTS, end - start)
-    mass, total = np.empty(parts), 0.0
+    mass, total = empty(parts), 0.0
     for part in range(parts):
         a, b = start + (end - start) * part // parts, start + (end - start) * (part + 1) // parts
         middle = interpolate(0.5 * (a + b - 1), table, panel, heights, first)
@@ -212,7 +213,7 @@ def draw_count(
 def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) -> int:
     """Draw every node of every chain, given the others, for a family of counts."""
     count, p, k = chains.statistics.shape
-    eta, moments, heights = np.empty(k), empty_moments(k), np.empty(NODES)
+    eta, moments, heights = empty(k), empty_moments(k), empty(NODES)
     for s in range(p):
         table = table_of(tables, s)
         for chain in range(count):
@@ -248,7 +249,7 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
     step = (place[RIGHT] - place[LEFT]) / CELLS
     height = log_integrand(place[PEAK], eta, c)
     lift = math.log(c) - height
-    powers, ratios = np.empty(eta.shape[0]), np.empty(eta.shape[0])
+    powers, ratios = empty(eta.shape[0]), empty(eta.shape[0])
     for j in range(eta.shape[0]):
         ratios[j] = math.exp(step / (j + 1))
     total = 0.0
@@ -290,7 +291,7 @@ def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
 def sweep_positive(chains: ChainArrays, uniforms: FloatArray) -> int:
     """Draw every node of every chain, given the others, for positive x with T = x."""
     count, p, k = chains.statistics.shape
-    eta, place, table = np.empty(k), np.empty(4), np.empty(CELLS + 1)
+    eta, place, table = empty(k), empty(4), empty(CELLS + 1)
     for chain in range(count):
         for s in range(p):
             conditional(chains, chain, s, eta)
@@ -319,9 +320,9 @@ def sweep_real(chains: ChainArrays, uniforms: FloatArray) -> int:
     The uniform number first chooses the sign of x by the masses of the two sides, then |x|.
     """
     count, p, k = chains.statistics.shape
-    eta, reflected = np.empty(k), np.empty(k)
-    place, other_place = np.empty(4), np.empty(4)
-    table, other = np.empty(CELLS + 1), np.empty(CELLS + 1)
+    eta, reflected = empty(k), empty(k)
+    place, other_place = empty(4), empty(4)
+    table, other = empty(CELLS + 1), empty(CELLS + 1)
     for chain in range(count):
         for s in range(p):
             conditional(chains, chain, s, eta)
@@ -348,7 +349,7 @@ def sweep_normal(chains: ChainArrays, normals: FloatArray) -> int:
     x ~ N(-eta_2 / (2 eta_1), -1 / (2 eta_1)), from standard normal numbers (c, p).
     """
     count, p, k = chains.statistics.shape
-    eta = np.empty(k)
+    eta = empty(k)
     for chain in range(count):
         for s in range(p):
             conditional(chains, chain, s, eta)

@@ -19,6 +19,7 @@ from fstgrad.grm.kernels.moments import (
     raise_height,
     recenter,
 )  # fmt: skip
+from fstgrad.uninitialized import empty
 
 WINDOW = 45.0  # terms this many nats below the mode are left out
 POINTS = 64  # of the trapezoid rule, about
@@ -113,7 +114,7 @@ def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
     if difference(start - mode, mode, eta) > 1.0 - WINDOW:
         stride = 1.0  # the sum is cut off at `first`, at a term that is not negligible: no rule
     height, size = -math.lgamma(mode + 1.0), math.lgamma(mode + 1.0)
-    center, at = np.empty(k), np.empty(k)
+    center, at = empty(k), empty(k)
     for j in range(k):
         height += eta[j] * root(mode, j + 1)
         size += abs(eta[j]) * root(mode, j + 1)
@@ -172,7 +173,7 @@ def wide_derivatives(
     A = E[t] = Cov[t] = e^eta_1.
     """
     m, k = eta.shape
-    moments, heights = empty_moments(k), np.empty(NODES)
+    moments, heights = empty_moments(k), empty(NODES)
     for row in range(m):
         if k == 1:
             rate = math.exp(eta[row, 0])

@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -91,7 +92,7 @@ def prune(
     subtracted and written to `offset` (N,).  alive[n] says whether a cell of row n remains.
     """
     size = rows.shape[1]
-    kept = np.empty(size, dtype=np.int64)
+    kept = empty(size, dtype=np.int64)
     for n in range(len(rows)):
         row = rows[n]
         pivot, best = -1, INF // 2

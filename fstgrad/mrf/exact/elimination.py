@@ -24,6 +24,7 @@ from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 # If its tables have at most this many cells, the plan for all labels is also used with evidence.
 KEPT_CELLS = 1 << 21
@@ -124,7 +125,7 @@ class Elimination:
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
         weights, smallest, offset, fits = self.wiring.weights(self.model)
-        messages, least = np.empty(int(program.message[-1])), np.ones(len(self.plan.order))
+        messages, least = empty(int(program.message[-1])), np.ones(len(self.plan.order))
         buckets = len(self.plan.order)
         if fits:
             value, fits = kernels.buckets.sweep_up(
@@ -170,10 +171,10 @@ class Elimination:
         found = self._solved(self.wiring.folded(self.max_memory))
         program = found.folded.program
         size = kernels.tables.most_blocks(program)
-        scratch = np.empty(size, np.int64), np.empty(size, np.int64)
+        scratch = empty(size, np.int64), empty(size, np.int64)
         for low, high in found.backwards():
             for k in range(high - 1, low - 1, -1):
-                table = np.empty(self.plan.cells[k])
+                table = empty(self.plan.cells[k])
                 kernels.buckets.conditional(
                     program, k, found.in_logs, found.weights, found.messages, table, *scratch
                 )
@@ -193,7 +194,7 @@ class Elimination:
         folded = self.wiring.folded(self.max_memory)
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
-        scores, messages = self.wiring.scores(self.model), np.empty(int(program.message[-1]))
+        scores, messages = self.wiring.scores(self.model), empty(int(program.message[-1]))
         if (
             kernels.buckets.sweep_up_logs(
                 program, 0, len(self.plan.order), False, scores, 1, messages

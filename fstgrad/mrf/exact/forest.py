@@ -6,6 +6,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.mrf import kernels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty, empty_like
 
 
 class Forest:
@@ -23,7 +24,7 @@ class Forest:
         p, graph = self.model.potentials, self.model.graph
         total = self.model.scores.node.copy()
         messages = np.zeros((2 * graph.num_edges, self.model.num_labels))
-        scale = np.empty(graph.num_nodes)
+        scale = empty(graph.num_nodes)
         kernels.forests.sweep_up(
             self.order, self.parent_arc, graph.source, p, maximum, total, messages, scale
         )  # fmt: skip
@@ -44,12 +45,12 @@ class Forest:
         total, messages, _ = self._up(0)
         p, graph = self.model.potentials, self.model.graph
         kernels.forests.sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
-        node = np.empty_like(total)
-        kernels.messages.node_beliefs(total, node, np.empty(graph.num_nodes))
-        edge = np.empty((graph.num_edges, *2 * total.shape[1:]))
+        node = empty_like(total)
+        kernels.messages.node_beliefs(total, node, empty(graph.num_nodes))
+        edge = empty((graph.num_edges, *2 * total.shape[1:]))
         kernels.messages.edge_beliefs(
             0, graph.num_edges, graph.source, total, p.edge, messages, 1, edge,
-            np.empty(graph.num_edges),
+            empty(graph.num_edges),
         )  # fmt: skip
         return Table(node, edge)
 

@@ -15,6 +15,7 @@ from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
+from fstgrad.uninitialized import empty, empty_like
 
 ELIMINATION_MEMORY = 4 << 30  # bytes that the tables may use by default
 # A search costs about as much as this many cells per node: for a cheaper plan, it does not pay.
@@ -200,7 +201,7 @@ def _by_bits(
     if greedy is None:
         return None
     order, separators = greedy
-    found = np.empty(graph.num_nodes, np.int64)
+    found = empty(graph.num_nodes, np.int64)
     sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
     return _plan(order.tolist(), sets, sizes)
 
@@ -215,7 +216,7 @@ def _greedy(
     """
     nodes, near = graph.num_nodes, _neighbours(graph)
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
-    order, separators = np.empty(nodes, np.int64), np.empty_like(near)
+    order, separators = empty(nodes, np.int64), empty_like(near)
     number = {
         "given": kernels.orders.GIVEN,
         "weight": kernels.orders.WEIGHT,

@@ -13,6 +13,7 @@ from fstgrad.mrf.arrays import TINY, Buckets, Factors, Inputs, Program, Scopes
 from fstgrad.mrf.exact.plan import Plan
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,7 @@ class Wiring:
         self.plan, self.layout, self.low = plan, layout, low
         first, scope, stride = layout.scopes
         buckets = len(plan.order)
-        position = np.empty(buckets, np.int64)
+        position = empty(buckets, np.int64)
         position[list(plan.order)] = np.arange(buckets)
         self.bucket_of = np.minimum.reduceat(position[scope], first[:-1])
         shift = np.add.reduceat(low[scope] * stride, first[:-1])
@@ -140,8 +141,8 @@ class Wiring:
         cliques = np.concatenate([np.array(clique, np.int64) for clique in plan.cliques])
         sizes = np.array(plan.sizes, np.int64)
         inputs = int(first_input[-1])
-        child, slowest, first_step, number = (np.empty(inputs, np.int64) for _ in range(4))
-        step = np.empty(int((counts * widths).sum()), np.int64)
+        child, slowest, first_step, number = (empty(inputs, np.int64) for _ in range(4))
+        step = empty(int((counts * widths).sum()), np.int64)
         kernels.wiring.wire(
             Buckets(first_axis, cliques, sizes, parent, first_input),
             Scopes(first, scope, stride, self.bucket_of),
@@ -194,7 +195,7 @@ class Wiring:
         segment = (done - cells) * number // done[-1]
         parent = self.program.parent
         kept = (parent >= 0) & (segment[parent] != segment)
-        message = np.empty(len(cells) + 1, np.int64)
+        message = empty(len(cells) + 1, np.int64)
         ends = np.cumsum(cells[kept])
         message[:-1][kept] = ends - cells[kept]
         first, cuts = int(ends[-1]) if len(ends) else 0, np.flatnonzero(np.diff(segment)) + 1
@@ -214,7 +215,7 @@ class Wiring:
         """The program of a sweep up without a sweep down: messages reuse memory already read."""
         plan = self.plan
         free: dict[int, list[int]] = {}
-        message, end = np.empty(len(plan.order) + 1, np.int64), 0
+        message, end = empty(len(plan.order) + 1, np.int64), 0
         for k, cells in enumerate(plan.messages):
             known = free.get(cells)
             if known:
@@ -248,7 +249,7 @@ class Wiring:
             peaks = np.maximum.reduceat(factors.table, factors.cell[:-1])
             peaks[peaks == -np.inf] = 0.0
         else:
-            peaks = np.empty(0)
+            peaks = np.zeros(0)
         large = np.exp(factors.table - np.repeat(peaks, np.diff(factors.cell)))
         parts = (np.exp(node - top[:, None]), model.potentials.exp_edge, large)
         logs = (node > -np.inf, stack > -np.inf, factors.table > -np.inf)
@@ -257,10 +258,10 @@ class Wiring:
             _least(parts[0].reshape(len(node), -1)),
             np.broadcast_to(_least(parts[1].reshape(len(stack), -1)), len(model.graph.edges))
             if len(model.graph.edges)
-            else np.empty(0),
+            else np.zeros(0),
             np.minimum.reduceat(np.where(large > 0, large, 1.0), factors.cell[:-1])
             if factors.number
-            else np.empty(0),
+            else np.zeros(0),
         ]
         smallest = np.concatenate(least)[self.number]
         offset = top.sum() + peaks.sum()

@@ -25,6 +25,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import TINY, Program
 from fstgrad.mrf.kernels.tables import fill, fill_logs, most_blocks, share
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -48,8 +49,8 @@ def sweep_up(
     of children's messages, and least (n,), the smallest positive number of each message.
     """
     size = most_blocks(p)
-    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
-    table = np.empty(p.cells.max())
+    inner, outer = empty(size, np.int64), empty(size, np.int64)
+    table = empty(p.cells.max())
     value = 0.0
     for k in range(low, high):
         if again and p.parent[k] >= high:
@@ -97,8 +98,8 @@ def sweep_up_logs(
     With maximum = 1, m(s) = max_v T(s, v), and the result is the highest score of a labeling.
     """
     size = most_blocks(p)
-    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
-    table = np.empty(p.cells.max())
+    inner, outer = empty(size, np.int64), empty(size, np.int64)
+    table = empty(p.cells.max())
     value = 0.0
     for k in range(low, high):
         if again and p.parent[k] >= high:
@@ -215,8 +216,8 @@ def sweep_down(
 ) -> None:
     """Add the marginals of all score tables to `marginals`; messages become marginals P(s)."""
     size = most_blocks(p)
-    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
-    table = np.empty(p.cells.max())
+    inner, outer = empty(size, np.int64), empty(size, np.int64)
+    table = empty(p.cells.max())
     for k in range(high - 1, low - 1, -1):
         belief(p, k, in_logs, True, weights, messages, table, inner, outer)
         share(p, k, table, messages, marginals, inner, outer)
@@ -238,8 +239,8 @@ def tangents(
     `sweep_up` leaves them and become the marginals P(s).
     """
     size = most_blocks(p)
-    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
-    given, moved = np.empty(p.cells.max()), np.empty(p.cells.max())
+    inner, outer = empty(size, np.int64), empty(size, np.int64)
+    given, moved = empty(p.cells.max()), empty(p.cells.max())
     changes = np.zeros(len(messages))
     for k in range(len(p.cells)):
         conditional(p, k, in_logs, weights, messages, given, inner, outer)

@@ -17,6 +17,7 @@ from fstgrad.mrf.arrays import Pieces
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.graphs import find
 from fstgrad.mrf.kernels.sites import uniform
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -53,14 +54,14 @@ def cluster_sweep(
     """
     nodes, size = m.node.shape
     source, edges = m.shape.source, len(m.shape.source) // 2
-    root, score = np.empty(nodes, np.int64), np.empty(size)
+    root, score = empty(nodes, np.int64), empty(size)
     bonded(key, counter, m, strength, labels, root)
     start = np.zeros(nodes + 1, np.int64)  # members[start[r]:start[r + 1]] have the root r
     for i in range(nodes):
         start[root[i] + 1] += 1
     for i in range(nodes):
         start[i + 1] += start[i]
-    members, used = np.empty(nodes, np.int64), start[:-1].copy()
+    members, used = empty(nodes, np.int64), start[:-1].copy()
     for i in range(nodes):
         members[used[root[i]]] = i
         used[root[i]] += 1

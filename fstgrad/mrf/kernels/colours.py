@@ -15,6 +15,7 @@ from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.mrf.arrays import Indices, Pieces, Sites
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.sites import site_scores, uniform
+from fstgrad.uninitialized import empty
 
 TINY = 1e-200
 AHEAD = 32  # most sites in a block of `draw_many`: their table rows are fetched at once
@@ -84,7 +85,7 @@ def draw_binary(
     For speed, no branch depends on a label (branch prediction would fail), loops run along nodes,
     and indices are unsigned, which spares a test of their sign.
     """
-    x, u, drawn = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    x, u, drawn = empty(BLOCK), empty(BLOCK), empty(BLOCK, np.int64)
     # bounds: no block has more than BLOCK nodes
     for sweep in range(r.sweeps):
         counter = r.counter + sweep * r.room
@@ -126,11 +127,11 @@ def draw_many(
     result has no meaning (see `find_rows`).
     """
     size, seen = weight.shape[1], 0.0
-    p, score, cells = np.empty(size), np.empty(size), table.reshape(-1)
+    p, score, cells = empty(size), empty(size), table.reshape(-1)
     most, width = 0, np.uint64(size)
     for block in range(r.low, r.high):
         most = max(most, int(s.start[cut[block + 1]] - s.start[cut[block]]))
-    row = np.empty(most, np.uint64)  # bounds: one entry for each arc of the largest block
+    row = empty(most, np.uint64)  # bounds: one entry for each arc of the largest block
     for sweep in range(r.sweeps):
         counter = r.counter + sweep * r.room
         for block in range(r.low, r.high):

@@ -15,6 +15,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Factors, Pieces, Shape
 from fstgrad.mrf.kernels.sites import site_scores
+from fstgrad.uninitialized import empty
 
 
 @inner_kernel
@@ -91,7 +92,7 @@ def _room(factors: Factors) -> FloatArray:
     cells = 0
     for f in range(len(factors.first) - 1):
         cells = max(cells, factors.cell[f + 1] - factors.cell[f])
-    return np.empty(cells)
+    return empty(cells)
 
 
 @kernel
@@ -164,7 +165,7 @@ def _ascend(
     """
     shape, node, edge, factors = m
     size, larger = node.shape[1], len(factors.scope) > 0
-    score, room = np.empty(size), _room(factors)
+    score, room = empty(size), _room(factors)
     worst = 0.0
     for i in range(len(node)):
         _expected_scores(i, shape, node, edge, q, score)
@@ -193,7 +194,7 @@ def improve(
     labels (I,) int64 is changed in place; a label changes only if its score increases.
     """
     nodes, size = m.node.shape
-    score = np.empty(size)
+    score = empty(size)
     changed = 0
     for i in range(nodes):
         site_scores(i, m, labels, score)

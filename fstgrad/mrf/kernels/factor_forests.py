@@ -21,6 +21,7 @@ from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Factors, Potentials, Split
 from fstgrad.mrf.kernels.factors import add_rows, label_sums
 from fstgrad.mrf.kernels.messages import send, without
+from fstgrad.uninitialized import empty
 
 
 class Scratch(NamedTuple):
@@ -38,7 +39,7 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
     for f in range(len(factors.first) - 1):
         arity = max(arity, factors.first[f + 1] - factors.first[f])
         cells = max(cells, factors.cell[f + 1] - factors.cell[f])
-    return Scratch(np.empty(cells), np.empty((arity, size)), np.empty((arity, size)))
+    return Scratch(empty(cells), empty((arity, size)), empty((arity, size)))
 
 
 @kernel
@@ -91,7 +92,7 @@ def sweep_up(
     `messages` (2E, C) and `heard` are written; `heard` comes in as zeros.
     """
     nodes, size = total.shape
-    pre, weight, scratch = np.empty(size), np.empty(size), scratch_of(factors, size)
+    pre, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
     value = 0.0
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
@@ -144,7 +145,7 @@ def add_tree(
     value = sweep_up(order, parent_arc, source, factors, split, total, messages, heard)
     if value == -np.inf:
         return -np.inf
-    pre, weight, scratch = np.empty(size), np.empty(size), scratch_of(factors, size)
+    pre, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
     for v in order:
         arc = parent_arc[v]
         if v < len(total):
@@ -193,7 +194,7 @@ def add_beliefs(
     total (I, C) and messages (2E, C) are those after both sweeps; `value` is log Z.
     """
     size = total.shape[1]
-    first, second = np.empty(size), np.empty(size)
+    first, second = empty(size), empty(size)
     for v in order:
         if v >= len(total):  # a larger factor
             continue

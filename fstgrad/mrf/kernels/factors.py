@@ -18,6 +18,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.kernels.messages import TINY, damped, without
+from fstgrad.uninitialized import empty, empty_like
 
 
 @kernel
@@ -71,7 +72,7 @@ def all_cell_scores(
     """Write table + sum_k rho_k pre_k of all cells of all factors to `cells` (cells,)."""
     for f in range(len(factors.first) - 1):
         number = factors.first[f + 1] - factors.first[f]
-        pre, digits = np.empty((number, total.shape[1])), np.zeros(number, np.int64)
+        pre, digits = empty((number, total.shape[1])), np.zeros(number, np.int64)
         own = cells[factors.cell[f] : factors.cell[f + 1]]
         cell_scores(factors, f, rho, total, said, pre, digits, own)
 
@@ -144,9 +145,9 @@ def flood_factors(
     arity = np.diff(factors.first)
     most = 0 if len(arity) == 0 else arity.max()
     cells = np.diff(factors.cell)
-    scores = np.empty(0 if len(cells) == 0 else cells.max())
-    pre = np.empty((most, total.shape[1]))
-    best, mass = np.empty_like(pre), np.empty_like(pre)
+    scores = empty(0 if len(cells) == 0 else cells.max())
+    pre = empty((most, total.shape[1]))
+    best, mass = empty_like(pre), empty_like(pre)
     worst = 0.0
     for f in range(low, high):
         first, number = factors.first[f], arity[f]
@@ -196,7 +197,7 @@ def factor_beliefs(
     value = 0.0
     for f in range(len(factors.first) - 1):
         number = factors.first[f + 1] - factors.first[f]
-        pre, digits = np.empty((number, total.shape[1])), np.zeros(number, np.int64)
+        pre, digits = empty((number, total.shape[1])), np.zeros(number, np.int64)
         cells = out[factors.cell[f] : factors.cell[f + 1]]
         top = cell_scores(factors, f, rho, total, said, pre, digits, cells)
         norm = 0.0

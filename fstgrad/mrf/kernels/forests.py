@@ -10,6 +10,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.messages import send, without
+from fstgrad.uninitialized import empty
 
 TINY = 1e-140
 
@@ -32,7 +33,7 @@ def sweep_up(
     log Z = sum of scale + sum over roots of log sum_c exp(total[root, c]).  scale (I,).
     """
     size = total.shape[1]
-    pre, weight = np.empty(size), np.empty(size)
+    pre, weight = empty(size), empty(size)
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
         arc = parent_arc[v]
@@ -109,7 +110,7 @@ def sweep_down(
     `total` then holds node scores plus all messages into each node: its softmax is the marginal.
     """
     size = total.shape[1]
-    pre, weight = np.empty(size), np.empty(size)
+    pre, weight = empty(size), empty(size)
     for v in order:
         arc = parent_arc[v]
         if arc >= 0:
@@ -136,7 +137,7 @@ def draw(
     gets the best label; after `sweep_up` with maximum = 1, these form a labeling of the highest
     score.
     """
-    score = np.empty(total.shape[1])
+    score = empty(total.shape[1])
     for v in order:
         arc = parent_arc[v]
         score[:] = total[v]

@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Shape
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -61,7 +62,7 @@ def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) ->
     # bounds: `kept` has room for `size` edges, and no forest has more
     for i in range(len(group)):
         group[i] = i
-    kept = np.empty(size, np.int64)
+    kept = empty(size, np.int64)
     count = 0
     for at in range(len(queue)):
         edge = queue[at]

@@ -28,6 +28,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Index
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate, logarithms
 
 TINY = 1e-140
@@ -170,7 +171,7 @@ def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -
     """
     size, width = fresh.shape
     # both are as wide as a row of messages; messages lie in [e^-200, 1], so quotients are in range
-    power, work = np.empty(width), np.empty(width)
+    power, work = empty(width), empty(width)
     for c in range(size):
         for w in range(width):
             power[w] = np.divide(old[c, w], fresh[c, w])
@@ -206,8 +207,8 @@ def sweep(
     (D, 2) int64: rows down, 0 or 1, and columns to the right, -1, 0 or 1.
     """
     height, size, width = node.shape
-    others, pre, out = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
-    top, ratio = np.empty(width), np.ones(2)
+    others, pre, out = empty((size, width)), empty((size, width)), empty((size, width))
+    top, ratio = empty(width), np.ones(2)
     ok = True
     for r in range(low, high):
         for d in range(len(steps)):
@@ -280,7 +281,7 @@ def pair_norms(
     width) receives that of the w-th edge of direction d from row r; other entries are left alone.
     """
     height, size, width = node.shape
-    others, pre, sent = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
+    others, pre, sent = empty((size, width)), empty((size, width)), empty((size, width))
     for r in range(low, high):
         for d in range(len(steps)):
             down, right = steps[d, 0], steps[d, 1]

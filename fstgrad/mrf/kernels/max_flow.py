@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.mrf.arrays import Network, Shape
+from fstgrad.uninitialized import empty
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
@@ -58,13 +59,13 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
     parent = np.full(nodes, NONE, np.int32)
     forest = Forest(tree, parent, np.ones(nodes, np.int32), np.zeros(nodes, np.int64))
     queue, queued, ends = (
-        np.empty(nodes, np.int64),
+        empty(nodes, np.int64),
         np.zeros(nodes, np.bool_),
         np.zeros(2, np.int64),
     )
     waiting = Waiting(queue, queued, ends)
     # bounds: an augmentation orphans a node at most once: at most `nodes` orphans and children
-    orphans, children = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    orphans, children = empty(nodes, np.int64), empty(nodes, np.int64)
     tree[:] = FREE
     flow, time = push_across(net, residual, terminal), 0
     for i in range(nodes):

@@ -25,6 +25,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Potentials, Shape
+from fstgrad.uninitialized import empty
 
 TINY = 1e-250
 ONE = np.uint64(1)
@@ -210,7 +211,7 @@ def edge_beliefs(
     of `Shape`; out is (high - low, C, C) or (1, C, C), log_norm (high - low,).
     """
     size = total.shape[1]
-    first, second = np.empty(size), np.empty(size)
+    first, second = empty(size), empty(size)
     for e in range(low, high):
         k = e if len(edge) > 1 else 0
         table = out[e - low if keep else 0]

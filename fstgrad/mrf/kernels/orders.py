@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 Bits = npt.NDArray[np.uint64]
 GIVEN, WEIGHT, FILL = 0, 1, 2
@@ -78,8 +79,8 @@ class Search(NamedTuple):
     @classmethod
     def of(cls, nodes: int) -> "Search":
         """Return the state before the first step: all costs are stale."""
-        numbers = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-        return cls(np.empty(nodes), np.ones(nodes, np.bool_), np.zeros(nodes, np.bool_), *numbers)
+        numbers = empty(nodes, np.int64), empty(nodes, np.int64)
+        return cls(empty(nodes), np.ones(nodes, np.bool_), np.zeros(nodes, np.bool_), *numbers)
 
 
 @kernel

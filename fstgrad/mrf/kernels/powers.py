@@ -22,6 +22,7 @@ from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.mrf.arrays import Indices, Lanes
 from fstgrad.mrf.kernels.grids import mix
 from fstgrad.mrf.kernels.weights import hear
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate, logarithms
 
 NO = np.uint64(0)
@@ -78,9 +79,9 @@ def sweep(
         widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
     room = widest + 13 - widest % 8  # not a power of two: else rows share one set of the cache
     # bounds: all are as wide as the widest block, which has at least as many lanes as nodes
-    heard, pre = np.empty((said, room)), np.empty((rows, room))
-    mass, out = np.empty((labels, room)), np.empty((labels, room))
-    top, work, worst = np.empty(room), np.empty(room), 0.0
+    heard, pre = empty((said, room)), empty((rows, room))
+    mass, out = empty((labels, room)), empty((labels, room))
+    top, work, worst = empty(room), empty(room), 0.0
     for block in range(low, high):
         begin, end = int(np.int64(lanes.first[block])), int(np.int64(lanes.first[block + 1]))
         width = np.uint64(end - begin)

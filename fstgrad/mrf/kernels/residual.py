@@ -2,12 +2,11 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Potentials, Shape
 from fstgrad.mrf.kernels.messages import sum_messages, update_arc
+from fstgrad.uninitialized import empty
 
 
 class Queue(NamedTuple):
@@ -76,7 +75,7 @@ def send_largest(
     exceeds `tol`.  Returns -1 if all labels of a node are dead.  Arrays as in
     `kernels.messages`; `total`, `messages` and `queue` are updated in place.
     """
-    scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
+    scratch = empty(total.shape[1]), empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority
     for _ in range(len(messages)):
         arc = queue.heap[0]
@@ -117,7 +116,7 @@ def update_all(
 
     Returns False as soon as all labels of a message are dead.
     """
-    scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
+    scratch = empty(total.shape[1]), empty(total.shape[1])
     for arc in range(len(source)):
         priority[arc] = update_arc(
             arc, source[arc], total, p, messages, damping, maximum, scratch, pending

@@ -20,6 +20,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.factors import step
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -133,7 +134,7 @@ def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: Floa
     """
     nodes, size = m.node.shape
     free = np.full(nodes, -1)
-    heard, total = np.empty((most_factors(m), size)), np.empty(size)
+    heard, total = empty((most_factors(m), size)), empty(size)
     for t in range(nodes):
         i = t if forward else nodes - 1 - t
         hear(i, m, d, said, free, heard, total)
@@ -161,7 +162,7 @@ def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: Floa
 def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
     """Return the upper bound on the best score of the module's docstring, in nats."""
     nodes, size = m.node.shape
-    free, row = np.full(nodes, -1), np.empty(size)
+    free, row = np.full(nodes, -1), empty(size)
     value = 0.0
     for i in range(nodes):
         row[:] = m.node[i]
@@ -192,7 +193,7 @@ def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
 def read_labels(m: Pieces, d: FloatArray, said: FloatArray, labels: IntArray) -> None:
     """Write labels[i] = argmax_x S[x] for each node in order, given the labels before it."""
     nodes, size = m.node.shape
-    heard, total = np.empty((most_factors(m), size)), np.empty(size)
+    heard, total = empty((most_factors(m), size)), empty(size)
     labels[:] = -1
     for i in range(nodes):
         hear(i, m, d, said, labels, heard, total)

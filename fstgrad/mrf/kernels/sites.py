@@ -16,6 +16,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Factors, GridScores, Pieces
 from fstgrad.mrf.kernels.forests import choose
+from fstgrad.uninitialized import empty
 
 TINY = 1e-200
 
@@ -91,7 +92,7 @@ def gibbs_sites(
     Site i uses the random number at counter + i.  If `sites` is empty, draw high - low times at a
     site chosen uniformly with replacement; step t uses counter + 2t and counter + 2t + 1.
     """
-    score = np.empty(m.node.shape[1])
+    score = empty(m.node.shape[1])
     nodes = len(m.node)
     for t in range(low, high):
         if len(sites) > 0:
@@ -145,7 +146,7 @@ def metropolis_steps(
     `change` is score[proposal] - score[label].  counts (I,) is the number of labels of each node; a
     node with one label is skipped.  Step t uses the counters counter + 3t .. counter + 3t + 2.
     """
-    score = np.empty(m.node.shape[1])
+    score = empty(m.node.shape[1])
     for t in range(steps):
         i = int(uniform(key, counter + 3 * t) * len(m.node))
         if counts[i] == 1:
@@ -277,7 +278,7 @@ def pseudolikelihood(
     """
     size = m.node.shape[1]
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
-    p = np.empty(size)
+    p = empty(size)
     value = 0.0
     for i in range(len(m.node)):
         site_scores(i, m, labels, p)

@@ -13,6 +13,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.messages import TINY, add_terms
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate, logarithms
 
 TILE = 64  # arcs
@@ -58,8 +59,8 @@ def flood(
     """
     size = total.shape[1]
     tile = Tile(
-        np.empty((size, TILE)), np.empty((size, TILE)), np.empty((size, TILE)),
-        np.empty((size, TILE)), np.empty(TILE), np.empty(TILE), np.empty(size),
+        empty((size, TILE)), empty((size, TILE)), empty((size, TILE)),
+        empty((size, TILE)), empty(TILE), empty(TILE), empty(size),
     )  # fmt: skip
     worst = 0.0
     for base in range(low, high, 2 * TILE):

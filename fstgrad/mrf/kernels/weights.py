@@ -17,6 +17,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.mrf.arrays import Indices, Lanes, Network
 from fstgrad.mrf.kernels.grids import mix, settle
+from fstgrad.uninitialized import empty
 
 TINY = 1e-140
 ONE = np.uint64(1)
@@ -88,8 +89,8 @@ def sweep(
     for block in range(low, high):
         widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
     room = widest + 13 - widest % 8  # not a power of two: else rows share one set of the cache
-    heard, pre, out = np.empty((size, room)), np.empty((size, room)), np.empty((size, room))
-    top, ratio = np.empty(widest), np.ones(2)
+    heard, pre, out = empty((size, room)), empty((size, room)), empty((size, room))
+    top, ratio = empty(widest), np.ones(2)
     for block in range(low, high):
         begin = int(np.int64(lanes.first[block]))
         end = int(np.int64(lanes.first[block + 1]))
@@ -190,7 +191,7 @@ def sweep_two(
     most = ONE
     for i in range(low, high):
         most = max(most, start[i + 1] - start[i])
-    before = np.empty((most, 2))
+    before = empty((most, 2))
     rise, fall = 1.0, 1.0
     for i in range(low, high):
         first, last = start[i], start[i + 1]
@@ -268,7 +269,7 @@ def pair_norms(
     """
     size = beliefs.shape[1]
     start, head, mate = net
-    total, other = 0.0, np.empty(size)
+    total, other = 0.0, empty(size)
     for i in range(len(beliefs)):
         for arc in range(start[i], start[i + 1]):
             if which[arc] & 1:  # each edge once, from its first node

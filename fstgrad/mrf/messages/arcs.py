@@ -9,6 +9,7 @@ from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty, empty_like
 
 PARALLEL_ARCS = 2000
 BEYOND = 1e3  # a message larger than this times the largest span of a table does not converge
@@ -50,10 +51,10 @@ class GraphMessages:
             with np.errstate(over="ignore"):  # masks near the least float become -inf
                 self.potentials = Potentials.of(edge / self.rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
-        self.fresh = np.empty_like(self.messages)
+        self.fresh = empty_like(self.messages)
         self.said = np.zeros((len(model.factors.scope), model.num_labels))
-        self.fresh_said = np.empty_like(self.said)
-        self.total = np.empty_like(model.scores.node)
+        self.fresh_said = empty_like(self.said)
+        self.total = empty_like(model.scores.node)
         self.nodes = Bands(graph.num_nodes, threads, PARALLEL_ARCS)
         self.arcs = Bands(2 * graph.num_edges, threads, PARALLEL_ARCS)
         self.factors = Bands(model.factors.number, threads)
@@ -122,7 +123,7 @@ class GraphMessages:
         """
         self.sum_up()
         graph, factors = self.model.graph, self.model.factors
-        node, log_norm = np.empty_like(self.total), np.empty(graph.num_nodes)
+        node, log_norm = empty_like(self.total), empty(graph.num_nodes)
         kernels.messages.node_beliefs(self.total, node, log_norm)
         degree = np.bincount(graph.source, np.repeat(self.rho, 2), minlength=graph.num_nodes)
         degree = degree + np.bincount(factors.scope, self.link_rho, minlength=graph.num_nodes)
@@ -130,7 +131,7 @@ class GraphMessages:
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return beliefs (cells,) of the larger factors and the sum of their log-normalizers."""
-        out = np.empty(len(self.model.factors.table))
+        out = empty(len(self.model.factors.table))
         if len(out) == 0:
             return out, 0.0
         return out, float(
@@ -152,7 +153,7 @@ class GraphMessages:
         if self.model.factors.number:
             start = GraphMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
             return start.log_bound(cover)
-        split = Split(self.potentials, self.model.scores.node, np.empty(0))
+        split = Split(self.potentials, self.model.scores.node, np.zeros(0))
         return cover.log_bound(self.model, split)
 
     def _split(self) -> Split:
@@ -161,15 +162,15 @@ class GraphMessages:
         known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
         factors = self.model.factors
-        cells = np.empty(len(factors.table))
+        cells = empty(len(factors.table))
         kernels.factors.all_cell_scores(factors, self.link_rho, self.total, self.said, cells)
         return Split(Potentials.of(table), self.total, cells)
 
     def log_pairs(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""
         size = self.model.num_labels
-        log_norm = np.empty(self.model.graph.num_edges)
-        table = np.empty((1, size, size))
+        log_norm = empty(self.model.graph.num_edges)
+        table = empty((1, size, size))
 
         def band(low: int, high: int) -> None:
             self._edge_beliefs(low, high, 0, table.copy(), log_norm[low:high])
@@ -181,8 +182,8 @@ class GraphMessages:
     def edge_beliefs(self, low: int, high: int) -> FloatArray:
         """Return the edge beliefs (high - low, C, C) of a range of edges."""
         size = self.model.num_labels
-        out = np.empty((high - low, size, size))
-        self._edge_beliefs(low, high, 1, out, np.empty(high - low))
+        out = empty((high - low, size, size))
+        self._edge_beliefs(low, high, 1, out, empty(high - low))
         return out
 
     def _edge_beliefs(
@@ -233,7 +234,7 @@ class LargestFirst(GraphMessages):
         ):  # fmt: skip
             raise infeasible()
         heap = np.argsort(-priority, kind="stable").astype(np.int64)
-        place = np.empty(arcs, np.int64)
+        place = empty(arcs, np.int64)
         place[heap] = np.arange(arcs)
         self.queue = kernels.residual.Queue(pending, priority, heap, place)
 

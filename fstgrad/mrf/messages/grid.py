@@ -10,6 +10,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty, empty_like
 
 PARALLEL_CELLS = 20_000  # with fewer cells (pixels times labels), one thread is used
 LARGEST_SPAN = 200.0  # nats, of an edge table
@@ -55,7 +56,7 @@ class GridMessages:
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return the same as `GraphMessages` for a model without larger factors."""
-        return np.empty(0), 0.0
+        return np.zeros(0), 0.0
 
     def _shifts(self) -> float:
         shift = self.model.potentials.shift
@@ -101,7 +102,7 @@ class GridMessages:
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and sum_i (1 - degree_i) log Z_i; None if out of range."""
-        out, log_norm = np.empty_like(self.node), np.empty(self.shape)
+        out, log_norm = empty_like(self.node), empty(self.shape)
         fine = self.bands(
             partial(
                 kernels.grids.beliefs,
@@ -143,7 +144,7 @@ class GridMessages:
     def _arcs(self) -> GraphMessages:
         """The same messages as `GraphMessages`: by arc, in logs."""
         size = self.model.num_labels
-        found = np.empty((2 * self.model.graph.num_edges, size))
+        found = empty((2 * self.model.graph.num_edges, size))
         by_edge = found.reshape(-1, 2, size)
         for d, (edges, rows, columns, right) in enumerate(self._directions()):
             ahead, back = np.moveaxis(self.messages[2 * d : 2 * d + 2], 2, -1)

@@ -10,6 +10,7 @@ from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.weights import PARALLEL_BLOCKS, block_size
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty, empty_like
 
 LARGEST_SPAN = 500.0  # nats, of a table edge / rho; e^-500 is well inside the float range
 LEAST_ARCS = 256  # with fewer, wiring the lanes takes longer than it saves
@@ -45,18 +46,18 @@ class LaneMessages(GraphMessages):
         _, self.lanes, self.shares = graph.cache[key]
         node = model.scores.node
         node = node if labels > 2 else node[:, 1:] - node[:, :1]
-        self.scores = np.empty(self.lanes.node.size * node.shape[1])
+        self.scores = empty(self.lanes.node.size * node.shape[1])
         kernels.weights.nodes_by_block(self.lanes, node, self.scores)
         if few:
             first = np.unique(number, return_index=True)[1]
             self.table = self.potentials.exp_edge[first].reshape(-1)
         else:
-            self.table = np.empty(2 * self.potentials.exp_edge.size)
+            self.table = empty(2 * self.potentials.exp_edge.size)
             kernels.weights.tables_by_lane(
                 self.lanes, graph.leaving, self.potentials.exp_edge, self.table
             )
         self.sent = np.zeros(len(self.messages) * (labels - 1))
-        self.fresh_sent = np.empty_like(self.sent)
+        self.fresh_sent = empty_like(self.sent)
         self.blocks = Bands(len(self.lanes.cut) - 1, threads, PARALLEL_BLOCKS)
         self.stale = False
 
@@ -75,7 +76,7 @@ class LaneMessages(GraphMessages):
                 graph.network, 2 * number[arc >> 1] + (arc & 1), labels - 1
             )
             return lanes, Shares(rho, take, run)
-        return lanes, Shares(rho, np.empty(0, np.uint64), np.empty(0, np.int64))
+        return lanes, Shares(rho, np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
     def sweep(self, damping: float) -> float:
         """Compute all messages from the old ones; return the largest change in nats."""
@@ -94,7 +95,7 @@ class LaneMessages(GraphMessages):
     def sum_up(self) -> None:
         """Recompute messages and totals from `sent`."""
         if self.stale:
-            heard = np.empty((len(self.messages), self.model.num_labels - 1))
+            heard = empty((len(self.messages), self.model.num_labels - 1))
             kernels.weights.by_arcs(self.lanes, self.sent, heard)
             top = np.maximum(heard.max(axis=1, keepdims=True), 0.0)
             into = self.model.graph.leaving ^ 1

@@ -25,6 +25,7 @@ from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
+from fstgrad.uninitialized import empty
 
 LEAST_TREES = 16
 
@@ -103,7 +104,7 @@ def _log_norm(
     source, size = model.graph.source, model.num_labels
     if model.factors.number == 0:
         value = kernels.forests.weigh_up(
-            order, parent_arc, source, split.potentials, weight.copy(), np.empty(size)
+            order, parent_arc, source, split.potentials, weight.copy(), empty(size)
         )
         if not np.isnan(value):
             return value + top
@@ -138,7 +139,7 @@ def _cover(graph: Graph) -> TreeCover:
     rng = np.random.default_rng(0)
     used = np.zeros(graph.num_edges, np.int64)
     size = int(np.count_nonzero(graph.traversal[1] >= 0))
-    queue, group = rng.permutation(graph.num_edges), np.empty(graph.num_nodes, np.int64)
+    queue, group = rng.permutation(graph.num_edges), empty(graph.num_nodes, np.int64)
     orders: list[IntArray] = []
     parent_arcs: list[IntArray] = []
     while len(orders) < LEAST_TREES or (used == 0).any():

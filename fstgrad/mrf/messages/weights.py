@@ -10,6 +10,7 @@ from fstgrad.mrf.arrays import Lanes
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty, empty_like
 
 PARALLEL_NODES = 2000  # with fewer nodes, one thread is used
 BLOCK_CELLS = 8192  # message entries per block
@@ -38,7 +39,7 @@ class WeightMessages:
         shifts = p.shift.sum() * (model.graph.num_edges if model.shared else 1)
         self.offset = float(top.sum() + shifts)
         self.which = model.graph.leaving & 1 if model.shared else model.graph.leaving
-        self.log_norm = np.empty(model.num_nodes)
+        self.log_norm = empty(model.num_nodes)
         self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
         self.sends: _ByArcs | _ByLanes = (_ByArcs if model.num_labels == 2 else _ByLanes)(
             self, threads
@@ -59,7 +60,7 @@ class WeightMessages:
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and sum_i (1 - degree_i) log Z_i; None if out of range."""
-        self.out, messages = np.empty_like(self.node), self.messages
+        self.out, messages = empty_like(self.node), self.messages
         network = self.model.graph.network
 
         def band(low: int, high: int) -> bool:
@@ -85,7 +86,7 @@ class WeightMessages:
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return what `GraphMessages` does for a model without larger factors."""
-        return np.empty(0), 0.0
+        return np.zeros(0), 0.0
 
     def edge_beliefs(self, low: int, high: int) -> FloatArray:
         """Return the edge beliefs (high - low, C, C) of a range of edges."""
@@ -150,10 +151,10 @@ class _ByLanes:
             )
         lanes: Lanes = graph.cache[key]
         self.lanes, self.maximum, self.shape = lanes, owner.maximum, (len(lanes.arc), labels)
-        self.node, self.table = np.empty(lanes.node.size * labels), exp_edge.reshape(-1)
+        self.node, self.table = empty(lanes.node.size * labels), exp_edge.reshape(-1)
         kernels.weights.nodes_by_block(lanes, owner.node, self.node)
         if not model.shared:
-            self.table = np.empty(2 * exp_edge.size)
+            self.table = empty(2 * exp_edge.size)
             kernels.weights.tables_by_lane(lanes, owner.which, exp_edge, self.table)
         self.sent, self.fresh = np.ones(len(lanes.arc) * labels), np.ones(len(lanes.arc) * labels)
         self.bands = Bands(len(lanes.cut) - 1, threads, PARALLEL_BLOCKS)
@@ -173,6 +174,6 @@ class _ByLanes:
 
     def by_arcs(self) -> FloatArray:
         """Return the message into each arc's tail, (2E, C)."""
-        heard = np.empty(self.shape)
+        heard = empty(self.shape)
         kernels.weights.by_arcs(self.lanes, self.sent, heard)
         return heard

@@ -17,6 +17,7 @@ from fstgrad.mrf.method import current_name
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang")
@@ -100,7 +101,7 @@ class Chain:
         )
 
     def _random_sites(self, counter: int) -> None:
-        nowhere = np.empty(0, np.int64)
+        nowhere = np.zeros(0, np.int64)
         kernels.sites.gibbs_sites(
             0, self.model.num_nodes, nowhere, self.key, counter, self.model.pieces, self.labels
         )
@@ -184,7 +185,7 @@ class Chain:
     def _scratch(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         nodes, size = self.model.scores.node.shape
         arcs = 2 * self.model.graph.num_edges
-        return np.empty((nodes, size)), np.empty((arcs, size)), np.empty(nodes), np.empty(nodes)
+        return empty((nodes, size)), empty((arcs, size)), empty(nodes), empty(nodes)
 
 
 def edge_strengths(model: ScoredGraph) -> FloatArray:
@@ -225,7 +226,7 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
         parent_arc = np.full(graph.num_nodes, -1, np.int64)
         orders = []
         for b in range(int(block.max()) + 1):
-            order = np.empty(graph.num_nodes, np.int64)
+            order = empty(graph.num_nodes, np.int64)
             member = (block == b).astype(np.int64)
             count = kernels.graphs.breadth_first(graph.shape, member, order, parent_arc)
             orders.append(order[:count].copy())

@@ -11,6 +11,7 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.kernels.colours import AHEAD, BLOCK, Blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty_like
 
 
 class ColourDraws:
@@ -127,7 +128,7 @@ def colour_blocks(
         colour = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
         order = np.lexsort((-degree, colour))
         cut, block_cuts = cut_into_blocks(cuts, BLOCK)
-        place = np.empty_like(order)
+        place = empty_like(order)
         place[order] = np.arange(len(order))
         place = np.repeat(place, degree)  # of each arc's site
         block = np.searchsorted(cut, place, side="right") - 1

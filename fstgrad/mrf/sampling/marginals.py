@@ -25,6 +25,7 @@ from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.sampling.tempering import TemperedChain
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
+from fstgrad.uninitialized import empty
 
 Progress = Callable[[int, float], None]
 CONVERGED_R_HAT = 1.05
@@ -166,7 +167,7 @@ def _run_chain(
     progress: Progress | None,
 ) -> Tally:
     model = chain.model
-    pairs = model.graph.edges if edges else np.empty((0, 2), np.int64)
+    pairs = model.graph.edges if edges else np.zeros((0, 2), np.int64)
     size = model.num_labels
     edge = np.zeros((len(pairs), size, size))
     shape = model.scores.node.shape
@@ -254,7 +255,7 @@ def draw(
     start = start_labels(model, random, initial)
     chain = make_chain(model, sampler, start, new_key(random), threads)
     chain.advance(burn_in)
-    draws = np.empty((positive_integer("k", k), model.num_nodes), np.int64)
+    draws = empty((positive_integer("k", k), model.num_nodes), np.int64)
     for row in draws:
         chain.advance(thin)
         row[...] = chain.labels

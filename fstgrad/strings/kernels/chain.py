@@ -6,6 +6,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -19,7 +20,7 @@ def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
         the start".
     """
     length, contexts, n = cumulative.shape
-    strings = np.empty(uniforms.shape, dtype=np.int64)
+    strings = empty(uniforms.shape, dtype=np.int64)
     for i in range(len(uniforms)):
         context = contexts - 1
         for t in range(length):
@@ -49,7 +50,7 @@ def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> flo
     weight : (l, C), e^cost of each class at each position
     """
     length, contexts, n = table.shape
-    alpha, sums = np.zeros((length + 1, contexts)), np.empty(length)
+    alpha, sums = np.zeros((length + 1, contexts)), empty(length)
     alpha[0, n] = 1.0
     log_scale = 0.0
     for t in range(length):
@@ -67,7 +68,7 @@ def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> flo
         total = 1.0 / total
         for b in range(n):
             after[b] *= total
-    beta, ahead, total = np.ones(contexts), np.empty(n), 1.0
+    beta, ahead, total = np.ones(contexts), empty(n), 1.0
     for t in range(length - 1, -1, -1):
         factor, share = 1.0 / total, 1.0 / sums[t]
         for b in range(n):

@@ -22,6 +22,7 @@ from fstgrad.automata.layout import Walk
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import part_kernel
 from fstgrad.strings.kernels.arrays import Dual, unsigned
+from fstgrad.uninitialized import empty
 
 
 @part_kernel
@@ -53,8 +54,8 @@ def class_pass(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatAr
     class_of, offsets, next_entry = walk.class_of, walk.offsets, walk.next_entry
     sums = sums_by_class(table, class_of, classes)
     states = offsets[length] + len(final)
-    alpha, beta, totals = np.zeros(states), np.empty(states), np.empty(length)
-    mass, ways = np.empty(classes), np.empty(classes)
+    alpha, beta, totals = np.zeros(states), empty(states), empty(length)
+    mass, ways = empty(classes), empty(classes)
     alpha[0], log_scale = 1.0, 0.0
     for t in range(length):
         here, there, end = offsets[t], offsets[t + 1], offsets[t + 2]
@@ -110,9 +111,9 @@ def class_tangents(
     if moved:
         dsums = sums_by_class(dtable, class_of, classes)
     states = offsets[length] + len(final)
-    alpha, dalpha, totals = np.zeros(states), np.zeros(states), np.empty(length)
-    beta, dbeta = np.empty(states), np.empty(states)
-    mass, dmass, ways, dways = np.empty((4, classes))
+    alpha, dalpha, totals = np.zeros(states), np.zeros(states), empty(length)
+    beta, dbeta = empty(states), empty(states)
+    mass, dmass, ways, dways = empty((4, classes))
     alpha[0], log_scale = 1.0, 0.0
     for t in range(length):
         here, there, end = offsets[t], offsets[t + 1], offsets[t + 2]

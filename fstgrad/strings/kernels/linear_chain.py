@@ -11,6 +11,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import fused_kernel, kernel, part_kernel, sum_kernel
+from fstgrad.uninitialized import empty
 
 
 @fused_kernel
@@ -145,7 +146,7 @@ def best_strings(
     to the smaller symbol.  Entries of `best` beyond the lengths stay as they are.  O(B T n^2).
     """
     items, length, n = emissions.shape
-    value, scores, turned = np.empty((length, n)), np.empty(items), transitions.T.copy()
+    value, scores, turned = empty((length, n)), empty(items), transitions.T.copy()
     for i in range(items):
         value[0] = emissions[i, 0]
         for t in range(1, lengths[i]):

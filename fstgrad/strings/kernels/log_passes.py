@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -42,7 +43,7 @@ def log_pass(
               alpha[last:end], order)  # fmt: skip
     last = offsets[length]
     log_z = -np.inf
-    beta = np.empty((len(final), contexts))
+    beta = empty((len(final), contexts))
     for s in range(len(final)):
         for k in range(contexts):
             beta[s, k] = final[s]
@@ -123,7 +124,7 @@ def _back(
     n = table.shape[1]
     younger = contexts // (n + 1) if order > 1 else 1
     turn = 1 if order > 1 else 0
-    ahead = np.empty(n)
+    ahead = empty(n)
     before = np.full((states, contexts), -np.inf)
     shares = np.zeros((contexts, n))
     for s in range(states):

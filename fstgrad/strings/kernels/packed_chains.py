@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, sum_part_kernel
 from fstgrad.strings.kernels.linear_chain import add_product
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -61,7 +62,7 @@ def packed_passes(
         Receives log Z of the scaled weights, without the subtracted maxima.
     """
     least, low, size = 1.0, 0, 0
-    ahead, spare = np.ones((sizes[0], weights.shape[1])), np.empty(sizes[0])
+    ahead, spare = np.ones((sizes[0], weights.shape[1])), empty(sizes[0])
     for t in range(len(sizes)):
         before = node[low : low + sizes[t]]
         low += size

@@ -30,6 +30,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work, unsigned
 from fstgrad.strings.kernels.classes import class_pass
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate
 
 CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
@@ -63,7 +64,7 @@ def shift_scores(
     length, contexts, n = table.shape
     order = len(used)
     # t < l, the length of `table` and `highest`; tally[RECENT:] is a ring buffer of `order` entries
-    high, low = np.empty(n), np.empty(n)
+    high, low = empty(n), empty(n)
     for t in range(length):
         row = min(t, order - 1)
         for b in range(n):
@@ -107,7 +108,7 @@ def exponentials(values: FloatArray) -> None:
 
     values : (N,) float64, at any place in memory with the same results
     """
-    work = np.empty(min(len(values), CHUNK))
+    work = empty(min(len(values), CHUNK))
     for start in range(0, len(values), CHUNK):
         exponentiate(values[start : start + CHUNK], work)
 
@@ -143,11 +144,11 @@ def real_pass(
     # `contexts` scratch entries behind each level are for dead arcs.  A live arc from level t that
     # reads b leads below first[t + 2] * step; a dead one to r (n + 1) + b < contexts.
     # Rows are states below dense[t] <= largest(dense), columns are r n + b < n contexts / (n + 1).
-    alpha = np.empty(first[length + 1] * step + contexts)
+    alpha = empty(first[length + 1] * step + contexts)
     size = widest(first) * step + contexts
-    beta, before = np.empty(size), np.empty(size)
-    rows = np.empty((largest(walk.dense), n * (contexts // (n + 1))))
-    work, sums = Work(rows, np.empty((contexts, n))), np.empty(length)
+    beta, before = empty(size), empty(size)
+    rows = empty((largest(walk.dense), n * (contexts // (n + 1))))
+    work, sums = Work(rows, empty((contexts, n))), empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0

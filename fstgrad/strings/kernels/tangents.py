@@ -26,6 +26,7 @@ from fstgrad.strings.kernels.passes import (
     total_of,
     widest,
 )
+from fstgrad.uninitialized import empty
 
 Pair = tuple[FloatArray, FloatArray]  # an array and its derivative
 
@@ -56,10 +57,10 @@ def tangent_pass(
     alpha = Dual(np.zeros(entries), np.zeros(entries))
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
     shape = largest(walk.dense), n * (contexts // (n + 1))
-    rows = Dual(np.empty(shape), np.empty(shape))
-    mass = Dual(np.empty((contexts, n)), np.empty((contexts, n)))
+    rows = Dual(empty(shape), empty(shape))
+    mass = Dual(empty((contexts, n)), empty((contexts, n)))
     work = DualWork(rows, mass)
-    sums = np.empty(length)
+    sums = empty(length)
     alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
     for t in range(length):

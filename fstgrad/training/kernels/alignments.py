@@ -6,6 +6,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty, empty_like
 
 
 @kernel
@@ -34,8 +35,8 @@ def lay_links(
     source = goal = u = v = np.zeros(0, dtype=np.int64)
     for writes in (False, True):
         if writes:
-            source = np.empty(first_link[pairs], dtype=np.int64)
-            goal, u, v = np.empty_like(source), np.empty_like(source), np.empty_like(source)
+            source = empty(first_link[pairs], dtype=np.int64)
+            goal, u, v = empty_like(source), empty_like(source), empty_like(source)
         link = 0
         for p in range(pairs):
             size_x, size_y = x_first[p + 1] - x_first[p], y_first[p + 1] - y_first[p]

@@ -10,6 +10,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 unsigned = np.uintp  # saves the check for negative indices
 
@@ -26,7 +27,7 @@ def gather(
 ) -> None:
     """Write the sums of the weights of the active names of each position to `out` (l, n)."""
     n = out.shape[1]
-    row = np.empty(n + 1)
+    row = empty(n + 1)
     for s in range(len(out)):
         for b in range(n + 1):
             row[b] = 0.0
@@ -52,7 +53,7 @@ def scatter(
 ) -> None:
     """Add table[s] (l, n) to the weights of every active name of every position s."""
     n = table.shape[1]
-    row = np.empty(n + 1)
+    row = empty(n + 1)
     for s in range(len(table)):
         for b in range(n):
             row[b] = table[s, b]
@@ -88,7 +89,7 @@ def gather_rows(
 ) -> None:
     """Add the rows `ids` of a table (rows, n + 1) of each position to `out` (l, n)."""
     n = out.shape[1]
-    sums = np.empty(n + 1)
+    sums = empty(n + 1)
     for s in range(len(out)):
         first, end = starts[s], starts[s + 1]
         for b in range(n + 1):
@@ -113,7 +114,7 @@ def scatter_rows(
 ) -> None:
     """Add table[s] (l, n) to the rows `ids` of each position of `out` (rows, n + 1)."""
     n = table.shape[1]
-    row = np.empty(n + 1)
+    row = empty(n + 1)
     for s in range(len(table)):
         for b in range(n):
             row[b] = table[s, b]

@@ -9,6 +9,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray
 from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.uninitialized import empty, empty_like
 
 KINDS = 4  # a side symbol alone, with the centre, with the distance to the end, with the last 3
 NEAREST = 4  # greater distances to the end are not distinguished
@@ -40,7 +41,7 @@ def window_keys(
         most += lengths[i] * own
     # at most, a position has a bias, `span` keys for each of 2 width + 1 starts, and KINDS keys for
     # each side symbol
-    starts, keys = np.zeros(positions + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
+    starts, keys = np.zeros(positions + 1, dtype=np.int64), empty(most, dtype=np.int64)
     tail = 1
     for _ in range(span):
         tail *= base
@@ -114,7 +115,7 @@ def find_keys(
 ) -> tuple[IntArray, IntArray]:
     """Return (starts, ids): the numbers of the known keys among those wanted at each position."""
     mask = np.uint64(len(slots) - 1)
-    known, ids = np.zeros_like(starts), np.empty_like(wanted)
+    known, ids = np.zeros_like(starts), empty_like(wanted)
     k = 0
     for s in range(len(starts) - 1):
         for i in range(starts[s], starts[s + 1]):

@@ -20,6 +20,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -44,7 +45,7 @@ def search(
         entry[d] = d
     parent[:] = -1
     # each contraction joins at least two components, so there are fewer than n: count <= 2 n + 1
-    work = np.empty((4, 2 * n + 1), dtype=np.int64)  # a single allocation saves time for small n
+    work = empty((4, 2 * n + 1), dtype=np.int64)  # a single allocation saves time for small n
     component, position, done, path = work[0, : n + 1], work[1], work[2], work[3]
     for h in range(n + 1):
         component[h] = h
@@ -186,8 +187,8 @@ def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> tup
     roots = greedy_heads(scores, n, single, heads)
     if roots >= 0:
         return roots, 0.0
-    score = np.empty((2 * n + 1, n + 1))
-    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    score = empty((2 * n + 1, n + 1))
+    entry = empty((2 * n + 1, n + 1), dtype=np.int64)
     of_component = np.zeros((2, 2 * n + 1), dtype=np.int64)
     chosen, parent = of_component[0], of_component[1]
     count = search(scores, n, single, score, entry, chosen, parent)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import fused_kernel
+from fstgrad.uninitialized import empty
 
 # The product of four such pivots is within the range of float64.
 SMALLEST_PIVOT = 1e-70
@@ -85,7 +86,7 @@ def invert(a: FloatArray) -> float:
     The number of rows must be a multiple of four; columns beyond this number are padding.
     """
     n = len(a)
-    p = np.empty((4, 4))
+    p = empty((4, 4))
     log_determinant = 0.0
     for k in range(0, n, 4):
         determinant = invert_corner(a, k, p)

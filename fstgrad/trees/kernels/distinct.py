@@ -19,6 +19,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.sampling import exchange_heads, join, last_column, rooted
 from fstgrad.trees.kernels.updates import contract, heads_of, invert_weights
+from fstgrad.uninitialized import empty
 
 
 class Parts(NamedTuple):
@@ -110,14 +111,14 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
     w, choices, logs = parts.w, parts.choices[tree], parts.logs[tree]
     n, labels = len(w) - 1, parts.label_logs.shape[2]
     single = len(parts.children) > 0
-    column, names = np.empty(n + 1), np.arange(n + 1)
+    column, names = empty(n + 1), np.arange(n + 1)
     holder = np.arange(n + 1)
     weights = w
     a = weights[:, 1:].copy()
-    inverse = np.empty((n, n))
+    inverse = empty((n, n))
     is_updated = not (single or parts.is_log) and invert_weights(weights, inverse)
     before = 0.0
-    options = np.empty(logs.shape[1])
+    options = empty(logs.shape[1])
     for t in range(n):
         j = n - 1 - t
         if single and t == 0:
@@ -211,8 +212,8 @@ def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
 def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out: IntArray) -> None:
     """Write the choices (k, n) of trees (k, n) with labels (k, n); `count` : number of labels."""
     n = heads.shape[1]
-    tree = np.empty(n, dtype=np.int64)
-    label = np.empty(n, dtype=np.int64)
+    tree = empty(n, dtype=np.int64)
+    label = empty(n, dtype=np.int64)
     for i in range(len(heads)):
         tree[:], label[:] = heads[i], labels[i]
         if single:

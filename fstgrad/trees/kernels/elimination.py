@@ -27,6 +27,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels import logarithms
+from fstgrad.uninitialized import empty
 
 # Numbers that underflow (below 5e-324) are negligible next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280
@@ -122,7 +123,7 @@ def remove_half(
     single, logs = mode
     value = 0.0
     found = m
-    work = np.empty((len(x), m))
+    work = empty((len(x), m))
     for step in range(m - count):
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
@@ -159,7 +160,7 @@ def restore_half(
     half = m // 2
     single, logs = mode
     start, stop = (first + half, first + m) if keep_right else (first, first + half)
-    work = np.empty((len(y), stop - start))
+    work = empty((len(y), stop - start))
     for step in range(m - (stop - start) - 1, -1, -1):
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
@@ -188,7 +189,7 @@ def all_last(
     slots, _, n = x.shape
     # depth d has at most m = n / 2^d + 1 nodes and two frames of slots m (m + 1) numbers: over all
     # depths at most slots (8/3 n^2 + 12 n + 4 log2 n + 8), which `work` holds; depth <= 65
-    work = np.empty(4 * slots * (n + 2) * (n + 3))
+    work = empty(4 * slots * (n + 2) * (n + 3))
     work[: x.size] = x.reshape(-1)
     at, size, first, stage, found = np.zeros((5, 66), dtype=np.int64)
     is_open = np.zeros(66, dtype=np.bool_)
@@ -329,7 +330,7 @@ def solve_logs(
         return value
     total = np.zeros((slots, n))
     total[0] = -np.inf
-    part = np.empty((slots, n))
+    part = empty((slots, n))
     for j in range(n):
         e[0, 0, j] = -np.inf if elsewhere[j] else 0.0
     for i in range(n + 1):

@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.matrix_tree import CONDITION_LIMIT, center
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate
 
 # If Z' / Z is below LEAST_RATIO, or a column of marginals does not sum to 1 within TOLERANCE, the
@@ -37,7 +38,7 @@ def change_column(
     old, new : scores that differ in column d.  g : the gradient at the old scores.
     """
     size = len(old)
-    centered, w = np.empty((size, size)), np.empty((size, size))
+    centered, w = empty((size, size)), empty((size, size))
     _, root, _ = center(old, size - 1, single, centered)
     before = constant_of(old, d, single)
     was = centered[:, d].copy()
@@ -45,7 +46,7 @@ def change_column(
     after = constant_of(new, d, single)
     first = np.exp(new_root - root)  # from the scale of the old root and column to the new
     scale = np.exp(after - before)
-    change = np.empty(size)
+    change = empty(size)
     ratio = 0.0
     for k in range(size):
         # the new weight in the old scale

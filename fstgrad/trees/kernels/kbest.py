@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import expand, search
+from fstgrad.uninitialized import empty
 
 NONE = -1
 
@@ -73,15 +74,15 @@ def least_loss(
     the dependent of the arc.
     """
     n = len(heads)
-    score = np.empty((2 * n + 1, n + 1))
-    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    score = empty((2 * n + 1, n + 1))
+    entry = empty((2 * n + 1, n + 1), dtype=np.int64)
     chosen = np.zeros(2 * n + 1, dtype=np.int64)
-    parent = np.empty(2 * n + 1, dtype=np.int64)
+    parent = empty(2 * n + 1, dtype=np.int64)
     count = search(table, n, single, score, entry, chosen, parent)
     if count == 0:
         return NONE, np.inf, 0
     roots = expand(count, n, chosen, entry, parent, heads)
-    below = np.empty((n + 1, n + 1), dtype=np.bool_)
+    below = empty((n + 1, n + 1), dtype=np.bool_)
     descend_from(heads, below)
     owner = np.zeros(n + 1, dtype=np.int64)  # the component that chose the arc into a dependent
     for d in range(1, n + 1):
@@ -158,7 +159,7 @@ def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> No
 def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables: Tables) -> bool:
     """Find the best tree of a set and the second-best's loss; return whether a tree exists."""
     constrain(scores, sets, member, tables)
-    heads = np.empty(sets.best.shape[1], dtype=np.int64)
+    heads = empty(sets.best.shape[1], dtype=np.int64)
     roots, loss, worst = least_loss(tables.best, tables.second, single, heads)
     if roots == NONE or (single and roots > 1):
         sets.value[member], sets.loss[member] = -np.inf, np.inf
@@ -191,7 +192,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
         np.full(most, np.inf),
         np.zeros(most, dtype=np.int64),
     )
-    tables = Tables(np.empty(scores.shape), np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1)))
+    tables = Tables(empty(scores.shape), empty((n + 1, n + 1)), empty((n + 1, n + 1)))
     if not solve_set(scores, single, sets, 0, tables):
         return 0
     trees[0] = sets.best[0]

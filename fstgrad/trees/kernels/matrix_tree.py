@@ -13,6 +13,7 @@ import numpy as np
 from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import invert
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate
 
 # Above this gradient, the subtractions B_jj - B_jh lose too many digits: 1e-12 of a marginal.
@@ -188,7 +189,7 @@ def solve_batch(
     relative : log Z minus the sum of the dependents' largest scores.
     """
     size = scores.shape[1]
-    buffer, weights = np.empty((size + 4) * (size + 8)), np.empty(size * size)
+    buffer, weights = empty((size + 4) * (size + 8)), empty(size * size)
     left = 0
     for item in range(len(lengths)):
         n = lengths[item]
@@ -304,7 +305,7 @@ def hessian_batch(
     Cells beyond an item's length are set to 0 in all items.
     """
     size = scores.shape[1]
-    buffer, weights = np.empty(3 * size * size), np.empty(size * size)
+    buffer, weights = empty(3 * size * size), empty(size * size)
     for item in range(len(lengths)):
         n = lengths[item]
         v[item, :, n + 1 :] = 0.0

@@ -25,6 +25,7 @@ from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
 from fstgrad.trees.kernels.matrix_tree import LEAST
+from fstgrad.uninitialized import empty
 
 # Arcs and second entries are negligible if their weight relative to all trees is below exp(-50).
 MARGIN = 50.0
@@ -141,15 +142,15 @@ def normalise(
     The constant is the log Z of the scores minus that of the normal form.  The root's dependent is
     0 if no tree is allowed.
     """
-    score = np.empty((2 * n + 1, n + 1))
-    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    score = empty((2 * n + 1, n + 1))
+    entry = empty((2 * n + 1, n + 1), dtype=np.int64)
     chosen = np.zeros(2 * n + 1, dtype=np.int64)
-    parent = np.empty(2 * n + 1, dtype=np.int64)
+    parent = empty(2 * n + 1, dtype=np.int64)
     closed[:] = False
     count = search(scores, n, single, score, entry, chosen, parent)
     if count == 0:
         return -np.inf, 0
-    heads = np.empty(n, dtype=np.int64)
+    heads = empty(n, dtype=np.int64)
     roots = expand(count, n, chosen, entry, parent, heads)
     if single and roots > 1:
         return -np.inf, 0
@@ -157,7 +158,7 @@ def normalise(
     for d in range(n, 0, -1):
         child = d if heads[d - 1] == 0 else child
     dual, kept = np.zeros(count), np.zeros(count)
-    places = np.empty((3, count), dtype=np.int64)
+    places = empty((3, count), dtype=np.int64)
     order, begin, end = places[0], places[1], places[2]
     tour(count, n, parent, order, begin, end)
     for c in range(1, count):
@@ -223,12 +224,12 @@ def laminar(
     dependent, because all trees enter it once.  Return `count`, one more than the last component,
     and the sum of the cycles' y_c that `normalise` keeps.
     """
-    score = np.empty((2 * n + 1, n + 1))
-    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    score = empty((2 * n + 1, n + 1))
+    entry = empty((2 * n + 1, n + 1), dtype=np.int64)
     chosen = np.zeros(2 * n + 1, dtype=np.int64)
-    parent = np.empty(2 * n + 1, dtype=np.int64)
+    parent = empty(2 * n + 1, dtype=np.int64)
     count = search(scores, n, single, score, entry, chosen, parent)
-    places = np.empty((3, count), dtype=np.int64)
+    places = empty((3, count), dtype=np.int64)
     order, begin, end = places[0], places[1], places[2]
     tour(count, n, parent, order, begin, end)
     for c in range(1, count):
@@ -236,7 +237,7 @@ def laminar(
         for place in range(begin[c], end[c]):
             inside[c, order[place]] = True
     reduce_scores(scores, n, count, dual, parent, order, begin, end, reduced)
-    heads = np.empty(n, dtype=np.int64)
+    heads = empty(n, dtype=np.int64)
     expand(count, n, chosen, entry, parent, heads)
     lowest = lowest_of(reduced, heads)
     kept = 0.0
@@ -255,8 +256,8 @@ def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
     """
     roots, largest = best_heads(scores, n, single, heads)
     if largest > LARGE or roots < 0:
-        raised, out = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
-        closed = np.empty(n + 1, dtype=np.bool_)
+        raised, out = empty((n + 1, n + 1)), empty((n + 1, n + 1))
+        closed = empty(n + 1, dtype=np.bool_)
         raise_least(scores, raised)
         if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
             roots = best_heads(out, n, single, heads)[0]

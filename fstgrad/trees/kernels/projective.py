@@ -16,6 +16,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.uninitialized import empty
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
 
@@ -86,7 +87,7 @@ def inside(
     for i in range(n + 1):
         value[RIGHT, i, i] = 0.0
         value[LEFT, i, i] = 0.0
-    terms, slopes = np.empty((2, n + 1))
+    terms, slopes = empty((2, n + 1))
     first = 1 if single else 0
     for width in range(1, n + 1 - first):
         for i in range(first, n + 1 - width):
@@ -160,7 +161,7 @@ def outside(
 ) -> None:  # fmt: skip
     """Write the marginals and their derivative along v from the filled cells."""
     mass = np.zeros((2, 4, n + 1, n + 1))
-    work = np.empty((2, n + 1))
+    work = empty((2, n + 1))
     if single:
         count = gather_root(s, cells[0], n, work[0])
         gather_root(v, cells[1], n, work[1])
@@ -204,7 +205,7 @@ def solve_batch(
     dmu[:] = 0.0
     for item in range(len(lengths)):
         n = lengths[item]
-        cells = np.empty((2, 4, n + 1, n + 1))
+        cells = empty((2, 4, n + 1, n + 1))
         s, direction = scores[item], v[item]
         log_partition[item] = inside(s, direction, n, single, along, False, cells)
         if log_partition[item] > -np.inf and n > 0:
@@ -241,8 +242,8 @@ def descend(
     """
     # At most n open and 2 n complete cells are longer than one node.  Each uses one draw and pushes
     # two cells, so the stack never has more than 4 n + 4.
-    stack = np.empty((4 * n + 4, 3), dtype=np.int64)
-    terms = np.empty(n + 1)
+    stack = empty((4 * n + 4, 3), dtype=np.int64)
+    terms = empty(n + 1)
     size = 0
     used = 0
     if single:
@@ -287,7 +288,7 @@ def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntAr
     lost = -1
     for item in range(len(lengths)):
         n = lengths[item]
-        cells = np.empty((2, 4, n + 1, n + 1))
+        cells = empty((2, 4, n + 1, n + 1))
         best = inside(scores[item], scores[item], n, single, False, True, cells)
         if best == -np.inf:
             lost = item if lost < 0 else lost
@@ -304,9 +305,9 @@ def sample_batch(
     heads[:] = -1
     for item in range(len(lengths)):
         n = lengths[item]
-        cells = np.empty((2, 4, n + 1, n + 1))
+        cells = empty((2, 4, n + 1, n + 1))
         inside(scores[item], scores[item], n, single, False, False, cells)
-        draws = np.empty(3 * n + 1)
+        draws = empty(3 * n + 1)
         for k in range(heads.shape[0] if n > 0 else 0):
             for d in range(3 * n + 1):
                 draws[d] = rng.random()

@@ -6,6 +6,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.trees.kernels import logarithms
 from fstgrad.trees.kernels.elimination import eliminate, substitute
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -89,7 +90,7 @@ def last_column(
     n = len(w) - 1
     x = a.copy().reshape(1, j + 2, j + 1)
     reach = np.zeros((1, j + 2, j + 1))
-    work = np.empty((1, j + 1))
+    work = empty((1, j + 1))
     if logs:
         reach[:] = -np.inf
     for k in range(j):
@@ -170,7 +171,7 @@ def colbourn(
     """
     n = len(w) - 1
     roots = np.cumsum(root_chance)
-    cumulative = np.empty(n + 1)
+    cumulative = empty(n + 1)
     for item in range(heads.shape[0]):
         child = draw(roots, rng) if single else n
         weights = rooted(w, child, logs) if single else w

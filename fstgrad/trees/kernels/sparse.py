@@ -12,6 +12,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.sampling import first_above
+from fstgrad.uninitialized import empty
 
 
 @kernel
@@ -22,14 +23,14 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
     neighbour is k.
     """
     n = len(starts) - 1
-    later = np.empty(4 * len(neighbours) + n, dtype=np.int64)
+    later = empty(4 * len(neighbours) + n, dtype=np.int64)
     child, sibling = np.full(n, -1), np.full(n, -1)
     mark = np.full(n, -1)
     size = 0
     for k in range(n):
         begin[k] = size
         if size + n > len(later):
-            longer = np.empty(2 * len(later) + n, dtype=np.int64)
+            longer = empty(2 * len(later) + n, dtype=np.int64)
             longer[:size] = later[:size]
             later = longer
         # each i is marked once for k, so n entries suffice

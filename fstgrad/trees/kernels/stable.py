@@ -18,6 +18,7 @@ from fstgrad.trees.kernels.arborescence import best_heads
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
 from fstgrad.trees.kernels.matrix_tree import ROOT_LIMIT, center, invert_laplacian
 from fstgrad.trees.kernels.normal import normalise, raise_least
+from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate
 
 # Weights below exp(-600) times the largest are handled on logarithms.
@@ -44,7 +45,7 @@ def invert_with_last(
     """Write g and mu from the inverse Laplacian with last node `last`; return log Z or NaN."""
     if single:
         exchange(w, last, n)
-    value = invert_laplacian(w, n, single, np.empty((n + 4) * (n + 8)), g, mu)
+    value = invert_laplacian(w, n, single, empty((n + 4) * (n + 8)), g, mu)
     if single:
         exchange(w, last, n)
         exchange(g, last, n)
@@ -88,9 +89,9 @@ def solve_item(
     logs : (2, n+1, n+1) work space.
     """
     n = len(scores) - 1
-    heads = np.empty(n, dtype=np.int64)
+    heads = empty(n, dtype=np.int64)
     closed = np.zeros(n + 1, dtype=np.bool_)
-    w = np.empty((n + 1, n + 1))
+    w = empty((n + 1, n + 1))
     if single and best_heads(scores, n, single, heads)[0] == 1:
         child = int(np.argmin(heads)) + 1
         shift, root, below = center(scores, n, single, w)
@@ -114,7 +115,7 @@ def solve_item(
     if np.isnan(value):
         g[:] = 0.0
         out = mu.reshape(1, n + 1, n + 1)
-        value = solve_logs(logs[0], np.empty((0, n + 1, n + 1)), n, single, closed, logs[1], out)
+        value = solve_logs(logs[0], np.zeros((0, n + 1, n + 1)), n, single, closed, logs[1], out)
     for i in range(n + 1):
         for j in range(n + 1):
             mu[i, j] = mu[i, j] if mu[i, j] > NEGLIGIBLE else 0.0
@@ -140,7 +141,7 @@ def solve_batch(
         if not np.isnan(log_partition[item]):
             continue
         n = lengths[item]
-        own = np.empty((6, n + 1, n + 1))
+        own = empty((6, n + 1, n + 1))
         raise_least(scores[item, : n + 1, : n + 1], own[0])
         log_partition[item], relative[item], normal = solve_item(
             own[0], single, own[1], own[2], own[3], own[4:]
@@ -156,16 +157,16 @@ def solve_batch(
 def second_order(scores: FloatArray, single: bool, v: FloatArray, change: FloatArray) -> None:
     """Write Cov v of one table (n+1, n+1), without subtractions."""
     n = len(scores) - 1
-    tables = np.empty((4, n + 1, n + 1))
+    tables = empty((4, n + 1, n + 1))
     w, normal, g, mu = tables[0], tables[1], tables[2], tables[3]
-    closed = np.empty(n + 1, dtype=np.bool_)
+    closed = empty(n + 1, dtype=np.bool_)
     normalise(scores, n, single, 0.0, normal, closed)
     center(normal, n, single, w)
     value = -np.inf
     if least(w) > LOWEST:
         value = solve(np.exp(w), v, n, single, closed, g, mu, change)
     if value == -np.inf:
-        out = np.empty((2, n + 1, n + 1))
+        out = empty((2, n + 1, n + 1))
         solve_logs(w, v.reshape(1, n + 1, n + 1), n, single, closed, g, out)
         change[:] = out[1]
 
@@ -180,11 +181,11 @@ def third_order(
     constant of the normal form.
     """
     n = len(scores) - 1
-    tables = np.empty((3, n + 1, n + 1))
+    tables = empty((3, n + 1, n + 1))
     w, normal, log_g = tables[0], tables[1], tables[2]
-    closed = np.empty(n + 1, dtype=np.bool_)
+    closed = empty(n + 1, dtype=np.bool_)
     normalise(scores, n, single, 0.0, normal, closed)
     shift, _, _ = center(normal, n, single, w)
-    directions = np.empty((2, n + 1, n + 1))
+    directions = empty((2, n + 1, n + 1))
     directions[0], directions[1] = v, u
     return shift + solve_logs(w, directions, n, single, closed, log_g, out)

@@ -15,6 +15,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.matrix_tree import invert_laplacian
+from fstgrad.uninitialized import empty
 
 # A difference above this fraction of the diagonal entry is trusted: it keeps half of its digits.
 LEAST_SLOPE = 1e-8
@@ -26,8 +27,8 @@ TOLERANCE = 1e-9
 def invert_weights(w: FloatArray, b: FloatArray) -> bool:
     """Write B (n, n) of weights (n+1, n+1); return whether it can be trusted."""
     n = len(b)
-    g, mu = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
-    if np.isnan(invert_laplacian(w, n, False, np.empty((n + 4) * (n + 8)), g, mu)):
+    g, mu = empty((n + 1, n + 1)), empty((n + 1, n + 1))
+    if np.isnan(invert_laplacian(w, n, False, empty((n + 4) * (n + 8)), g, mu)):
         return False
     for d in range(n):
         for h in range(n):
