@@ -119,7 +119,10 @@ class Interrupts:
         def send() -> None:
             time.sleep(_LATER)
             self._is_sending = False
-            _thread.interrupt_main(signal.Signals(number))
+            if not hasattr(signal, "pthread_kill"):
+                _thread.interrupt_main(signal.Signals(number))
+            elif callable(signal.getsignal(number)):  # otherwise the handlers are restored
+                signal.pthread_kill(threading.main_thread().ident or 0, number)  # ends a wait too
 
         _thread.start_new_thread(send, ())
 
