@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
+# Each worker starts with a half of the tests of its own, so that few kernels are compiled twice.
+PARALLEL = -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
+.PHONY: demo test test-plain warm quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,11 +35,29 @@ demo: $(VENV)/.core
 	$(BIN)/fstgrad grad data/cmudict2000.tsv --tokens-y words --loss edit --order 2 \
 	    --random-weights 0 --output build/demo.npz > build/demo.jsonl
 
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+# Three levels: `make quick` for every save, `make test`, and the whole check, `.ci/run`.  What takes
+# longer runs at night, `make nightly`.
+test: warm
+	$(BIN)/python -m pytest $(PARALLEL)
 
+# The tests closest to the files that differ from the branch main, for at most a minute.
+quick: $(VENV)/.dev
+	$(BIN)/python -m tests.quick
+
+# Compile kernels in two processes, which the tests would otherwise do at the same time.
+warm: $(VENV)/.dev
+	$(BIN)/python -m tests.warm
+
+# Slow tests that have found something; .ci/run has them.
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
+	$(BIN)/python -m pytest $(PARALLEL) -m slow
+
+# The tests that .ci/run leaves out, a longer fuzzer, faults, and mutants of another sample each night.
+nightly: warm
+	$(BIN)/python -m pytest $(PARALLEL) -m nightly
+	$(MAKE) fuzz SECONDS=1800 SEED=$$(date +%j)
+	$(MAKE) faults
+	$(MAKE) mutants SEED=$$(date +%j)
 
 # Small defects in 300 places: does a test notice each?  Half an hour or more.
 SAMPLE ?= 300
@@ -46,7 +66,7 @@ mutants: $(VENV)/.dev
 
 # The tests as where pynini cannot be installed.
 test-without-openfst: $(VENV)/.dev
-	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest -n $(WORKERS) tests/automata tests/lattices \
+	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest $(PARALLEL) tests/automata tests/lattices \
 	    tests/losses tests/objectives tests/strings tests/training tests/torch
 
 # The fuzzer: prints what it finds and keeps the inputs in build/fuzz/findings.
@@ -59,13 +79,19 @@ fuzz: $(VENV)/.dev
 faults: $(VENV)/.dev
 	$(BIN)/python tests/faults.py
 
-# The suite with every index of a kernel checked, and with new arrays filled with NaN and indices out
-# of bounds; takes several times as long.  Left out are folders that add no kernels or calls of
-# them: JAX's own programs, pictures, examples, the built wheel.
+# The folders of tests that add kernels or calls of them.
+WITH_KERNELS := $(addprefix tests/,automata losses objectives strings lattices training grm mrf trees costs)
+
+# These with every index of a kernel checked, and with new arrays filled with NaN and indices out of
+# bounds; then the others.  .ci/run has both in place of `make test`.
+bounds: export NUMBA_BOUNDSCHECK = 1
+bounds: export FSTGRAD_DEBUG_EMPTY = 1
 bounds: $(VENV)/.dev
-	NUMBA_BOUNDSCHECK=1 FSTGRAD_DEBUG_EMPTY=1 $(BIN)/python -m pytest -n $(WORKERS) -q \
-	    tests/automata tests/losses tests/objectives tests/strings tests/lattices tests/training tests/grm \
-	    tests/mrf tests/trees tests/costs
+	$(BIN)/python -m tests.warm
+	$(BIN)/python -m pytest $(PARALLEL) $(WITH_KERNELS)
+
+test-plain: warm
+	$(BIN)/python -m pytest $(PARALLEL) $(addprefix --ignore=,$(WITH_KERNELS))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -105,7 +131,7 @@ learning: $(VENV)/.dev
 	mkdir -p build
 	$(BIN)/python benchmarks/learning.py --json build/learning.json
 
-# The site, into build/docs/html: tutorials, examples and docstrings are run; a warning is an error.
+# The site, into build/docs/html: tutorials and examples are run; a warning is an error.
 $(VENV)/.docs: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
@@ -113,7 +139,6 @@ $(VENV)/.docs: $(VENV)/.dev
 docs: $(VENV)/.docs
 	mkdir -p build
 	$(BIN)/codespell --toml pyproject.toml README.md CONTRIBUTING.md docs examples
-	$(BIN)/python -m pytest -q tests/test_docstrings.py
 	$(BIN)/python docs/pictures.py docs/_static/plot
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html

@@ -1,0 +1,1 @@
+"""What several test modules use; no test module imports another."""
