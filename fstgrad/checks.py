@@ -142,10 +142,12 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     return array
 
 
-def sparse_matrix(name: str, matrix: Any) -> Any:
+def sparse_matrix(name: str, matrix: Any, *, copy: bool = False) -> Any:
     """Return a scipy.sparse matrix whose indices are checked.
 
     The loops of scipy and fstgrad write at these indices without a check.
+
+    copy : whether to copy its arrays, for a caller that sorts or sums entries in place.
 
     Raises
     ------
@@ -153,6 +155,7 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
         An index is outside the shape, or the index pointers decrease.
     """
     try:
+        matrix = matrix.copy() if copy else matrix
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
             # scipy does not check the pointers if the last one is 0

@@ -192,8 +192,11 @@ class Base(ABC):
         """Return the values that the family models, for values of the data (for example x > 0)."""
         return values
 
-    def fitted_to(self, values: FloatArray) -> "Base":
-        """Return the family with its own parameters, if any, fitted to one column (n,)."""
+    def fitted_to(self, values: FloatArray, weights: FloatArray | None = None) -> "Base":
+        """Return the family with its own parameters, if any, fitted to one column (n,).
+
+        weights : (n,), > 0, of the rows; ones for None.
+        """
         return self
 
     def is_normal(self, k: int) -> bool:

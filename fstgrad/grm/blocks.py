@@ -80,8 +80,8 @@ class Block(ABC):
         """Return the inner products (m, C) of all columns with vectors (m, n)."""
 
     @abstractmethod
-    def sums_of_squares(self) -> FloatArray:
-        """Return the sum of the squares of every column, (c,)."""
+    def sums_of_squares(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of the squares of every column, times the weights (n,), (c,)."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,10 @@ class StoredBlock(Block):
         out: FloatArray = (by_column.T @ np.ascontiguousarray(vectors.T)).T
         return out
 
-    def sums_of_squares(self) -> FloatArray:
-        """Return the sum of the squares of every column, (c,)."""
-        sums = np.bincount(self.row_columns, self.row_values**2, minlength=self.keys.size)
+    def sums_of_squares(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of the squares of every column, times the weights (n,), (c,)."""
+        each = np.repeat(weights, np.diff(self.row_indptr)) * self.row_values**2
+        sums = np.bincount(self.row_columns, each, minlength=self.keys.size)
         return sums.astype(np.float64, copy=False)
 
 
@@ -184,11 +185,11 @@ class StreamedBlock(Block):
             out[:, part] = vectors @ made
         return out
 
-    def sums_of_squares(self) -> FloatArray:
-        """Return the sum of the squares of every column, (c,)."""
+    def sums_of_squares(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of the squares of every column, times the weights (n,), (c,)."""
         out = empty(self.keys.size)
         for part, made in self._made(np.arange(self.keys.size)):
-            out[part] = np.einsum("nc,nc->c", made, made)
+            out[part] = weights @ made**2
         return out
 
     def _made(self, columns: IntArray) -> Iterator[tuple[slice, FloatArray]]:

@@ -45,6 +45,7 @@ class _Data(NamedTuple):
 def calibrate(
     parameters: Parameters,
     x: FloatArray,
+    weights: FloatArray,
     coordinates: IntArray,
     *,
     sweeps: int,
@@ -56,15 +57,19 @@ def calibrate(
     Several step sizes are tried; the result with the smallest gap is returned, which may be
     `parameters` itself.
 
+    weights : (n,), >= 0, of the rows.
     coordinates : (f,), the entries of a node's intercepts that are free.
     Raises InfeasibleError if the model is known to have no normalizer.
     """
     normalization.require(parameters, "calibrate")
     observed = parameters.family.statistics(x, parameters.k)[:, :, coordinates]
-    data = _Data(observed.mean(axis=0), observed.std(axis=0), _majorant(observed))
+    share = weights / weights.sum()
+    goal = np.einsum("n,npf->pf", share, observed)
+    spread = np.sqrt(np.einsum("n,npf->pf", share, (observed - goal) ** 2))
+    data = _Data(goal, spread, _majorant(observed, share))
     best = Calibration(parameters, np.full(data.goal.shape, np.inf))
     for first in STEPS:
-        running = _both_starts(parameters, x, chains, rng)
+        running = _both_starts(parameters, x, share, chains, rng)
         found = _approximated(running, data, coordinates, first, sweeps, rng)
         if found.gap.max() < best.gap.max():
             best = found
@@ -107,25 +112,29 @@ def _approximated(
 
 
 def _both_starts(
-    parameters: Parameters, x: FloatArray, chains: int, rng: np.random.Generator
+    parameters: Parameters,
+    x: FloatArray,
+    share: FloatArray,
+    chains: int,
+    rng: np.random.Generator,
 ) -> Chains:
     """Return chains; every second one starts at a random row of x, the others at independent draws.
 
-    The rows are drawn from x (n, p) with replacement.
+    The rows are drawn from x (n, p) with replacement, with the probabilities `share` (n,).
     """
     running = started(parameters, chains, rng)
-    rows = x[rng.integers(len(x), size=len(running.state[::2]))]
+    rows = x[rng.choice(len(x), size=len(running.state[::2]), p=share)]
     running.state[::2] = rows
     running.statistics[::2] = parameters.family.statistics(rows, parameters.k)
     return running
 
 
-def _majorant(observed: FloatArray) -> FloatArray:
+def _majorant(observed: FloatArray, share: FloatArray) -> FloatArray:
     """Return the sum of |covariances| of each statistic with all: a diagonal majorant, (p, f).
 
-    inf for a constant statistic.  observed : (n, p, f).
+    inf for a constant statistic.  observed : (n, p, f).  share : (n,), the weights of the rows.
     """
     flat = observed.reshape(len(observed), -1)
-    covariance = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
+    covariance = np.atleast_2d(np.cov(flat, rowvar=False, bias=True, aweights=share))
     sums = np.abs(covariance).sum(axis=1)
     return np.asarray(np.where(sums > 0, sums, np.inf)).reshape(observed.shape[1:])

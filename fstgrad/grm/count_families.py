@@ -223,14 +223,16 @@ class NegativeBinomial(CountBase):
             )
         return float(self.law_mean), float(self.dispersion)
 
-    def fitted_to(self, values: FloatArray) -> "NegativeBinomial":
-        """Return the base with m and r of the maximum-likelihood fit to counts (n,).
+    def fitted_to(
+        self, values: FloatArray, weights: FloatArray | None = None
+    ) -> "NegativeBinomial":
+        """Return the base with m and r of the maximum-likelihood fit to counts (n,) with weights.
 
         Returns the base itself if both are given.
         """
         if self.law_mean is not None and self.dispersion is not None:
             return self
-        return NegativeBinomial(*negative_binomial_fit(values, positive_only=False))
+        return NegativeBinomial(*negative_binomial_fit(values, weights, positive_only=False))
 
     def log_base(self, x: npt.ArrayLike) -> FloatArray:
         """Return log [Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x], in nats."""
@@ -281,11 +283,12 @@ class Hurdle(CountBase):
     def _key(self) -> tuple[Any, ...]:
         return (self.inner,)
 
-    def fitted_to(self, values: FloatArray) -> "Hurdle":
+    def fitted_to(self, values: FloatArray, weights: FloatArray | None = None) -> "Hurdle":
         """Return the hurdle family whose inner family is fitted to the counts above 0."""
         if isinstance(self.inner, NegativeBinomial) and self.inner.dispersion is None:
-            return Hurdle(NegativeBinomial(*negative_binomial_fit(values, positive_only=True)))
-        return Hurdle(self.inner.fitted_to(values))  # type: ignore[arg-type]
+            law = negative_binomial_fit(values, weights, positive_only=True)
+            return Hurdle(NegativeBinomial(*law))
+        return Hurdle(self.inner.fitted_to(values, weights))  # type: ignore[arg-type]
 
     def own_statistics(self, x: FloatArray) -> FloatArray:
         """Return the statistics of the inner family and 1[x = 0]."""

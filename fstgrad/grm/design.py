@@ -167,7 +167,7 @@ def build(
     candidates: dict[int, IntArray],
     max_memory: float,
     *,
-    scale_columns: bool = False,
+    scale_weights: FloatArray | None = None,
 ) -> Design:
     """Return the shared design of `terms`, stored if it fits in memory, else streamed.
 
@@ -179,8 +179,9 @@ def build(
         The sets that may be used; all sets of a size that is missing.
     max_memory : float
         Limit in bytes, checked before anything is allocated.
-    scale_columns : bool
-        Penalise a coefficient in proportion to the root mean square of its column.
+    scale_weights : (n,), optional
+        Penalise a coefficient in proportion to the root mean square of its column, with these
+        weights (mean 1) of the rows.
 
     Raises
     ------
@@ -202,13 +203,16 @@ def build(
     blocks: list[Block] = [
         make(statistics[term.root], term, candidates.get(term.size)) for term in used
     ]
-    if scale_columns:
-        blocks = [replace(b, scale=np.sqrt(b.sums_of_squares() / samples)) for b in blocks]
+    scaled = scale_weights is not None
+    if scale_weights is not None:
+        blocks = [
+            replace(b, scale=np.sqrt(b.sums_of_squares(scale_weights) / samples)) for b in blocks
+        ]
     limits = (MOST_SETS, MOST_SETS)
     if not stored:
         entries = int(max_memory / PLAY_BYTES)
         limits = max(LEAST_SETS, entries // (8 * samples * max(1, len(terms)))), entries
-    return Design(samples, features, tuple(blocks), candidates, *limits, scale_columns)
+    return Design(samples, features, tuple(blocks), candidates, *limits, scaled)
 
 
 def _check_streamed(

@@ -14,6 +14,7 @@ from fstgrad.grm import (
     conditionals,
     normalization,
     partition,
+    preparation,
     sampling,
 )
 from fstgrad.grm import covariates as extra
@@ -186,7 +187,13 @@ class InferenceMixin(ScoringMixin):
         return found
 
     def calibrate(
-        self, X: Any, *, sweeps: int = 1000, chains: int = 200, rng: Seed = 0
+        self,
+        X: Any,
+        *,
+        sweeps: int = 1000,
+        chains: int = 200,
+        rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> calibration.Calibration:
         """Change the intercepts until samples have the mean statistics of X; return what remains.
 
@@ -207,6 +214,8 @@ class InferenceMixin(ScoringMixin):
             independent model.
         rng : Generator, int or None
             For the chains.
+        sample_weight : (n,) array-like, optional
+            As in `fit`.
 
         Returns
         -------
@@ -233,6 +242,7 @@ class InferenceMixin(ScoringMixin):
         found = calibration.calibrate(
             parameters,
             x.toarray(),
+            preparation.sample_weights(sample_weight, x.shape[0]),
             intercept_coordinates(terms, parameters.family.free(parameters.k)),
             sweeps=checks.positive_integer("sweeps", sweeps),
             chains=checks.positive_integer("chains", chains),

@@ -180,7 +180,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         y : None
             Ignored.
         sample_weight : (n,) array-like, optional
-            Weights >= 0 of the rows; a common factor has no effect.
+            Weights >= 0 of the rows: a weight of 2 equals two copies, a weight of 0 the absence of
+            the row; a common factor has no effect.
         offset : (n,) array-like, optional
             Added to the coefficient of T of every node.  With the Poisson base, this is the log of
             an exposure, for example of the length of a document.
@@ -221,10 +222,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
                 f"give k <= {x.shape[1]}"
             )
-        weights = preparation.sample_weights(sample_weight, x.shape[0])
-        z = extra.checked(covariates, x.shape[0])
-        found = extra.prepare(z, weights, float(self.covariate_alpha))
-        return self._problem(x, weights, preparation.offsets(offset, x.shape[0]), found)
+        return self._problem(preparation.weighted_rows(x, sample_weight, offset, covariates))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz file."""
@@ -247,18 +245,19 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
-        preparation.check_kind(X)
+        own = preparation.own(X)
         try:
-            array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
+            array = validate_data(
+                self,
+                own,
+                accept_sparse="csr",
+                dtype=np.float64,
+                reset=reset,
+                ensure_all_finite=False,
+            )
         except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
             raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
-        x = sparse.csr_matrix(array)
-        x.sum_duplicates()
-        x.eliminate_zeros()
-        family = resolve(self.base)
-        x.data = family.prepared(x.data)
-        family.check_values(x.data)
-        return x
+        return preparation.plain(array, resolve(self.base))
 
     def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
         """Return the given names, those of the data frame, or x0, x1, ..."""
@@ -272,19 +271,15 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             )
         return names
 
-    def _problem(
-        self,
-        x: sparse.csr_matrix,
-        weights: FloatArray,
-        offset: FloatArray,
-        covariates: extra.Covariates,
-    ) -> Problem:
+    def _problem(self, rows: preparation.Rows) -> Problem:
         """Return the problem of the fit: everything that does not depend on alpha."""
+        x, weights, offset, z = rows
+        covariates = extra.prepare(z, weights, float(self.covariate_alpha))
         k, base = int(self.k), resolve(self.base)
         terms = terms_of(k, self.interactions)
         coordinates = intercept_coordinates(terms, base.free(k))
         return Problem(
-            x, preparation.families(x, base), k, terms,
+            x, preparation.families(x, weights, base), k, terms,
             Intercepts(coordinates, ~np.isin(coordinates, base.free(k)), covariates),
             preparation.varying_columns(x, k), weights, offset, float(self.max_memory),
             self.scale_columns,

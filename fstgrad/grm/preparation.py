@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from scipy import sparse
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm import covariates as extra
 from fstgrad.grm.base import Base
 from fstgrad.grm.families import resolve
 
@@ -39,15 +40,38 @@ def check_parameters(model: Any) -> None:
         checks.one_of("candidate_sets", model.candidate_sets, ("stagewise",))
 
 
-def check_kind(x: object) -> None:
-    """Raise InvalidInputError if X is a damaged sparse matrix or has masked values.
+def own(x: Any) -> Any:
+    """Return X, copied if it is sparse.
 
-    scikit-learn would use masked values as if they were data.
+    Raises InvalidInputError if X is a damaged sparse matrix or has masked values, which
+    scikit-learn would use as if they were data.
     """
     if sparse.issparse(x):
-        checks.sparse_matrix("X", x)
+        return checks.sparse_matrix("X", x, copy=True)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise InvalidInputError("X has masked values; fill them or leave their rows out")
+    return x
+
+
+def plain(array: Any, family: Base) -> sparse.csr_matrix:
+    """Return the values that a family models as CSR (n, p) without duplicates and stored zeros.
+
+    array : dense, or a CSR matrix that may be changed.
+    Raises InvalidInputError if a value is missing, infinite or not allowed by the family.
+    """
+    x = sparse.csr_matrix(array)
+    bad = np.flatnonzero(~np.isfinite(x.data))
+    if bad.size:
+        row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+        shown = "NaN" if np.isnan(x.data[bad[0]]) else x.data[bad[0]]
+        raise InvalidInputError(
+            f"X[{row}, {x.indices[bad[0]]}] is {shown}; fill it, or leave the row out"
+        )
+    x.sum_duplicates()
+    x.eliminate_zeros()
+    x.data = family.prepared(x.data)
+    family.check_values(x.data)
+    return x
 
 
 def statistics(
@@ -69,12 +93,45 @@ def statistics(
     }
 
 
-def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
-    """Return the family of every column of x (n, p), its own parameters, if any, fitted."""
+def families(x: sparse.csr_matrix, weights: FloatArray, base: Base) -> tuple[Base, ...]:
+    """Return the family of every column of x (n, p), its own parameters, if any, fitted.
+
+    weights : (n,), > 0, of the rows.
+    """
     if type(base).fitted_to is Base.fitted_to:
         return (base,) * x.shape[1]
     columns = x.tocsc()
-    return tuple(base.fitted_to(columns[:, [node]].toarray().ravel()) for node in range(x.shape[1]))
+    return tuple(
+        base.fitted_to(columns[:, [node]].toarray().ravel(), weights) for node in range(x.shape[1])
+    )
+
+
+class Rows(NamedTuple):
+    """The rows of a fit whose weight is positive; a row of weight 0 is as good as absent.
+
+    x : CSR (m, p).  weights : (m,), mean 1.  offset : (m,).  covariates : (m, d).
+    """
+
+    x: sparse.csr_matrix
+    weights: FloatArray
+    offset: FloatArray
+    covariates: FloatArray
+
+
+def weighted_rows(
+    x: sparse.csr_matrix,
+    sample_weight: npt.ArrayLike | None,
+    offset: npt.ArrayLike | None,
+    covariates: npt.ArrayLike | None,
+) -> Rows:
+    """Return the rows of x (n, p), with what belongs to them checked, that have a weight > 0."""
+    n = x.shape[0]
+    weights, shift = sample_weights(sample_weight, n), offsets(offset, n)
+    z = extra.checked(covariates, n)
+    used = np.flatnonzero(weights)
+    if len(used) == n:
+        return Rows(x, weights, shift, z)
+    return Rows(x[used], sample_weights(weights[used], len(used)), shift[used], z[used])
 
 
 def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:

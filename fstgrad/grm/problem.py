@@ -46,7 +46,7 @@ class Problem:
     families : one for each column.
     terms, intercepts : of the model.
     varying : (p,) bool, the columns that vary.
-    weights : (n,), mean 1.
+    weights : (n,), > 0, mean 1.
     offset : (n,), added to the first coordinate of eta.
     max_memory : float, in bytes.
     keep : whether to keep the solvers of the nodes, so that the next fit continues from them.
@@ -72,9 +72,8 @@ class Problem:
         if not sizes and 0 in self.designs:
             return self.designs[0]
         statistics = preparation.statistics(self.x, self.varying, self.families[0], self.k)
-        design = build(
-            statistics, self.terms, sizes, self.max_memory, scale_columns=self.scale_columns
-        )
+        weights = self.weights if self.scale_columns else None
+        design = build(statistics, self.terms, sizes, self.max_memory, scale_weights=weights)
         if not sizes:
             self.designs[0] = design
         return design

@@ -102,7 +102,8 @@ class ScoringMixin:
         """
         found = self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
         weights = preparation.sample_weights(sample_weight, len(found))
-        return float((weights * found).mean() / self.parameters_.features)
+        used = weights > 0
+        return float(weights[used] @ found[used] / weights.sum() / self.parameters_.features)
 
     def pseudo_log_likelihood(
         self,

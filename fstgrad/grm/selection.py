@@ -120,7 +120,8 @@ class SelectionMixin:
         criterion : {"ebic", "cv"}
             "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
             BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean over
-            folds of the score of held-out rows.  Both weight the rows by `sample_weight`.
+            folds of the score of held-out rows.  Both weight the rows by `sample_weight`; n is the
+            sum of the weights.
         gamma : float
             The weight, >= 0, of the number of candidate sets; 0 is BIC.
         folds : int
@@ -132,11 +133,17 @@ class SelectionMixin:
         """
         checks.one_of("criterion", criterion, ("ebic", "cv"))
         gamma = checks.positive_number("gamma", gamma, allow_zero=True)
-        given = _of_rows(X, sample_weight, offset, covariates)
+        X, given = _weighted(X, sample_weight, offset, covariates)
         models = self.path(X, alphas, feature_names=feature_names, **given)
         found = np.array([model.alpha for model in models])
         if criterion == "ebic":
-            values = np.array([_ebic(m, _rows(X).size, m.score(X, **given), gamma) for m in models])
+            n = len(_rows(X)) if sample_weight is None else float(np.sum(given["sample_weight"]))
+            if n <= 1:
+                raise InvalidInputError(
+                    f"sample_weight sums to {n:g}, and EBIC takes this as the number of rows; give "
+                    'weights that are numbers of copies, or criterion="cv"'
+                )
+            values = np.array([_ebic(m, n, m.score(X, **given), gamma) for m in models])
             return Selection(models[int(np.argmin(values))], found, values)
         parts = checks.positive_integer("folds", folds, minimum=2)
         rows = _rows(X)
@@ -168,8 +175,8 @@ class SelectionMixin:
         """
         generator = checks.generator(rng)
         samples = checks.positive_integer("samples", samples)
+        X, given = _weighted(X, sample_weight, offset, covariates)
         rows, found = _rows(X), dict[tuple[str, ...], int]()
-        given = _of_rows(X, sample_weight, offset, covariates)
         for _ in range(samples):
             half = np.sort(generator.permutation(rows)[: len(rows) // 2])
             its = _taken(given, half)
@@ -208,7 +215,7 @@ class SelectionMixin:
         return clone(self).set_params(**changes)
 
 
-def _ebic(model: Any, n: int, score: float, gamma: float) -> float:
+def _ebic(model: Any, n: float, score: float, gamma: float) -> float:
     """Return the extended BIC of the pseudo-likelihood, in nats."""
     p = model.n_features_in_
     sizes = model.parameters_.flat.sizes
@@ -223,16 +230,20 @@ def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
     return np.arange(shape[0] if shape else len(x))
 
 
-def _of_rows(
+def _weighted(
     x: MatrixLike,
     sample_weight: npt.ArrayLike | None,
     offset: npt.ArrayLike | None,
     covariates: npt.ArrayLike | None,
-) -> dict[str, Any]:
-    """Return weights (scaled to mean 1), offsets and covariates, by the name of the argument."""
-    if sample_weight is not None:
-        sample_weight = preparation.sample_weights(sample_weight, len(_rows(x)))
-    return {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
+) -> tuple[MatrixLike, dict[str, Any]]:
+    """Return X and its weights, offsets and covariates by name, without rows of weight 0."""
+    given = {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
+    if sample_weight is None:
+        return x, given
+    n = len(_rows(x))
+    used = np.flatnonzero(preparation.sample_weights(sample_weight, n))
+    given["sample_weight"] = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n)
+    return (x, given) if len(used) == n else (_take(x, used), _taken(given, used))
 
 
 def _taken(given: dict[str, Any], rows: npt.NDArray[np.int64]) -> dict[str, Any]:

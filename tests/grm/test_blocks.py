@@ -35,7 +35,8 @@ def test_products_squares_and_entries_are_those_of_dense_columns(size, make):
             np.testing.assert_allclose(
                 block.products(columns, vector), vector @ dense[:, columns], atol=1e-12
             )
-    np.testing.assert_allclose(block.sums_of_squares(), (dense**2).sum(axis=0), atol=1e-12)
+    weights = 0.5 + np.arange(len(dense))
+    np.testing.assert_allclose(block.sums_of_squares(weights), weights @ dense**2, rtol=1e-12)
     indptr, rows, values = block.gather(few)
     for place, column in enumerate(few):
         part = slice(indptr[place], indptr[place + 1])

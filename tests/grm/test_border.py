@@ -117,6 +117,40 @@ def test_columns_that_are_not_there(tmp_path, matrix, fitted):
         read_table(path)
 
 
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix])
+def test_read_only_matrices_are_enough(form):
+    x = form(COUNTS.astype(float))
+    arrays = [
+        a for a in (*vars(x).values(), *getattr(x, "coords", ())) if isinstance(a, np.ndarray)
+    ]
+    for array in arrays:
+        array.flags.writeable = False
+    model = fg.GeneralizedRootModel(k=2, alpha=0.1).fit(x)
+    assert model.score(x) == pytest.approx(model.score(COUNTS), abs=1e-12)
+
+
+def test_duplicates_of_a_csr_are_summed_in_a_copy(fitted):
+    dense = COUNTS.astype(float)
+    x = sparse.csr_matrix(dense)
+    pointers = np.r_[0, x.indptr[1:] + 1]
+    data, indices = np.r_[1.0, x.data], np.r_[x.indices[0], x.indices]
+    x = sparse.csr_matrix((data, indices, pointers), dense.shape)  # an entry in two parts
+    other = sparse.csr_matrix((np.ones(len(data)), x.indices, x.indptr), dense.shape)
+    whole, parts = x.toarray(), [a.copy() for a in (x.data, x.indices, x.indptr)]
+    model = fg.GeneralizedRootModel.load(fitted)
+    assert model.score(x) == pytest.approx(model.score(whole), abs=1e-12)
+    for now, then in zip((x.data, x.indices, x.indptr), parts, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert other.nnz == len(data)
+
+
+def test_a_missing_value_has_a_place():
+    x = COUNTS.astype(float)
+    x[7, 2] = np.nan
+    with pytest.raises(fg.InvalidInputError, match=r"X\[7, 2\] is NaN; fill it"):
+        fg.GeneralizedRootModel(k=2).fit(x)
+
+
 def test_a_table_has_rows_and_columns(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(3.0))
     with pytest.raises(fg.InvalidInputError, match=r"x.npy has shape \(3,\); a table has rows"):

@@ -142,14 +142,55 @@ def test_the_empty_model_is_not_picked():
     assert search.best_params_["alpha"] == 0.003
 
 
-def test_weights_are_repeated_rows():
-    x = counts(n=80, p=4)
-    weight = np.random.default_rng(0).integers(0, 4, size=80)
-    weighted = fg.GeneralizedRootModel(k=2, alpha=0.03, tol=1e-9).fit(x, sample_weight=weight)
-    repeated = fg.GeneralizedRootModel(k=2, alpha=0.03, tol=1e-9).fit(np.repeat(x, weight, axis=0))
-    ours, theirs = weighted.parameters_, repeated.parameters_
-    np.testing.assert_allclose(ours.intercepts, theirs.intercepts, atol=1e-6)
-    np.testing.assert_allclose(ours.flat.values, theirs.flat.values, atol=1e-6)
+@pytest.mark.parametrize(
+    "settings", [{}, {"symmetrize": "average", "scale_columns": True}], ids=str
+)
+@pytest.mark.parametrize("base", families.BASES)
+def test_weights_are_repeated_rows(base, settings):
+    x, rng = counts(n=80, p=4), np.random.default_rng(0)
+    weight = rng.integers(0, 4, size=80)
+    x[weight == 0] += [3, 40, 0, 0]  # the fit must not see these rows
+    x[:, 3] = weight == 0  # constant without them
+    rows = {"covariates": rng.normal(size=(80, 1)), "offset": rng.normal(size=80) / 10}
+    copies = {name: np.repeat(values, weight, axis=0) for name, values in rows.items()}
+    repeated = np.repeat(x, weight, axis=0)
+    model = fg.GeneralizedRootModel(k=2, base=base, alpha=0.03, tol=1e-8, **settings)
+    scores = []
+    for data, more in ((x, {**rows, "sample_weight": weight}), (repeated, copies)):
+        with pytest.warns(UserWarning, match="constant"):
+            model.fit(data, **more)
+        scores.append(
+            [model.score(x, **rows, sample_weight=weight), model.score(repeated, **copies)]
+        )
+        found = model.parameters_
+        scores[-1] += [*found.intercepts.ravel(), *found.slopes.ravel(), *found.flat.values]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
+    assert scores[0][0] == pytest.approx(scores[0][1], abs=1e-12)
+
+
+def test_calibration_weights_the_rows():
+    x, weight = counts(n=60, p=2), np.tile([0, 1, 3], 20)
+    model = fg.GeneralizedRootModel(k=1).fit(x, sample_weight=weight)
+    data = [
+        calibration.calibrate(
+            model.parameters_, rows, weights, np.array([0]), sweeps=20, chains=4,
+            rng=np.random.default_rng(0),
+        )
+        for rows, weights in ((x, weight / 4), (np.repeat(x, weight, axis=0), np.ones(80)))
+    ]  # fmt: skip
+    np.testing.assert_allclose(data[0].gap, data[1].gap, rtol=0.5)
+    model.calibrate(x, sample_weight=weight, sweeps=300)
+    means = np.exp(model.parameters_.intercepts[:, 0])
+    np.testing.assert_allclose(means, weight @ x / weight.sum(), rtol=0.05)
+
+
+def test_a_row_of_weight_0_does_not_change_the_dispersion():
+    x, weight = np.array([[0.0], [1], [2], [1], [0], [3], [900]]), np.array([1, 1, 1, 1, 1, 1, 0])
+    for base in ("negative-binomial", "hurdle-negative-binomial"):
+        model = fg.GeneralizedRootModel(k=1, base=base).fit(x, sample_weight=weight)
+        alone = fg.GeneralizedRootModel(k=1, base=base).fit(x[:6])
+        assert model.parameters_.families == alone.parameters_.families
+        assert model.score(x[:6]) == alone.score(x[:6])
 
 
 def test_an_offset_is_an_exposure():
