@@ -176,7 +176,7 @@ class Aligner:
         self._number: dict[tuple[int, int], int] = {}
         corpus = self._corpus(read, grow=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
-        log_p = np.full(len(kinds), -np.log(len(kinds)))
+        log_p = np.full(len(kinds), -np.log(max(1, len(kinds))))
         if self.start is not None:
             xs, ys = self._x.strings(), self._y.strings()
             given = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
@@ -266,12 +266,13 @@ class Aligner:
             raise InvalidInputError("the aligner has no probabilities; call fit first")
 
     def _normalized(self, counts: FloatArray, kinds: IntArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            if self.normalization == "joint":
-                total = counts.sum()
-            else:
-                total = np.bincount(kinds[:, 0], weights=counts)[kinds[:, 0]]
-            log_p: FloatArray = np.log(counts) - np.log(total)
+        """Return log p of each kind; -inf for a link on no complete alignment of the data."""
+        share = counts / counts.max(initial=1.0)  # sums of huge counts would overflow
+        total = np.full(len(share), share.sum())
+        if self.normalization == "conditional":
+            total = np.bincount(kinds[:, 0], weights=share)[kinds[:, 0]]
+        log_p, used = np.full(len(share), -np.inf), share > 0
+        log_p[used] = np.log(share[used]) - np.log(total[used])
         return log_p
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:

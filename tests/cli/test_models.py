@@ -265,20 +265,6 @@ def test_outputs_of_any_length_and_tags(run, tmp_path):
     assert (code, "--tags is 5" in err) == (1, True)
 
 
-def test_align_writes_links(run, tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("ax\taks\nxa\tksa\na\ta\n")
-    code, out, err = run("align", path, "--max-x", 1, "--no-empty-x")
-    assert (code, out) == (0, "a:a x:k+s\nx:k+s a:a\na:a\n")
-    assert err.startswith("iteration 1: ")
-    code, out, _ = run("align", path, "--max-x", 1, "--no-empty-x", "--with-posteriors")
-    assert out.splitlines()[2] == "a:a:1.000"
-    path.write_text("a\tbcd\n")
-    code, out, err = run("align", path, "--max-x", 1, "--max-y", 1, "--no-empty-x")
-    assert (code, out) == (1, "")
-    assert "raise --max-x or --max-y" in err
-
-
 def test_errors_by_symbols(run, pairs, tmp_path):
     """Of targets that were changed: one substitution, one missing and one added symbol."""
     model = tmp_path / "model"

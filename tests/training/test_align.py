@@ -264,3 +264,42 @@ def test_a_slot_produces_at_most_one_symbol():
     aligner, cut, _ = _fitted(pairs)
     for pair in aligner.align_all(cut):
         assert all(len(link.y) <= 1 for link in pair.links if _SLOT.fullmatch(link.x[0]))
+
+
+def test_links_on_no_complete_alignment_have_probability_zero():
+    """Their counts are 0; log(0) - log(0) would make every likelihood NaN."""
+    settings = {"max_x": 2, "max_y": 1, "empty_x": False, "empty_y": False}
+    pairs = [(("a", "b"), ("x",)), (("a", "b", "c"), ("x", "y"))]
+    aligner = Aligner(**settings, normalization="conditional").fit(pairs)
+    # 10 kinds of links; one alignment (ab, x) and two, (a, x) (bc, y) and (ab, x) (c, y)
+    assert aligner.log_likelihood_[0] == pytest.approx(np.log(1 / 10) + np.log(2 / 10**2))
+    assert (aligner.log_p_ == -np.inf).sum() == 10 - 4
+    first, second = aligner.align_all(pairs)
+    assert (first.links, first.posterior) == ((Link(("a", "b"), ("x",)),), (1.0,))
+    assert [link.x for link in second.links] in ([("a",), ("b", "c")], [("a", "b"), ("c",)])
+    assert second.log_probability == pytest.approx(np.log(1 + 1))  # two alignments, p(v | u) = 1
+
+
+def test_random_fits_have_no_nan():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        counts = dict(zip(("max_x", "max_y"), rng.integers(1, 4, 2).tolist(), strict=True))
+        flags = dict(zip(("empty_x", "empty_y"), (rng.random(2) < 0.5).tolist(), strict=True))
+        aligner = Aligner(
+            **counts, **flags,
+            normalization=["joint", "conditional"][rng.integers(2)],
+            smoothing=[0.0, 1e-320, 1e300][rng.integers(3)],
+            start=[None, lambda u, v: -800.0 * (u != v)][rng.integers(2)],
+        )  # fmt: skip
+        pairs = [tuple(tuple(rng.choice([*"abc"], rng.integers(0, 4))) for _ in "xy")] * 2
+        try:
+            found = aligner.fit(pairs).align_all(pairs)
+        except fg.InfeasibleError:
+            continue
+        assert np.isfinite(aligner.log_likelihood_).all()
+        assert not np.isnan(aligner.log_p_).any()
+        for one in found:
+            assert np.isfinite(one.log_probability)
+            assert (sum((link.x for link in one.links), ()), len(one.links)) == (
+                tuple(pairs[0][0]), len(one.posterior)
+            )  # fmt: skip

@@ -93,7 +93,8 @@ def expected_links(
             continue
         for k in range(first_link[p], first_link[p + 1]):
             s, g = source[k] - base, goal[k] - base
-            counts[kind[k]] += math.exp(alpha[s] + log_p[kind[k]] + beta[g] - log_z[p])
+            log_posterior = alpha[s] + log_p[kind[k]] + beta[g] - log_z[p]
+            counts[kind[k]] += math.exp(min(log_posterior, 0.0))  # above 0 only by rounding
 
 
 @kernel
