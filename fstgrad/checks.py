@@ -35,7 +35,8 @@ BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
 _DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # package names
 LARGEST_SCORE = 1e300  # sums of scores up to this are finite
-_LARGEST_FACTOR = 1e150  # products of numbers up to this are finite
+LARGEST_COST = _LARGEST_FACTOR = 1e150  # sums and products of numbers up to this are finite
+COSTS = "costs are finite, at least -1e+150 so that sums are too, or inf to forbid"
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
 Kind = TypeVar("Kind")
@@ -45,8 +46,7 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     """Return `values` as float64 log-weights, at most `LARGEST_SCORE` or -inf (forbidden)."""
     array = float_array(name, values, shape)
     if array.size and not np.maximum.reduce(array, axis=None) <= LARGEST_SCORE:  # NaN too
-        where = _first(~(array <= LARGEST_SCORE))
-        raise unusable_score(f"{name}{list(where)}", array[where])
+        raise unusable_score(*_wrong(name, array, ~(array <= LARGEST_SCORE)))
     return array
 
 
@@ -61,8 +61,7 @@ def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
     """Return `values` as a float64 array without NaN and infinities."""
     array = float_array(name, values, shape)
     if not (good := np.isfinite(array)).all():
-        where = _first(~good)
-        raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
+        raise InvalidInputError("{} is {}; give finite numbers".format(*_wrong(name, array, ~good)))
     return array
 
 
@@ -106,10 +105,8 @@ def index_array(
     array = array.astype(np.int64)
     _check_shape(name, array, shape)
     if array.size and (array.min() < lower or array.max() >= size):
-        where = _first((array < lower) | (array >= size))
-        raise InvalidInputError(
-            f"{name}{list(where)} is {array[where]}; indices run from {lower} to {size - 1}"
-        )
+        place, value = _wrong(name, array, (array < lower) | (array >= size))
+        raise InvalidInputError(f"{place} is {value}; indices run from {lower} to {size - 1}")
     return array
 
 
@@ -170,13 +167,11 @@ def sparse_matrix(name: str, matrix: Any, *, copy: bool = False) -> Any:
 
 
 def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as float64 costs, finite or +inf (forbidden); negative costs are valid."""
+    """Return `values` as float64 costs, at least -1e150, or +inf (forbidden)."""
     array = float_array(name, values, shape)
-    if (bad := ~(array > -np.inf)).any():
-        where = _first(bad)
-        raise InvalidInputError(
-            f"{name}{list(where)} is {array[where]}; costs are finite, or inf to forbid"
-        )
+    if (bad := ~(array >= -LARGEST_COST)).any():
+        place, value = _wrong(name, array, bad)
+        raise InvalidInputError(f"{place} is {value}; {COSTS}")
     return array
 
 
@@ -202,11 +197,14 @@ def real_number(name: str, value: float, *, needed: str = "a finite number") -> 
     return number
 
 
-def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
-    """Return `value` as a finite float > 0, or >= 0 if `allow_zero`."""
+def positive_number(
+    name: str, value: float, *, allow_zero: bool = False, most: float = np.inf
+) -> float:
+    """Return `value` as a finite float > 0, or >= 0 if `allow_zero`, and at most `most`."""
     needed = "a finite number >= 0" if allow_zero else "a finite number > 0"
+    needed += f", at most {most:g}" if most < np.inf else ""
     number = real_number(name, value, needed=needed)
-    if number < 0 or (number == 0 and not allow_zero):
+    if not 0 <= number <= most or (number == 0 and not allow_zero):
         raise InvalidInputError(f"{name} is {value!r}; give {needed}")
     return number
 
@@ -388,9 +386,10 @@ def _check_mask(name: str, values: object) -> None:
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 
 
-def _first(mask: BoolArray) -> tuple[int, ...]:
-    """Return the index of the first True entry as Python integers."""
-    return tuple(int(i) for i in np.argwhere(mask)[0])
+def _wrong(name: str, array: npt.NDArray[Any], mask: BoolArray) -> tuple[str, Any]:
+    """Return the name and the value of the first entry under a mask; a number has no index."""
+    where = tuple(int(i) for i in np.argwhere(mask)[0])
+    return f"{name}{list(where)}" if where else name, array[where]
 
 
 def flag(name: str, given: Any) -> bool:

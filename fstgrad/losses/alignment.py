@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, one_of, real_array
+from fstgrad.checks import direction_array, instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
 from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
@@ -74,7 +74,7 @@ class SmithWaterman(TransducerLoss):
     ) -> None:
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         match, substitute, insert, delete = (
-            float(real_array(name, value, ()))
+            float(direction_array(name, value, ()))
             for name, value in (
                 ("match", match), ("substitute", substitute), ("insert", insert),
                 ("delete", delete),

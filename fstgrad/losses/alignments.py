@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fstgrad import plot
-from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_number
+from fstgrad.checks import LARGEST_COST, BoolArray, FloatArray, IntArray, positive_number
 from fstgrad.summary import short_repr
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
@@ -121,7 +121,7 @@ class Alignment:
 
     def scaled(self, factor: float) -> "Alignment":
         """Return the alignment with all costs multiplied by `factor`, >= 0."""
-        factor = positive_number("factor", factor, allow_zero=True)
+        factor = positive_number("factor", factor, allow_zero=True, most=LARGEST_COST)
         operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
         return replace(self, loss=factor * self.loss, operations=operations)
 

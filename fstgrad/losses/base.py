@@ -22,6 +22,7 @@ from fstgrad.automata.pairs import Strings
 from fstgrad.automata.product import automaton_product, product_machine
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import (
+    LARGEST_COST,
     FloatArray,
     IntArray,
     instance,
@@ -239,7 +240,7 @@ class ScaledLoss(Loss):
     Parameters
     ----------
     loss : Loss
-    factor : float, finite and > 0
+    factor : float, > 0 and at most 1e150
 
     Examples
     --------
@@ -253,7 +254,7 @@ class ScaledLoss(Loss):
         self.alphabet = loss.alphabet
         self.semiring = loss.semiring
         self.loss = loss
-        self.factor = positive_number("factor", factor)
+        self.factor = positive_number("factor", factor, most=LARGEST_COST)
 
     @property
     def transducer(self) -> Fst:
@@ -344,8 +345,7 @@ class SumLoss(Loss):
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]
-        total: FloatArray = np.sum(parts, axis=0)
-        return total
+        return np.asarray(np.sum(parts, axis=0))
 
     def _unchecked(self, target: Target) -> SumTargetLoss:
         return SumTargetLoss(tuple(loss._unchecked(target) for loss in self.losses))

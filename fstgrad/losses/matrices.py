@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, items, path_name, real_array
+from fstgrad.checks import FloatArray, direction_array, instance, items, path_name
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 from fstgrad.summary import short_repr
@@ -48,7 +48,7 @@ class SubstitutionMatrix:
         for name in ("rows", "columns"):
             object.__setattr__(self, name, tuple(items(name, getattr(self, name))))
         shape = len(self.rows), len(self.columns)
-        object.__setattr__(self, "scores", real_array("scores", self.scores, shape).copy())
+        object.__setattr__(self, "scores", direction_array("scores", self.scores, shape).copy())
         self.scores.flags.writeable = False
 
     @classmethod
@@ -94,7 +94,7 @@ class SubstitutionMatrix:
         for symbols in (rows, columns):
             if len(set(symbols)) < len(symbols):
                 raise InvalidInputError(f"{path} has a symbol twice in {' '.join(symbols)}")
-        return cls(rows, columns, real_array(f"scores of {path}", scores), str(path))
+        return cls(rows, columns, direction_array(f"scores of {path}", scores), str(path))
 
     def over(self, alphabet: Alphabet) -> FloatArray:
         """Return the scores (n, n) float64 of the symbols of an alphabet, in its order.
@@ -133,4 +133,4 @@ def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) ->
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     if isinstance(matrix, SubstitutionMatrix):
         return matrix.over(alphabet)
-    return real_array("matrix", matrix, (len(alphabet), len(alphabet)))
+    return direction_array("matrix", matrix, (len(alphabet), len(alphabet)))

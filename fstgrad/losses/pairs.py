@@ -26,7 +26,6 @@ from fstgrad.openfst import FstArrays
 
 _MOST_LABELS = 2**22  # largest number of pairs of labels in a table
 ALIGNMENT_MEMORY = 4 * 2**30  # bytes that the tables of one alignment may use
-_LOWEST = -1e30  # below every score, and still finite after gap costs are subtracted
 _BLOCK = 4096  # most pairs that a thread processes at a time
 
 
@@ -92,7 +91,7 @@ class AffineScores:
         free = np.array([self.free_ends == end for end in FREE_ENDS], dtype=np.int64)
         longest = int(max(np.diff(y.first).max(initial=0), np.diff(z.first).max(initial=0)))
         kind = np.float32 if self._fits(longest) else np.float64
-        gaps = np.array([self.opening, self.extending, _LOWEST], dtype=kind)
+        gaps = np.array([self.opening, self.extending, -np.inf], dtype=kind)
         scores = self.scores.astype(kind)
         return 0.0 - kernels.pairs.affine_scores(y, z, pairs, scores, gaps, free)
 

@@ -23,7 +23,16 @@ from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.pairs import Strings
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
-from fstgrad.checks import FloatArray, IntArray, flag, instance, one_of, positive_number
+from fstgrad.checks import (
+    COSTS,
+    LARGEST_COST,
+    FloatArray,
+    IntArray,
+    flag,
+    instance,
+    one_of,
+    positive_number,
+)
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.losses.alignments import Alignment, operations_of
 from fstgrad.losses.base import Loss, Target
@@ -72,7 +81,8 @@ class TransducerLoss(Loss):
     ------
     FstError
         A label of the transducer is outside the alphabet, its symbol tables lack a symbol of the
-        alphabet, the symbol tables between two factors differ, or a weight is NaN or -inf.
+        alphabet, the symbol tables between two factors differ, or a weight is NaN or below
+        -1e150.
     InvalidInputError
         `smoothing` is negative, or `smoothing` or `log` is set in the tropical semiring.
 
@@ -279,6 +289,6 @@ class TransducerLoss(Loss):
                 )
         for part in arrays:
             costs = np.concatenate([part.weight, part.final])
-            if (np.isnan(costs) | (costs == -np.inf)).any():
-                raise FstError("a weight of the transducer is NaN or -inf; costs are finite")
+            if (bad := ~(costs >= -LARGEST_COST)).any():
+                raise FstError(f"a weight of the transducer is {costs[bad][0]:g}; {COSTS}")
         return tuple(replace(part, arc_type="log64") for part in arrays)

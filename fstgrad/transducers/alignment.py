@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import IntArray, one_of, positive_number, real_array
+from fstgrad.checks import LARGEST_COST, IntArray, direction_array, one_of, positive_number
 from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -63,7 +63,7 @@ def smith_waterman_transducer(
     """
     costs = {"match": match, "substitute": substitute, "insert": insert, "delete": delete}
     match, substitute, insert, delete = (
-        float(real_array(name, cost, ())) for name, cost in costs.items()
+        float(direction_array(name, value, ())) for name, value in costs.items()
     )
     label = labels(alphabet)
     align = np.full((len(label), len(label)), substitute)
@@ -140,9 +140,9 @@ def alignment_transducer(
     (3, 68)
     """
     n, label = len(alphabet), labels(alphabet)
-    align = real_array("costs", costs, (n, n))
-    opening = positive_number("gap_open", gap_open, allow_zero=True)
-    extending = positive_number("gap_extend", gap_extend, allow_zero=True)
+    align = direction_array("costs", costs, (n, n))
+    opening = positive_number("gap_open", gap_open, allow_zero=True, most=LARGEST_COST)
+    extending = positive_number("gap_extend", gap_extend, allow_zero=True, most=LARGEST_COST)
     one_of("free_ends", free_ends, get_args(Ends))
     skips = _SKIPS[free_ends]
     first = 1 if skips else 0

@@ -386,3 +386,13 @@ def test_curves_need_matplotlib_before_training(run, tmp_path, monkeypatch):
     code, _, err = run(*options, stdin="a\tb\n")
     assert code == 1
     assert "needs the package 'matplotlib', which is not installed: pip install" in err
+
+
+def test_gap_costs_whose_sums_overflow_are_refused(run, tmp_path):
+    (tmp_path / "p.tsv").write_text("AW\tAWWW\n")
+    args = ("loss", tmp_path / "p.tsv", "--loss", "alignment", "--matrix", "BLOSUM62")
+    code, out, err = run(*args, "--gap-open", "1e308")
+    assert (code, out) == (1, "")
+    assert err.endswith("--gap-open is 1e+308; give a finite number >= 0, at most 1e+150\n")
+    # A with A 4, W with W 11, a gap of two W
+    assert run(*args, "--gap-open", "1e9")[1] == f"{2e9 - 15:.1f}\n"

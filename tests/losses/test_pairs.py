@@ -244,3 +244,31 @@ def test_an_alignment_that_passes_the_memory(monkeypatch):
 def test_losses_of_300_symbols_have_tables():
     fst = to_arrays(fg.EditDistance(fg.Alphabet([f"s{i}" for i in range(300)])).transducer)
     assert isinstance(pairs.pair_loss(fst, 300), pairs.LinearCosts)
+
+
+def test_costs_are_summed_without_overflow_or_refused():
+    """Sums and multiples of larger rewards or gap costs could be -inf or NaN."""
+    abc, huge = fg.Alphabet("ab"), 1e151
+    for make in (
+        lambda: fg.EditDistance(abc, confusion=[[0, -huge], [1, 0]]),
+        lambda: fg.Hamming(abc, [[0, -huge], [1, 0]]),
+        lambda: fg.GlobalAlignment(abc, np.eye(2), 1e308),
+        lambda: fg.GlobalAlignment(abc, np.eye(2), 1.0, huge),
+        lambda: fg.GlobalAlignment(abc, huge * np.eye(2), 1.0),
+        lambda: fg.SmithWaterman(abc, match=-huge),
+        lambda: fg.SmithWaterman(abc, gap_open=huge),
+        lambda: huge * fg.Hamming(abc),
+        lambda: fg.TransducerLoss(
+            fg.openfst.FstArrays("log64", 0, [0.0], [0], [1], [1], [0], [-huge]), abc
+        ),
+    ):
+        with pytest.raises(fg.FstgradError, match=r"1e\+150"):
+            make()
+    for cost in (1e20, 1e31, 1e150):
+        deleting, inserting = ["aaa", ""], ["", "bb"]
+        found = [
+            fg.EditDistance(abc, cost, cost, cost).pairwise(deleting, inserting),
+            fg.GlobalAlignment(abc, np.eye(2), cost).pairwise(deleting, inserting),
+            fg.GlobalAlignment(abc, np.eye(2), cost, 0.0).pairwise(deleting, inserting) * [3, 2],
+        ]
+        np.testing.assert_allclose(found, [[3 * cost, 2 * cost]] * 3, rtol=1e-15)

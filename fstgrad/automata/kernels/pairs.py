@@ -171,7 +171,7 @@ def affine_scores(
 
     scores : (n, n) float32 or float64; more similar symbols score higher.
     gaps : (3,) [OPENING] is the cost of a gap's first symbol, [EXTENDING] that of each further one;
-        [LOWEST] is a value below all scores.
+        [LOWEST] is -inf.
     free : (3,) 0 or 1; [Y_ENDS] : gaps at the ends of y are free; [TARGET_ENDS] : those at the ends
         of the target are; [LOCAL] : the alignment is local, which frees both and gives each cell at
         least 0.
