@@ -69,7 +69,8 @@ def mbr(
         A number k means the k best strings of p.
     samples : int
         Number of strings drawn from p, at least 2.  If p has at most this many strings (paths, for
-        a lattice), such as an n-best list, all of them are used and the result is exact.
+        a lattice), such as an n-best list, all of them are used and the result is exact; only
+        those whose probability is 0 in float64 (log p below -745) are left out.
     rng : Generator, int or None
         Source of the samples; the same seed gives the same result.
 
@@ -148,8 +149,9 @@ def _representatives(
     else:
         most = distribution.scores.shape[-1] ** distribution.length
     if most <= samples:
-        best = distribution.kbest(most)
-        return [ids for ids, _ in best], np.exp([log_prob for _, log_prob in best]), np.inf
+        every = [(ids, np.exp(log_prob)) for ids, log_prob in distribution.kbest(most)]
+        found = [(ids, share) for ids, share in every if share > 0]
+        return [ids for ids, _ in found], np.array([share for _, share in found]), np.inf
     drawn = Counter(tuple(y.tolist()) for y in distribution.sample(samples, rng))
     share = np.array(list(drawn.values())) / samples
     return [np.array(y, dtype=np.int64) for y in drawn], share, samples - 1.0

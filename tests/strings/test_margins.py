@@ -200,6 +200,16 @@ def test_risks_of_candidates_may_be_infinite():
     assert np.isnan(found.standard_errors).all()
 
 
+def test_a_string_whose_probability_underflows_makes_no_risk_infinite():
+    """The path of the score -800 has p = 0 in float64; its infinite loss counts nothing."""
+    lattice = fg.Lattice.from_nbest(["ab", "ba", "a"], [0.0, -1.0, -800.0], ABC)
+    found = fg.mbr(lattice, fg.Hamming(ABC), ["a", "ab", "ba"])
+    p = 1 / (1 + np.exp(-1))
+    np.testing.assert_allclose(found.risks, [np.inf, 2 * (1 - p), 2 * p], atol=1e-10)
+    assert ABC.decode(found.ids) == ["a", "b"]
+    assert found.standard_errors[1:].tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e12])
 def test_sums_of_costs_of_very_different_size_keep_their_digits_or_are_refused(size):
     loss = (1 / 3) * fg.EditDistance(ABC, size, size, size) + fg.EditDistance(
