@@ -63,6 +63,27 @@ class Command(click.Command):
     memory names the options with large numbers.
     """
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; of an option that is given again, check the replaced values too."""
+        if not ctx.resilient_parsing:  # a shell asks for completions
+            self._check_replaced(list(args), ctx)
+        return super().parse_args(ctx, args)
+
+    def _check_replaced(self, args: list[str], ctx: click.Context) -> None:
+        parser = self.make_parser(ctx)
+        single = [
+            param
+            for param in self.params
+            if isinstance(param, click.Option) and not (param.is_flag or param.multiple)
+        ]
+        for param in single:
+            names = [*param.opts, *filter(None, [getattr(param, "old", None)])]
+            parser.add_option(param, names, param.name, action="append", nargs=param.nargs)
+        values = parser.parse_args(args)[0]
+        for param in single:
+            for value in values.get(param.name, ())[:-1]:
+                param.type_cast_value(click.Context(self), value)  # apart, so that it has no effect
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; rewrite errors of the library to name its options."""
         try:

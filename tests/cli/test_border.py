@@ -145,3 +145,22 @@ def test_processes_beyond_all_machines_are_refused(tmp_path, capsys):
     assert (code, "not between 1 and 1024" in said) == (2, True)
     with pytest.raises(fg.InvalidInputError, match="1,024 processes"):
         fg.Batch(fg.PairObjective(fg.QGramCounts(fg.Alphabet("ab"))), jobs=2**31 - 1)
+
+
+def test_every_value_of_an_option_given_again_is_checked(run, tmp_path):
+    """The last one counts."""
+    (tmp_path / "p.tsv").write_text("a\tb\n")
+    line = ("loss", tmp_path / "p.tsv")
+    for wrong, right in (
+        (("--substitute-cost", "nan"), ("--substitute-cost", "1")),
+        (("--tokens-x=letters",), ("--tokens-x", "chars")),
+        (("--alphabet", tmp_path / "missing"), ("--alphabet", "dna")),
+    ):
+        code, out, err = run(*line, *wrong, *right)
+        assert (code, out) == (2, "")
+        assert f"Invalid value for '{wrong[0].partition('=')[0]}'" in err
+    assert run(*line, "--substitute-cost", 3, "--substitute-cost", 0.5)[:2] == (0, "0.5\n")
+    code, _, err = run("align", tmp_path / "p.tsv", "--iterations", 0, "--max-iter", 1)
+    assert (code, "'--max-iter'" in err) == (2, True)
+    same = ("-o", tmp_path / "out", "-o", tmp_path / "out")
+    assert run("grad", tmp_path / "p.tsv", *same)[0] == 0
