@@ -106,8 +106,13 @@ class Graph:
     @property
     def num_paths(self) -> int:
         """Number of paths."""
+        return self.count_paths(np.ones(self.num_arcs, dtype=np.bool_))
+
+    def count_paths(self, allowed: BoolArray) -> int:
+        """Return the number of paths all of whose arcs are `allowed` (A,)."""
         count = [1] + [0] * (self.num_states - 1)
-        for source, nextstate in zip(self.source.tolist(), self.nextstate.tolist(), strict=True):
+        arcs = zip(self.source[allowed].tolist(), self.nextstate[allowed].tolist(), strict=True)
+        for source, nextstate in arcs:
             count[nextstate] += count[source]
         return count[-1]
 

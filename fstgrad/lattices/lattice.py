@@ -307,9 +307,10 @@ class Lattice(ArrayDistribution):
         )[1]
 
     def expected_loss(self, b: LatticeLoss) -> float:
-        """Return E[L] in nats; strings with L = +inf are left out."""
+        """Return E[L] in nats; +inf, unlike `fg.risk`, if a path of finite score has L = +inf."""
         checks.instance("b", b, LatticeLoss, "what compile returns")
-        return b.risk(self.graph, self.near.scores)[0]
+        scores = self.near.scores
+        return np.inf if b._leaves_out(self.graph, scores) else b.risk(self.graph, scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative of the arc posteriors along `direction` (A,), a score change."""

@@ -37,6 +37,7 @@ from fstgrad.errors import (
 from fstgrad.lattices import build
 from fstgrad.lattices.graph import NO_SYMBOL, Flow, Graph, sums_by
 from fstgrad.lattices.rows import Rows, row_form, unique_columns
+from fstgrad.lattices.search import best_path
 from fstgrad.losses import Loss, Target
 
 REMEDY = (
@@ -123,6 +124,11 @@ class LatticeLoss:
         mean, given = flow.conditional_means(self.cost)
         return mean + self.initial, self._summed(flow.posterior * (given - mean))
 
+    def _leaves_out(self, lattice: Graph, scores: FloatArray) -> bool:
+        """Return whether a path with a finite score has L = +inf; arguments as in `augmented`."""
+        allowed = self._checked(lattice, scores) > -np.inf
+        return self.graph.count_paths(allowed[self.arc]) < lattice.count_paths(allowed)
+
     def best(
         self, lattice: Graph, scores: FloatArray, scale: float = 1.0
     ) -> tuple[IntArray, float, float]:
@@ -130,8 +136,6 @@ class LatticeLoss:
 
         The path is an int64 array of lattice arcs.  Arguments and errors as in `augmented`.
         """
-        from fstgrad.lattices.search import best_path
-
         scale = real_number("scale", scale)
         checked = self._checked(lattice, scores)
         path, total = best_path(self.graph, checked[self.arc] + scale * self.cost)
@@ -149,8 +153,6 @@ class LatticeLoss:
 
         In speech recognition, the oracle: no rescoring of the lattice can reach a lower loss.
         """
-        from fstgrad.lattices.search import best_path
-
         path, total = best_path(self.graph, -self.cost)
         labels = self.label[self.arc[path]]
         return labels[labels != NO_SYMBOL], self.initial - total
@@ -158,8 +160,6 @@ class LatticeLoss:
     @cached_property
     def range(self) -> tuple[float, float]:
         """The least and the greatest finite loss of the strings of the lattice, in nats."""
-        from fstgrad.lattices.search import best_path
-
         least, most = (best_path(self.graph, sign * self.cost)[1] for sign in (-1.0, 1.0))
         return self.initial - least, self.initial + most
 

@@ -4,6 +4,8 @@ Paths are drawn exactly from p = exp(score) / Z, or from q proportional to p e^{
 L_k of a band, whose composition is small.  Z, the arc posteriors and E[L_k] are exact.
 """
 
+import contextlib
+
 import numpy as np
 
 from fstgrad.alphabet import SequenceLike
@@ -198,8 +200,7 @@ def lattice_sampled_risk(
     if b is not None:
         exact, exact_gradient = b.risk(lattice.graph, lattice.scores)
         gradient = gradient + exact_gradient
-        shortest, longest = lattice.graph.depths(lattice.label != NO_SYMBOL)[-1].tolist()
-        least = min(loss.bounds(length)[0] for length in range(shortest, longest + 1))
+        least = _least(lattice, loss)
         low, high = bounded_mean_interval(rest, least - b.range[1], 0.0)
         wider = _ROUNDING * max(1.0, abs(exact))
         upper, interval = exact + wider, (exact + low - wider, exact + high + wider)
@@ -216,6 +217,16 @@ def lattice_sampled_risk(
         widest=widest,
         proposal=name,
     )
+
+
+def _least(lattice: Lattice, loss: TargetLoss | SumTargetLoss) -> float:
+    """Return a lower bound in nats of the finite losses of the strings of a lattice."""
+    shortest, longest = lattice.graph.depths(lattice.label != NO_SYMBOL)[-1].tolist()
+    least = np.inf
+    for length in range(shortest, longest + 1):
+        with contextlib.suppress(InfeasibleError):  # no string of this length has a finite loss
+            least = min(least, loss.bounds(length)[0])
+    return least
 
 
 def _against(

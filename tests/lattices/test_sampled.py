@@ -52,3 +52,37 @@ def test_the_state_limit_names_the_sampled_objective():
     sampled = fg.sampled_risk(lattice, target, loss, samples=2000)
     exact, _ = fg.risk(lattice, target, loss)
     assert abs(sampled.value - exact) < 5 * sampled.standard_error
+
+
+@pytest.mark.parametrize("proposal", [{}, {"proposal": "band"}, {"band": 0}, {"proposal": "plain"}])
+@pytest.mark.parametrize("loss", [fg.Hamming(ABC), fg.Hamming(ABC) + fg.EditDistance(ABC)])
+def test_lengths_of_infinite_loss_are_left_out(loss, proposal):
+    """Hamming is finite for two symbols only, of strings with one to three."""
+    lattice = fg.Lattice.from_nbest(["a", "ab", "cb", "aba"], [0.0, -1.0, -0.5, 0.3], ABC)
+    unit = loss("cb", "ab")  # of one substitution
+    exact = unit / (1 + np.exp(-0.5))
+    assert fg.risk(lattice, "ab", loss)[0] == pytest.approx(exact, abs=1e-10)
+    found = fg.sampled_risk(lattice, "ab", loss, **proposal)
+    low, high = found.interval
+    assert low <= exact <= high
+    if found.proposal != "plain":
+        assert (found.value, found.standard_error) == (pytest.approx(exact, abs=1e-10), 0.0)
+        assert low >= exact - 0.02 * unit
+    assert abs(found.value - exact) <= 5 * found.standard_error + 1e-10
+    assert lattice.expected_loss(lattice.compile(loss, "ab")) == np.inf
+
+
+def test_an_expected_loss_is_infinite_as_on_strings():
+    """If a string of positive probability has an infinite loss; one that is forbidden does not."""
+    slots = [[("a", 0.0), ("b", 1.0)], [("a", 0.5), ("b", -800.0)]]
+    lattice = fg.Lattice.from_confusion_network(slots, ABC)
+    loss = fg.NGram(ABC, 1)  # -log of the number of common symbols; +inf of "bb" against "a"
+    share = np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum()
+    for second, expected in ((-800.0, np.inf), (-np.inf, share @ [-np.log(2), 0.0])):
+        scores = np.where(lattice.scores == -800.0, second, lattice.scores)
+        own = lattice.with_scores(scores)
+        found = own.expected_loss(own.compile(loss, "a"))
+        assert found == pytest.approx(expected, abs=1e-10)
+        table = np.array([[0.0, 1.0, -np.inf], [0.5, second, -np.inf]])
+        on_strings = fg.StringDistribution(table).expected_loss(loss.compile("a", 2))
+        assert on_strings == pytest.approx(expected, abs=1e-10)
