@@ -17,6 +17,7 @@ from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.moments import Covariances, MomentDistribution, times
 from fstgrad.trees.solution import Solved
+from fstgrad.trees.structures import Ranked
 
 Self = TypeVar("Self", bound="TreeDistribution")
 TRUTH = (bool, np.bool_)
@@ -202,18 +203,21 @@ class TreeDistribution(MomentDistribution):
         from fstgrad.trees.kbest import merged
 
         count = checks.positive_integer("k", k)
-        near, plain = self._near(), self._listed_best(count)
-        if near is self:
-            return plain
-        lists = near._listed_best(count)  # precise, but without trees that need masked arcs
-        if not self.batch_shape:
-            return merged([lists], [plain], count)[0]
-        return merged(lists, plain, count)
+        near, lists = self._near(), self._listed_best(count)
+        if near is not self:  # precise, but without the scores of masked arcs
+            for item, own in enumerate(near._listed_best(count)):
+                exact = [ranked for ranked in own if self._is_near(item, ranked[0])]
+                lists[item] = merged(exact, lists[item], count)
+        return lists if self.batch_shape else lists[0]
 
-    def _listed_best(self, count: int) -> list[Any]:
+    def _listed_best(self, count: int) -> list[list[Ranked]]:
         return self._listed([self._find_kbest(table, count) for table in self._table.items()])
 
-    def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
+    def _is_near(self, item: int, tree: IntArray) -> bool:
+        """Return whether a tree of an item has the same probability in `_near`."""
+        return True
+
+    def _find_kbest(self, table: ArcTable, count: int) -> list[Ranked]:
         """Return up to `count` (tree, score), best first, for the table of one sentence."""
         from fstgrad.trees.kbest import best_trees
 
@@ -371,14 +375,11 @@ class TreeDistribution(MomentDistribution):
             return heads.reshape(shape)
         return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
 
-    def _listed(self, found: list[list[tuple[IntArray, float]]]) -> list[Any]:
-        """Return lists of (tree, score) as (tree, log_prob); one list if there is no batch."""
+    def _listed(self, found: list[list[Ranked]]) -> list[list[Ranked]]:
+        """Return the lists of (tree, score) of all items as (tree, log_prob)."""
         log_z = self._solution.log_partition + self._table.offset
-        lists = [
-            [(tree, float(score - log_z[item])) for tree, score in trees]
-            for item, trees in enumerate(found)
-        ]
-        return lists if self.batch_shape else lists[0]
+        pairs = zip(found, log_z, strict=True)
+        return [[(tree, float(score - z)) for tree, score in trees] for trees, z in pairs]
 
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.direction_array(name, values)

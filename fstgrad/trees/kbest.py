@@ -8,12 +8,12 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.distinct import LIMIT
+from fstgrad.trees.structures import Ranked
 
-Ranked = tuple[IntArray, float]  # a tree and its log-probability
 Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 
 
-def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray, float]]:
+def best_trees(table: ArcTable, count: int, find: Finder) -> list[Ranked]:
     """Return up to `count` (tree, score), best first, for the table of one sentence.
 
     The remaining trees are kept in parts: each holds the trees that share the heads of the
@@ -24,7 +24,7 @@ def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray
     flat = table.flat[0] if table.labeled else table.flat[0][..., None]
     # (-score, tie-breaker, tree (n, 2), the part's table, the number of dependents fixed in it)
     heap: list[tuple[float, int, IntArray, FloatArray, int]] = []
-    found: list[tuple[IntArray, float]] = []
+    found: list[Ranked] = []
     ties = 0
     parts = [(flat, 0)]
     while len(found) < count:
@@ -66,14 +66,11 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
     return parts
 
 
-def merged(first: list[list[Ranked]], second: list[list[Ranked]], count: int) -> list[list[Ranked]]:
-    """Return the first lists, each followed by the trees only in the second, `count` in all.
+def merged(first: list[Ranked], second: list[Ranked], count: int) -> list[Ranked]:
+    """Return the first list and then the trees only in the second, `count` in all.
 
-    The first lists come from a normal form, in which trees worse than LIMIT are raised to it.
+    The first list comes from a normal form, in which trees worse than LIMIT are raised to it.
     """
-    lists = []
-    for near, other in zip(first, second, strict=True):
-        own = [item for item in near if item[1] > LIMIT]
-        known = {tree.tobytes() for tree, _ in own}
-        lists.append([*own, *(item for item in other if item[0].tobytes() not in known)][:count])
-    return lists
+    own = [item for item in first if item[1] > LIMIT]
+    known = {tree.tobytes() for tree, _ in own}
+    return [*own, *(item for item in second if item[0].tobytes() not in known)][:count]

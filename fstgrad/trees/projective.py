@@ -25,7 +25,7 @@ class ProjectiveSolution:
     """log Z (b,) and marginals (b, m+1, m+1) of a batch; covariance products rerun the passes.
 
     scores : (b, m+1, m+1), minus each dependent's largest.  relative : log Z of these scores.
-    masks : the arcs whose scores are masks, and the amounts added to them if trees need them.
+    masks : the arcs whose scores are masks, dropped or raised.
     """
 
     scores: FloatArray
@@ -59,24 +59,26 @@ class ProjectiveSolution:
         """
         constants = self.relative.copy()
         regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
-        arcs, own, added, needed = self.masks
-        dropped = arcs & (needed == 0)[:, None, None] & (marginals > 0)
-        regrets = np.where(dropped, own, regrets)
-        used = np.einsum("bij,bij->b", marginals, arcs)
+        dropped, own, raised, added, needed = self.masks
+        regrets = np.where(dropped & (marginals > 0), own, regrets)
+        used = np.einsum("bij,bij->b", marginals, raised)
         more = np.where(np.abs(used - needed) > ROUNDING * self.scores.shape[1], added, 0.0)
         constants -= more * needed
-        regrets += np.where(arcs, more[:, None, None], 0.0)
+        regrets += np.where(raised, more[:, None, None], 0.0)
         return constants, regrets
 
 
 class Masks(NamedTuple):
-    """Arcs (b, m+1, m+1) with masks for scores, and their distances below the columns' largest.
+    """Arcs too far below the others for sums of logarithms, (b, m+1, m+1), and what was done.
 
-    added, needed (b,) : the amount added to the masks, and the number of masks in a tree.
+    dropped : arcs whose probability is 0 in float64; regrets : their distances below the columns'
+    largest scores.  raised : arcs whose scores were raised by added (b,), because every tree
+    needs at least needed (b,) of them.
     """
 
-    arcs: BoolArray
+    dropped: BoolArray
     regrets: FloatArray
+    raised: BoolArray
     added: FloatArray
     needed: IntArray
 
@@ -85,35 +87,46 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
     """Drop masked arcs in place if trees can avoid them; else raise them closer to the others.
 
     scores : (b, m+1, m+1), -inf for cells that are no arcs.  Next to a mask, a sum of logarithms
-    would lose the digits of all other scores.  Raised masks still lie below the sum of the other
-    scores, so that trees with more masks than needed are negligible.
+    would lose the digits of all other scores.  An arc this far below the best tree has probability
+    0 in float64.  Raised masks still lie so far below the others that trees with more masks than
+    needed are negligible; if such trees are not, nothing is raised.
     """
-    items, size = scores.shape[:2]
     top = largest_into(scores)
     below = scores - top
-    arcs = (below < MASK) & (scores > -np.inf)
-    regrets = np.where(arcs, -below, 0.0)
-    added, needed = np.zeros(items), np.zeros(items, dtype=np.int64)
-    masked = np.flatnonzero(arcs.any(axis=(1, 2)))
-    if not len(masked):
-        return Masks(arcs, regrets, added, needed)
-    price = np.where(arcs, -1.0, np.where(scores > -np.inf, 0.0, -np.inf))
-    heads = empty((items, size - 1), dtype=np.int64)
-    kernels.projective.best_batch(price, lengths, single_root, heads)
-    for item in masked:
-        n, own = lengths[item], arcs[item]
-        exists = heads[item, 0] >= 0
-        needed[item] = own[heads[item, :n], np.arange(1, n + 1)].sum() if exists else 0
-        if needed[item] == 0:
-            scores[item][own] = -np.inf
+    masked = (below < MASK) & (scores > -np.inf)
+    dropped, raised = np.zeros((2, *scores.shape), dtype=bool)
+    added, needed = np.zeros(len(scores)), np.zeros(len(scores), dtype=np.int64)
+    for item in np.flatnonzero(masked.any(axis=(1, 2))):
+        own, level, n = scores[item], below[item], int(lengths[item])
+        best = _best_arcs(level, n, single_root=single_root)
+        if best is None:
             continue
-        rest = np.where(own | (scores[item] == -np.inf), 0.0, scores[item] - top[item])
-        reach = -2 * rest.min(axis=0).sum() + n * np.log(n + 1) + 60 - top[item].min()
-        largest = scores[item][own].max()
+        trees = n * np.log(n + 1)  # at least the logarithm of their number
+        dropped[item] = masked[item] & (level < level[best].sum() + MASK - trees)
+        own[dropped[item]] = -np.inf
+        kept = masked[item] & ~dropped[item]
+        price = np.where(own > -np.inf, np.where(kept, -1.0, 0.0), -np.inf)
+        fewest = _best_arcs(price, n, single_root=single_root)
+        used = kept[best]
+        if not used.any() or fewest is None or used.sum() > kept[fewest].sum():
+            continue
+        largest, lowest = own[kept].max(), top[item].min()
+        tops = top[item, 0, 1 : n + 1]
+        rest = np.where(used, own[best] - largest + lowest - tops, level[best]).sum()
+        reach = trees + 60 - rest - lowest  # the masks' distance below 0
         if largest < -reach:
-            scores[item][own] = scores[item][own] - largest - reach
-            added[item] = -largest - reach
-    return Masks(arcs, regrets, added, needed)
+            own[kept] = own[kept] - largest - reach
+            raised[item], added[item], needed[item] = kept, -largest - reach, used.sum()
+    return Masks(dropped, np.where(dropped, -below, 0.0), raised, added, needed)
+
+
+def _best_arcs(
+    scores: FloatArray, n: int, *, single_root: bool
+) -> tuple[IntArray, IntArray] | None:
+    """Return the heads and dependents (n,) of the best tree of a table; None without one."""
+    heads = empty((1, len(scores) - 1), dtype=np.int64)
+    lost = kernels.projective.best_batch(scores[None], np.array([n]), single_root, heads)
+    return None if lost >= 0 else (heads[0, :n], np.arange(1, n + 1))
 
 
 def root_shift(scores: FloatArray) -> FloatArray:
@@ -165,6 +178,7 @@ class ProjectiveTrees(TreeDistribution):
     [12, 7]
     """
 
+    _solution: ProjectiveSolution
     projective = True
 
     def log_prob(self, structure: npt.ArrayLike) -> Scalar:
@@ -195,9 +209,11 @@ class ProjectiveTrees(TreeDistribution):
         scores = np.where(real, arcs, -np.inf)
         shift = root_shift(scores) if self.single_root else np.zeros(len(scores))
         scores[:, 0] -= shift[:, None]
-        masks = lift_masks(scores, lengths, single_root=self.single_root)
         top = largest_into(scores)
-        scores -= top
+        far = np.where(np.abs(top) > -MASK / 2, top, 0.0)  # else the arcs of a column may be masks
+        scores -= far
+        masks = lift_masks(scores, lengths, single_root=self.single_root)
+        scores -= largest_into(scores)
         relative, marginals, _ = _solve(scores, lengths, self.single_root, None)
         with np.errstate(over="ignore", invalid="ignore"):
             log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
@@ -224,6 +240,11 @@ class ProjectiveTrees(TreeDistribution):
                 "(head, dependent); no projective tree has both: leave the tree out, or use "
                 "SpanningTrees"
             )
+
+    def _is_near(self, item: int, tree: IntArray) -> bool:
+        masks, heads = self._solution.masks, tree[:, 0] if self.labeled else tree
+        used = masks.raised[item][heads, np.arange(1, len(heads) + 1)].sum()
+        return bool(masks.added[item] == 0 or used == masks.needed[item])
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
         heads = empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)

@@ -16,6 +16,7 @@ from fstgrad.trees.incremental import change_column
 from fstgrad.trees.moments import Covariances
 from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
 from fstgrad.trees.solution import Solution, solve
+from fstgrad.trees.structures import Ranked
 from fstgrad.uninitialized import empty
 
 DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
@@ -140,7 +141,8 @@ class SpanningTrees(TreeDistribution):
             trees = sample_distinct(table, solution, count, generator)
             lowest = -np.inf if near is self else float(solution.log_partition[0]) + LIMIT
             found.append([item for item in trees if item[1] > lowest])
-        return near._listed(found)
+        lists = near._listed(found)
+        return lists if self.batch_shape else lists[0]
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
         """Return the distribution with new scores (n+1,) of the arcs into one dependent, in O(n^2).
@@ -184,7 +186,7 @@ class SpanningTrees(TreeDistribution):
         first, second = (self._table.like_flat(table) for table in tables)
         return self._table.like_scores(self._solution.third_order(first, second))
 
-    def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
+    def _find_kbest(self, table: ArcTable, count: int) -> list[Ranked]:
         flat = table.flat[0] if table.labeled else table.flat[0][..., None]
         n = len(flat) - 1
         trees = np.zeros((count, n, 2), dtype=np.int64)

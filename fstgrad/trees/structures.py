@@ -14,6 +14,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError
 
 PADDING = -1
+Ranked = tuple[IntArray, float]  # a tree and its score or log-probability
 Namer = Callable[[int], str]  # returns the item's name for messages, as " of item 3"
 
 

@@ -136,3 +136,45 @@ def test_a_constant_on_the_root_arcs_of_single_root_trees_changes_nothing_else(o
     assert other.log_partition() == pytest.approx(one.log_partition() + offset, abs=digits)
     assert other.entropy() == pytest.approx(one.entropy(), abs=20 * digits)
     np.testing.assert_allclose(other.marginals(), one.marginals(), atol=20 * digits)
+
+
+@both
+@pytest.mark.parametrize("sd", [300, 1000, 3000, 1e6])
+def test_wide_scores_are_no_masks(sd, single_root):
+    """The best tree may need arcs more than 1000 nats below others, though some trees do not."""
+    rng = np.random.default_rng(16)
+    _, tables = oracle.tables((5, 5), single_root=single_root, projective=True)
+    for _ in range(20):
+        scores = sd * rng.normal(size=(5, 5))
+        totals = np.array([(t * scores).sum() for t in tables])
+        log_z = np.logaddexp.reduce(totals)
+        distribution = fg.ProjectiveTrees(scores, single_root=single_root)
+        assert distribution.log_partition() == pytest.approx(log_z, rel=1e-12)
+        expected = np.tensordot(np.exp(totals - log_z), tables, axes=1)
+        np.testing.assert_allclose(distribution.marginals(), expected, atol=1e-12 * sd)
+
+
+def test_masks_of_several_sizes():
+    """Two masked arcs of -1e8 are better than one of -3e8, and kbest gives each tree its own."""
+    scores = np.array([[0, -3, -2, -2], [0, 0, -1, -1], [0, 0, 0, -2], [0, -2, -3, 0.0]]) * 1e8
+    distribution = fg.ProjectiveTrees(scores, single_root=False)
+    assert distribution.log_partition() == -4e8 + np.log(2)
+    np.testing.assert_allclose(
+        distribution.marginals(), [[0, 0, 1, 0.5], [0] * 4, [0, 1, 0, 0.5], [0] * 4], atol=1e-12
+    )
+    found = distribution.kbest(100)
+    assert len(found) == 12
+    expected = [scores[tree, [1, 2, 3]].sum() + 4e8 - np.log(2) for tree, _ in found]
+    np.testing.assert_allclose([p for _, p in found], expected, rtol=1e-12)
+    assert expected == sorted(expected, reverse=True)
+
+
+def test_the_methods_are_those_of_spanning_trees():
+    """All but those that the guide names."""
+
+    def methods(family):
+        return {name for name in dir(family) if not name.startswith("_")}
+
+    assert methods(fg.SpanningTrees) - methods(fg.ProjectiveTrees) == {
+        "sample_without_replacement", "third_order", "with_column", "with_score"
+    }  # fmt: skip

@@ -108,6 +108,34 @@ def test_kbest_of_ties_lists_every_tree_once(single_root):
     assert len({key(tree) for tree, _ in found}) == len(found) == count
 
 
+def test_kbest_where_a_set_has_several_best_trees():
+    scores = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1], [1, 0, 1, 1.0]])
+    found = [key(tree) for tree, _ in fg.SpanningTrees(scores, single_root=True).kbest(10)]
+    assert len(set(found)) == len(found) == 9
+    assert {(0, 3, 1), (0, 1, 2)} < set(found)
+
+
+@pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
+@both
+@pytest.mark.parametrize("labels", [None, 2])
+def test_kbest_of_integer_scores(family, single_root, labels):
+    """Ties of whole numbers, and of sums of decimals that are equal up to rounding."""
+    rng = np.random.default_rng(22)
+    n = 3 if labels else 4
+    shape = (n + 1, n + 1, labels) if labels else (n + 1, n + 1)
+    structures, tables = oracle.tables(
+        shape, single_root=single_root, projective=family is fg.ProjectiveTrees
+    )
+    for trial in range(20):
+        scores = rng.integers(0, 2 + trial % 3, size=shape) * (0.1 if trial % 2 else 1.0)
+        totals = np.array([(t * scores).sum() for t in tables])
+        found = family(scores, single_root=single_root, labeled=labels is not None).kbest(5000)
+        assert {key(tree) for tree, _ in found} == {key(tree) for tree in structures}
+        assert len(found) == len(structures)
+        expected = np.sort(totals)[::-1] - np.logaddexp.reduce(totals)
+        np.testing.assert_allclose([p for _, p in found], expected, atol=1e-10)
+
+
 def test_modes_of_random_graphs():
     """Against networkx's Edmonds, with and without ties and cycles to contract."""
     rng = np.random.default_rng(1)

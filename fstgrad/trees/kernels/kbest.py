@@ -7,7 +7,9 @@ new head is no descendant of c in the best tree.  If all such heads are worse th
 closes, but then the exchange of another arc of the cycle loses less.  The second-best tree of a set
 therefore differs from the best one by the exchange of the one arc with the least loss, which is
 found in O(n) per dependent.  This arc splits the set in two: in one it is forbidden, and the best
-tree is the second-best of the whole set; in the other it is required.
+tree is the second-best of the whole set; in the other it is required, and the best tree stays the
+best.  If trees tie, the search in the second set may find another one: this one is then the
+second-best of this set, and an arc that it lacks splits the set.
 
 To replace the best label of an arc by another one is also an exchange.
 """
@@ -171,7 +173,23 @@ def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables:
         sets.best[member, d - 1, 1] = np.argmax(tables.scores[h, d])
         total += tables.best[h, d]
     sets.value[member], sets.loss[member], sets.worst[member] = total, loss, worst
+    if sets.kinds[member] == 1:
+        keep_best(sets, member)
     return True
+
+
+@kernel
+def keep_best(sets: Sets, member: int) -> None:
+    """Make the parent's best tree that of a set that requires an arc of it."""
+    parent = sets.parents[member]
+    own, kept = sets.best[member], sets.best[parent]
+    for d in range(1, len(own) + 1):
+        if (own[d - 1] != kept[d - 1]).any():  # a tie, or nearly one after rounding
+            gap = sets.value[parent] - sets.value[member]
+            sets.loss[member], sets.worst[member] = max(gap, 0.0), d
+            sets.value[member] = sets.value[parent]
+            own[:] = kept
+            return
 
 
 @kernel
@@ -197,7 +215,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
         return 0
     trees[0] = sets.best[0]
     used, found = 1, 1
-    while found < k:
+    for _ in range(k - 1):
         top = int(np.argmax(sets.value[:used] - sets.loss[:used]))
         if sets.loss[top] == np.inf:
             break
