@@ -5,10 +5,10 @@ from click.shell_completion import CompletionItem
 
 from fstgrad.alphabet import STANDARD, Alphabet
 from fstgrad.cli.border import Named, Reference
-from fstgrad.cli.losses import is_transducer
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 from fstgrad.losses import TransducerLoss
+from fstgrad.openfst import is_fst_file
 
 
 def complete_reference(
@@ -39,7 +39,7 @@ def named_loss(reference: str, path: str | None, symbols: str | None) -> Transdu
 
     Its alphabet is that of --alphabet (`path`) or --symbols; by default, its own.
     """
-    if is_transducer(reference):
+    if is_fst_file(reference):
         return TransducerLoss.from_file(reference, named_alphabet(None, path, symbols))
     found = Grammar.load(reference)
     return found.loss(named_alphabet(found, path, symbols))

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.grammar_options import named_alphabet, named_loss
-from fstgrad.cli.losses import is_transducer
 from fstgrad.costs.ranking import nearest
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import Grammar
 from fstgrad.io import Row, located, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss
+from fstgrad.openfst import is_fst_file
 
 Words = list[tuple[Sequence[str], Sequence[str]]]
 SHOWN = 10  # largest number of rows in a table
@@ -26,7 +26,7 @@ def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bo
     own = named_alphabet(None, alphabet, symbols)
     if symbols is not None:
         return " " in symbols.strip()
-    if own is None and is_transducer(reference):
+    if own is None and is_fst_file(reference):
         own = TransducerLoss.from_file(reference).alphabet
     elif own is None and reference != "edit":
         own = Grammar.load(reference).alphabet
@@ -89,7 +89,7 @@ def loss_of(
     grammar that is built for an alphabet also gets the symbols of the rows.
     """
     given = named_alphabet(None, alphabet, symbols)
-    if reference != "edit" and (given is not None or is_transducer(reference)):
+    if reference != "edit" and (given is not None or is_fst_file(reference)):
         return named_loss(reference, alphabet, symbols)
     data = sorted({symbol for pair in rows for side in pair for symbol in side})
     if reference == "edit":

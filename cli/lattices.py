@@ -63,9 +63,11 @@ def lattice_objective(
     """Print one JSON line for each row (name TAB target); then write the requested archives."""
     without_effect(_OF_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
-    found = read_collection(str(lattices.source))
+    given = options.reading.alphabet
+    alphabet = None if given is None else read_alphabet(given)
+    found = read_collection(str(lattices.source), alphabet=alphabet)
     rows = list(read_table(pairs))
-    alphabet = _alphabet(found, rows, options)
+    alphabet = alphabet or _alphabet(found, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
@@ -149,16 +151,15 @@ def _evaluated(
 
 
 def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
-    """Return the alphabet of --alphabet, or that of the lattices and the targets."""
-    if options.reading.alphabet is not None:
-        return read_alphabet(options.reading.alphabet)
+    """Return the alphabet of the symbols of the lattices and the targets."""
     symbols: set[str] = set()
     for name, fst in found.items():
         arrays = to_arrays(fst)
-        if arrays.input_symbols is None:
+        table = arrays.input_symbols or arrays.output_symbols
+        if table is None:
             raise InvalidInputError(f"lattice {name!r} has no symbol table; give --alphabet")
         used = set(arrays.ilabel.tolist()) - {0}
-        symbols |= {symbol for label, symbol in arrays.input_symbols if label in used}
+        symbols |= {symbol for label, symbol in table if label in used}
     for row in rows:
         try:
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))

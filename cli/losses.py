@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,17 +15,13 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
 from fstgrad.losses import Loss, TransducerLoss
+from fstgrad.openfst import is_fst_file
 
 # option -> the options that it replaces
 _REPLACED = {
     "matrix": ("match_cost", "substitute_cost"),
     "gap_open": ("insert_cost", "delete_cost"),
 }
-
-
-def is_transducer(name: str) -> bool:
-    """Return whether a name is that of a file with a transducer: x.far:NAME, x.fst or x.txt."""
-    return ".far" in os.path.basename(name) or name.endswith((".fst", ".txt"))
 
 
 def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
@@ -62,7 +57,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
         _settings(name, given, {})
         return Grammar.load(name).loss(alphabet)
-    if is_transducer(name):
+    if is_fst_file(name):
         loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, OF_FILES))
         if loss.semiring == "tropical":
             _settings(name, given, {})

@@ -20,6 +20,7 @@ from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
 from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
+from .errors import UnusedArcsWarning as UnusedArcsWarning
 from .grm.model import GeneralizedRootModel as GeneralizedRootModel
 from .losses import CharacterErrorRate as CharacterErrorRate
 from .losses import CollapsedLoss as CollapsedLoss

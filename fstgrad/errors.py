@@ -2,6 +2,7 @@
 
 Every message names the argument, the conflicting values and the remedy.  `RenamedAttribute`,
 `renamed_arguments` and `warn_renamed` keep old public names working, with a DeprecationWarning.
+`UnusedArcsWarning` is a warning, which `warn` emits at the caller.
 """
 
 import functools
@@ -99,6 +100,10 @@ class RowError(FstgradError):
     """One row of a file cannot be used; the message starts with `file:line`."""
 
 
+class UnusedArcsWarning(UserWarning):
+    """Arcs of a transducer are left out, because their symbols are outside the alphabet."""
+
+
 class RenamedAttribute:
     """A descriptor for the old name of an attribute; reading it warns and returns the new one."""
 
@@ -141,7 +146,12 @@ def renamed_arguments(
 
 def warn_renamed(old: str, new: str) -> None:
     """Emit a DeprecationWarning for a renamed public name, at the caller outside fstgrad."""
+    warn(f"{old} was renamed {new}", DeprecationWarning)
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Emit a warning at the caller outside fstgrad."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "fstgrad":
         level, frame = level + 1, frame.f_back
-    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)

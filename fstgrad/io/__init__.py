@@ -8,7 +8,7 @@ Index
 - `read_pairs` : the pairs of a file in TSV, CSV or FASTA; the first bad row raises.
 - `read_table`, `Row`, `located` : the same row by row, for readers that continue after a bad row.
 - `read_rows` : the lines of any text.
-- `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
+- `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
 - `read_weights` : the weights in an npz file.
@@ -51,6 +51,7 @@ from fstgrad.io.pairs import (
     read_confusion,
     read_lines,
     read_rows,
+    read_text,
     read_weights,
     tokenize,
 )
@@ -59,6 +60,7 @@ from fstgrad.io.tables import read_pairs, read_table
 __all__ = [
     "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
     "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_bytes",
-    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_table", "read_weights",
+    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_table", "read_text",
+    "read_weights",
     "replacing", "shown", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

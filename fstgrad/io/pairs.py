@@ -132,14 +132,18 @@ def read_rows(path: Path) -> Iterator[Row]:
     OSError
         The file cannot be read.
     """
+    for name, number, raw in _numbered(path):
+        yield Row(name, number, raw.rstrip(b"\r\n"))
+
+
+def _numbered(path: Path) -> Iterator[tuple[str, int, bytes]]:
+    """Yield the name of the file, the number of the line and its bytes, for each line."""
     name = "<stdin>" if str(path) == "-" else str(path)
     with _binary(path) as lines:
         for number, raw in enumerate(iter(lambda: lines.readline(LINE + 1), b""), start=1):
             if len(raw) > LINE:
                 raise RowError(f"{name}:{number}: a line of more than {LINE:,} bytes; is it text?")
-            if number == 1:
-                raw = raw.removeprefix(b"\xef\xbb\xbf")
-            yield Row(name, number, raw.rstrip(b"\r\n"))
+            yield name, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
 
 
 def read_lines(path: Path) -> list[str]:
@@ -152,11 +156,23 @@ def read_lines(path: Path) -> list[str]:
     InvalidInputError, OSError
         As in `read_rows`.
     """
-    lines = []
-    for row in read_rows(path):
-        with located(row):
-            lines.append(row.text())
-    return lines
+    return [_text(row) for row in read_rows(path)]
+
+
+def read_text(path: Path) -> str:
+    """Return a UTF-8 text file with its line ends; gzip is decompressed.
+
+    Raises
+    ------
+    RowError, InvalidInputError, OSError
+        As in `read_lines`.
+    """
+    return "".join(_text(Row(*line)) for line in _numbered(path))
+
+
+def _text(row: Row) -> str:
+    with located(row):
+        return row.text()
 
 
 def read_bytes(path: Path) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
+from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import (
     BoolArray,
     FloatArray,
@@ -16,9 +16,18 @@ from fstgrad.checks import (
     items,
     log_weights,
 )
-from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
+from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.lattices.graph import NO_SYMBOL, Graph
-from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
+from fstgrad.openfst import (
+    Fst,
+    FstArrays,
+    Symbols,
+    acceptor_over,
+    is_acyclic,
+    parse_text,
+    read,
+    to_arrays,
+)
 from fstgrad.uninitialized import empty
 
 _LARGEST_STATE = 2**31
@@ -182,89 +191,42 @@ def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int
         The FST is no acceptor or cyclic; it is empty; a label is not in the alphabet.
     """
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    arrays = to_arrays(fst)  # checks states first: OpenFst does not
-    plain = read(fst)
-    if not is_acceptor(plain):
-        raise FstError("fst is a transducer; give an acceptor (project it to one side)")
-    if not is_acyclic(plain):
+    given = to_arrays(fst)  # checks states first: OpenFst does not
+    if not is_acyclic(read(fst)):
         raise FstError("fst is cyclic; a lattice has finitely many paths")
+    arrays = acceptor_over(given, alphabet, "fst")
     if arrays.start < 0:
         raise InfeasibleError("fst is empty: it has no start state")
-    label = _ids_of_labels(arrays.ilabel, arrays.input_symbols, alphabet)
     stops = np.flatnonzero(arrays.final < np.inf)
     final = {int(state): -float(arrays.final[state]) for state in stops}
     scores = log_weights("scores", -arrays.weight)
-    return ScoredArcs(arrays.source, arrays.nextstate, label, scores), arrays.start, final
-
-
-def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet) -> IntArray:
-    if symbols is None:
-        if label.size and label.max() > len(alphabet):
-            raise AlphabetError(
-                f"fst has label {label.max()} and no symbol table; the alphabet has labels "
-                f"1 .. {len(alphabet)}"
-            )
-        return label - 1
-    names = dict(symbols)
-    used = np.unique(label)
-    ids = empty(len(used), dtype=np.int64)
-    for i, number in enumerate(used.tolist()):
-        name = names.get(number)
-        if number != 0 and name is None:
-            raise AlphabetError(f"fst has label {number}, which is not in its symbol table")
-        ids[i] = NO_SYMBOL if number == 0 else int(alphabet.encode([str(name)], name="fst")[0])
-    return ids[np.searchsorted(used, label)]
+    return (
+        ScoredArcs(arrays.source, arrays.nextstate, arrays.ilabel - 1, scores),
+        arrays.start,
+        final,
+    )
 
 
 def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acceptor in AT&T text; see `Lattice.from_text`."""
-    instance("text", text, str, "AT&T text")
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    rows: list[tuple[int, int, int, float]] = []
-    final: dict[int, float] = {}
-    start: int | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
-        fields = line.split()
-        if not fields:
-            continue
-        if len(fields) > 4:
-            raise InvalidInputError(
-                f"text, line {number}: {len(fields)} fields; an arc of an acceptor is "
-                "'source nextstate label [cost]', a final state 'state [cost]'"
+    arcs = parse_text(text, "text", acceptor=True, known=alphabet)
+    names = dict(arcs.symbols)
+    for line, input_, output in zip(arcs.line, arcs.ilabel, arcs.olabel, strict=True):
+        if input_ != output:
+            raise FstError(
+                f"text:{line}: an arc of a transducer, with {names[input_]!r} and "
+                f"{names[output]!r}; give an acceptor (project it to one side)"
             )
-        states = [_state(field, number) for field in fields[: 2 if len(fields) > 2 else 1]]
-        start = states[0] if start is None else start
-        cost = _cost(fields[-1], number) if len(fields) in (2, 4) else 0.0
-        if len(states) == 1:
-            final[states[0]] = -cost
-        else:
-            rows.append((states[0], states[1], _symbol(fields[2], alphabet, number), -cost))
-    if start is None:
-        raise InvalidInputError("text is empty; give the lines of an acceptor")
-    source, nextstate, label, scores = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return ScoredArcs.checked(source, nextstate, label, scores, len(alphabet)), start, final
-
-
-def _state(field: str, line: int) -> int:
-    if not (field.isascii() and field.isdigit() and len(field) <= 18):
-        raise InvalidInputError(f"text, line {line}: {field!r} is not the number of a state")
-    return int(field)
-
-
-def _cost(field: str, line: int) -> float:
-    try:
-        cost = float(field)
-    except ValueError:
-        raise InvalidInputError(f"text, line {line}: {field!r} is not a cost") from None
-    if not cost > -np.inf:
-        raise InvalidInputError(f"text, line {line}: {field!r} is neither finite nor inf")
-    return cost
-
-
-def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
-    if field == EPSILON_SYMBOL:
-        return NO_SYMBOL
-    return int(alphabet.encode([field], name=f"text, line {line}")[0])
+    ids = np.full(len(names), NO_SYMBOL)
+    for label, symbol in arcs.symbols[1:]:
+        line = arcs.line[arcs.ilabel == label][0]
+        ids[label] = alphabet.encode([symbol], name=f"text:{line}")[0]
+    final = {state: -cost for state, cost in arcs.final.items()}
+    checked = ScoredArcs.checked(
+        arcs.source, arcs.nextstate, ids[arcs.ilabel], -arcs.cost, len(alphabet)
+    )
+    return checked, arcs.start, final
 
 
 def arcs_of_nbest(

@@ -139,8 +139,8 @@ class Lattice(ArrayDistribution):
     def from_text(cls, text: str, alphabet: Alphabet) -> "Lattice":
         r"""Return the lattice of an acceptor in AT&T text; its labels are symbols of the alphabet.
 
-        A line "source nextstate label [cost]" is an arc, a line "state [cost]" a final state.  The
-        first state in the text is the start; "<eps>" is epsilon.  Scores are minus the costs.
+        "source nextstate label [label] [cost]" is an arc, "state [cost]" a final state; the first
+        state is the start; scores are minus the costs.  FstError: a line is malformed or ambiguous.
 
         Examples
         --------

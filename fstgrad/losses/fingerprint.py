@@ -29,7 +29,11 @@ def _parts(value: Any) -> list[bytes]:
     if isinstance(value, Fst):
         arrays = to_arrays(value)
         sizes = (arrays.arc_type, arrays.start, arrays.num_states)
-        return [repr(sizes).encode(), *(getattr(arrays, name).tobytes() for name in _FST_ARRAYS)]
+        tables = (arrays.input_symbols, arrays.output_symbols)
+        return [
+            repr((sizes, tables)).encode(),
+            *(getattr(arrays, name).tobytes() for name in _FST_ARRAYS),
+        ]
     if isinstance(value, np.ndarray):
         return [repr((value.dtype.str, value.shape)).encode(), value.tobytes()]
     if isinstance(value, Alphabet):

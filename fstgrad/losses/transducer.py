@@ -41,10 +41,11 @@ from fstgrad.openfst import (
     ArcType,
     Fst,
     FstArrays,
+    acceptor_over,
+    check_sides,
     check_symbols,
     compose,
     from_arrays,
-    is_acceptor,
     is_acyclic,
     over_alphabet,
     read_file,
@@ -70,7 +71,8 @@ class TransducerLoss(Loss):
         "standard", float64 for "log64"; +inf forbids.
     alphabet : Alphabet
         Label i + 1 is symbol i, on both sides, unless the FST has symbol tables: then labels are
-        matched by symbol, and arcs with symbols outside the alphabet are ignored.
+        matched by symbol, and arcs with symbols outside the alphabet are left out, with an
+        `UnusedArcsWarning`.
     semiring : {"tropical", "probability"}
     smoothing : float
         Added to u, >= 0; only in the probability semiring.
@@ -152,7 +154,7 @@ class TransducerLoss(Loss):
         OSError
             The file cannot be read.
         """
-        fst = with_character_symbols(read_file(path, symbols))
+        fst = with_character_symbols(read_file(path, symbols, alphabet=alphabet))
         if semiring is None:
             binary = os.fspath(path).endswith(".fst") or ".far" in os.path.basename(path)
             semiring = "probability" if binary and fst.arc_type() != "standard" else "tropical"
@@ -265,12 +267,11 @@ class TransducerLoss(Loss):
         if not isinstance(target, Fst):
             ids = self.alphabet.encode(target, name="target")
             return transducers.string_acceptor(self.alphabet, ids, arc_type="log64")
-        to_arrays(target)  # checks states first: OpenFst does not
-        if not is_acceptor(target):
-            raise FstError("target is a transducer; give an acceptor (project it to one side)")
-        if not is_acyclic(target):
+        arrays = acceptor_over(to_arrays(target), self.alphabet, "target")
+        fst = from_arrays(replace(arrays, arc_type="log64"))
+        if not is_acyclic(fst):
             raise FstError("target is cyclic; give an acceptor of finitely many strings")
-        return with_arc_type(target, "log64")
+        return fst
 
     def _checked_factors(self, parts: Sequence[Fst | FstArrays]) -> tuple[FstArrays, ...]:
         """Return the factors in "log64"; the outer labels become those of the alphabet."""
@@ -279,8 +280,12 @@ class TransducerLoss(Loss):
         arrays = [part if isinstance(part, FstArrays) else to_arrays(part) for part in parts]
         for left, right in pairwise(arrays):
             check_symbols(left.output_symbols, right.input_symbols)
-        arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
-        arrays[-1] = over_alphabet(arrays[-1], self.alphabet, ("output",))
+        check_sides(arrays[0].input_symbols, arrays[-1].output_symbols, self.alphabet)
+        if len(arrays) == 1:
+            arrays[0] = over_alphabet(arrays[0], self.alphabet)
+        else:
+            arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
+            arrays[-1] = over_alphabet(arrays[-1], self.alphabet, ("output",))
         for side, labels in (("input", arrays[0].ilabel), ("output", arrays[-1].olabel)):
             if labels.size and labels.max() > len(self.alphabet):
                 raise FstError(

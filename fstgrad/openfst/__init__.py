@@ -11,10 +11,10 @@ Only this package and the grammars import pynini.  The conventions:
 Index
 -----
 - `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
-- `with_arc_type`, `symbol_table`, `with_symbols`, `over_alphabet`, `with_character_symbols` :
-  types and symbols.
-- `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
-  text.
+- `with_arc_type`, `symbol_table`, `with_symbols`, `with_character_symbols` : types and symbols.
+- `over_alphabet`, `acceptor_over` : an FST with the labels of an alphabet, matched by symbol.
+- `read_file`, `read_collection`, `is_fst_file`, `write_file`, `write_archive`, `parse_text` : FST
+  files, FAR archives, AT&T text.
 - `IS_INSTALLED`, `missing` : whether pynini is installed, and the error if it is not.
 - `caught_messages` : the reasons that OpenFst writes to standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
@@ -29,7 +29,7 @@ Reading order
 - `library`, `messages` : pynini or stand-ins; the reasons of its errors.
 - `arrays`, `stored`, `symbols`, `binary` : FSTs as arrays, and the binary form between.
 - `apart`, `operations`, `rewriting` : a separate process; operations; replacement rules.
-- `files` : FST files.
+- `text`, `files` : AT&T text; FST files.
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
@@ -42,7 +42,13 @@ from fstgrad.openfst.binary import (
     with_character_symbols,
     with_symbols,
 )
-from fstgrad.openfst.files import read_collection, read_file, write_archive, write_file
+from fstgrad.openfst.files import (
+    is_fst_file,
+    read_collection,
+    read_file,
+    write_archive,
+    write_file,
+)
 from fstgrad.openfst.library import IS_INSTALLED, missing
 from fstgrad.openfst.messages import caught_messages
 from fstgrad.openfst.operations import (
@@ -63,18 +69,20 @@ from fstgrad.openfst.operations import (
     union,
 )
 from fstgrad.openfst.symbols import (
+    acceptor_over,
+    check_sides,
     check_symbols,
     over_alphabet,
     symbol_table,
 )
+from fstgrad.openfst.text import parse_text
 
 __all__ = [
     "IS_INSTALLED",
-    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "caught_messages", "check_symbols",
-    "compose", "connect", "determinize", "from_arrays", "is_acceptor", "is_acyclic",
-    "is_empty", "minimize", "missing", "over_alphabet", "project", "prune", "read",
-    "read_collection",
-    "read_file", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table",
-    "to_arrays", "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
-    "write_archive", "write_file",
+    "ArcType", "Fst", "FstArrays", "Symbols", "acceptor_over", "arc_sort", "caught_messages",
+    "check_sides", "check_symbols", "compose", "connect", "determinize", "from_arrays",
+    "is_acceptor", "is_acyclic", "is_empty", "is_fst_file", "minimize", "missing", "over_alphabet",
+    "parse_text", "project", "prune", "read", "read_collection", "read_file", "remove_epsilons",
+    "shortest_distance", "string_lengths", "symbol_table", "to_arrays", "topsort", "union",
+    "with_arc_type", "with_character_symbols", "with_symbols", "write_archive", "write_file",
 ]  # fmt: skip

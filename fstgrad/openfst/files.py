@@ -2,37 +2,54 @@
 
 import os
 import pathlib
+import re
 
-import numpy as np
-
+from fstgrad.alphabet import Alphabet
 from fstgrad.checks import instance, path_name
 from fstgrad.errors import FstError
-from fstgrad.io import read_bytes, read_lines, write_bytes
-from fstgrad.openfst.arrays import FstArrays, Symbols
+from fstgrad.io import read_bytes, read_text, write_bytes
 from fstgrad.openfst.binary import Fst, check_fst, from_arrays
 from fstgrad.openfst.stored import check_stored, pack_archive, parse_archive, parse_fst
+from fstgrad.openfst.text import parse_text, read_symbols
 
-_EPSILONS = ("<eps>", "<epsilon>")
-_DIGITS = 18  # most digits of a state number or a label
-_LABELS = 2**31  # OpenFst stores labels as int32
+_FILE = re.compile(r"(.+)\.(fst|(txt|att)(\.gz)?)", re.DOTALL)
 
 
-def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | None = None) -> Fst:
+def is_fst_file(name: str) -> bool:
+    """Return whether a name is that of an FST: x.far, x.far:NAME, x.fst, x.txt or x.att.
+
+    Text may be compressed: x.txt.gz, x.att.gz.
+    """
+    return ".far" in os.path.basename(name) or _FILE.fullmatch(name) is not None
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    symbols: str | os.PathLike[str] | None = None,
+    *,
+    alphabet: Alphabet | None = None,
+    acceptor: bool = False,
+) -> Fst:
     """Return the FST of a file.
 
     Parameters
     ----------
     path : path
         `x.fst`, an FST in binary form; `x.far:NAME`, an entry of an archive (`x.far` if the archive
-        has one entry); any other name, AT&T text with costs in float64 ("log64").
+        has one entry); any other name, AT&T text with costs in float64 ("log64"), plain or gzip.
     symbols : path, optional
         The symbol table of AT&T text, one symbol and its label per line.  Without it, the arcs of
         the text have symbols, which get labels in the order of appearance.
+    alphabet : Alphabet, optional
+        Tells that a label "0" of AT&T text is a symbol; without it, such text is ambiguous.
+    acceptor : bool
+        Whether an arc of AT&T text with four fields has one label and a cost, or two labels; see
+        `fstgrad.openfst.text.parse_text`.
 
     Raises
     ------
     FstError
-        The file has another format, the archive has no such entry, or a line of text is malformed.
+        The file has another format, the archive has no such entry, or text is malformed.
     OSError
         The file cannot be read.
     """
@@ -44,28 +61,40 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
         return _archived(name, None)
     if name.endswith(".fst"):
         return from_arrays(check_stored(parse_fst(read_bytes(name), name), name))
-    table = None if symbols is None else read_symbols(symbols)
-    return from_arrays(parse_text("\n".join(read_lines(name)), name, table))
+    table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
+    text = parse_text(read_text(name), name, table, acceptor=acceptor, known=alphabet or ())
+    return from_arrays(text.arrays())
 
 
-def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
-    """Return all FSTs of a FAR archive, or of a folder's files, by name.
+def read_collection(
+    path: str | os.PathLike[str], *, alphabet: Alphabet | None = None
+) -> dict[str, Fst]:
+    """Return all lattices of a FAR archive, or of a folder's files, by name.
 
-    The files of a folder are `NAME.fst` (binary) and `NAME.txt` (AT&T text).
+    The files of a folder are `NAME.fst` (binary), and `NAME.txt` or `NAME.att` (AT&T text, plain
+    or, with `.gz` after the name, gzip).  `alphabet` is that of `read_file`.
 
     Raises
     ------
     FstError
-        The file is not an archive, there is no FST, or a file is malformed.
+        The file is not an archive, there is no FST, two files have one name, or a file is
+        malformed.
     OSError
         A file cannot be read.
     """
     folder = pathlib.Path(path_name(path))
-    if folder.is_dir():
-        files = sorted((*folder.glob("*.txt"), *folder.glob("*.fst")))
-        found = {file.stem: read_file(file) for file in files}
-    else:
+    if not folder.is_dir():
         found = _entries(os.fspath(path))
+    else:
+        found, files = {}, dict[str, pathlib.Path]()
+        for file in sorted(folder.iterdir()):
+            match = _FILE.fullmatch(file.name)
+            if match is None:
+                continue
+            if match[1] in files:
+                raise FstError(f"{files[match[1]]} and {file} have one name; keep one of them")
+            files[match[1]] = file
+            found[match[1]] = read_file(file, alphabet=alphabet, acceptor=True)
     if not found:
         raise FstError(
             f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt"
@@ -96,128 +125,6 @@ def write_file(path: str | os.PathLike[str], fst: Fst) -> None:
     """Write an FST in OpenFst's binary form, completely or not at all."""
     check_fst(fst)
     write_bytes(path, fst.write_to_string())
-
-
-def read_symbols(path: str | os.PathLike[str]) -> Symbols:
-    """Return the symbol table of a text file: a symbol, white space and a label on each line.
-
-    Raises
-    ------
-    FstError
-        A line is malformed, or two lines have the same label.
-    """
-    pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
-        fields = line.rsplit(maxsplit=1)
-        if not fields:
-            continue
-        label = fields[1] if len(fields) == 2 else ""
-        if not (label.isascii() and label.isdigit() and len(label) <= _DIGITS) or (
-            int(label) >= _LABELS
-        ):
-            raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
-        pairs.append((int(fields[1]), fields[0]))
-    if len({label for label, _ in pairs}) < len(pairs):
-        raise FstError(f"{path} has a label twice; give every symbol its own label")
-    return tuple(pairs)
-
-
-def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArrays:
-    """Return the transducer of AT&T text; its weights are costs in "log64".
-
-    A line is an arc, `source nextstate input output [cost]`, or a final state, `state [cost]`; the
-    default cost is 0.  The first state of the first line is the start.  Inputs and outputs are
-    symbols, or labels of `symbols`.  States are renumbered from 0 in increasing order.
-
-    Raises
-    ------
-    FstError
-        The text is empty, a line is malformed, or a symbol is not in `symbols`.
-    """
-    table = _Table(symbols)
-    arcs: list[tuple[int, int, int, float, int]] = []
-    final: dict[int, float] = {}
-    start: int | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
-        fields = line.split()
-        if not fields:
-            continue
-        try:
-            if len(fields) in (4, 5):
-                cost = _cost(fields[4]) if len(fields) == 5 else 0.0
-                labels = table.label(fields[2]), table.label(fields[3])
-                arcs.append((_state(fields[0]), *labels, cost, _state(fields[1])))
-            elif len(fields) in (1, 2):
-                final[_state(fields[0])] = _cost(fields[1]) if len(fields) == 2 else 0.0
-            else:
-                raise ValueError(f"{len(fields)} fields")
-        except ValueError as error:
-            raise FstError(
-                f"{name}:{number}: {error} in {line!r}; a line is 'source nextstate input output "
-                "[cost]' or 'state [cost]'"
-            ) from error
-        start = _state(fields[0]) if start is None else start
-    if start is None:
-        raise FstError(f"{name} is empty; give the arcs of a transducer in AT&T text")
-    source, nextstate = [arc[0] for arc in arcs], [arc[4] for arc in arcs]
-    ilabel, olabel = [arc[1] for arc in arcs], [arc[2] for arc in arcs]
-    weight = [arc[3] for arc in arcs]
-    states = sorted({start, *final, *source, *nextstate})
-    rank = {state: i for i, state in enumerate(states)}
-    ends = np.full(len(rank), np.inf)
-    ends[[rank[state] for state in final]] = list(final.values())
-    return FstArrays(
-        arc_type="log64",
-        start=rank[start],
-        final=ends,
-        source=np.array([rank[state] for state in source], dtype=np.int64),
-        ilabel=np.array(ilabel, dtype=np.int64),
-        olabel=np.array(olabel, dtype=np.int64),
-        nextstate=np.array([rank[state] for state in nextstate], dtype=np.int64),
-        weight=np.array(weight, dtype=np.float64),
-        input_symbols=table.symbols,
-        output_symbols=table.symbols,
-    )
-
-
-class _Table:
-    """Symbols and their labels; without a given table, labels follow the order of appearance."""
-
-    def __init__(self, symbols: Symbols | None) -> None:
-        self._given = symbols
-        self._labels = {symbol: label for label, symbol in symbols or ((0, _EPSILONS[0]),)}
-
-    @property
-    def symbols(self) -> Symbols:
-        """The (label, symbol) pairs."""
-        return tuple((label, symbol) for symbol, label in self._labels.items())
-
-    def label(self, field: str) -> int:
-        """Return the label of a field: a symbol, or a label of the table."""
-        if field in self._labels:
-            return self._labels[field]
-        if field in _EPSILONS:
-            return 0
-        if self._given is None:
-            return self._labels.setdefault(field, len(self._labels))
-        if field.isdecimal() and int(field) in self._labels.values():
-            return int(field)
-        raise ValueError(f"{field!r} is not in the symbol table")
-
-
-def _state(field: str) -> int:
-    if not (field.isascii() and field.isdigit()):
-        raise ValueError(f"{field!r} is not the number of a state")
-    if len(field) > _DIGITS:
-        raise ValueError(f"a state of {len(field)} digits")
-    return int(field)
-
-
-def _cost(field: str) -> float:
-    cost = float(field)
-    if not cost > -np.inf:
-        raise ValueError(f"the cost {field}, which is neither finite nor inf")
-    return cost
 
 
 def _entries(path: str) -> dict[str, Fst]:

@@ -1,14 +1,26 @@
 """Symbol tables: OpenFst tables of alphabets, and tables as tuples of (label, symbol)."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 
 from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.checks import IntArray, fields, instance, is_integer, items, one_of
-from fstgrad.errors import FstError, InvalidInputError
+from fstgrad.errors import (
+    AlphabetError,
+    FstError,
+    InvalidInputError,
+    UnusedArcsWarning,
+    warn,
+)
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
+
+# the names of epsilon in files of OpenFst, foma, HFST and pyfoma; pyfoma also writes nothing
+EPSILONS = ("", EPSILON_SYMBOL, "<epsilon>", "@0@", "@_EPSILON_SYMBOL_@")
+_FLAG = re.compile(r"@[A-Z]\.[^@]+@")
+_SPECIAL = re.compile(r"@_.+_@")
 
 
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
@@ -58,7 +70,7 @@ def over_alphabet(
     """Return the FST with the labels of `alphabet` (matched by symbol) and without symbol tables.
 
     A side without a symbol table stays unchanged.  Arcs with a symbol outside the alphabet are
-    dropped, because no string over the alphabet uses them.
+    dropped, because no string over the alphabet uses them, with an `UnusedArcsWarning`.
 
     Parameters
     ----------
@@ -68,21 +80,33 @@ def over_alphabet(
     Raises
     ------
     FstError
-        A symbol of the alphabet, or a label of the FST, is not in a symbol table.
+        A symbol of the alphabet, or a label of the FST, is not in a symbol table; or as in
+        `check_ordinary`.
     """
     instance("fst", fst, FstArrays, "FstArrays")
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     sides = tuple(one_of("a side", side, ("input", "output")) for side in items("sides", sides))
     kept = np.ones(fst.num_arcs, dtype=bool)
+    outside: set[str] = set()
     fields: dict[str, object] = {}
     for side in sides:
-        table = fst.input_symbols if side == "input" else fst.output_symbols
-        if table is None:
+        table = dict((fst.input_symbols if side == "input" else fst.output_symbols) or ())
+        if not table:
             continue
-        name = f"{side[0]}label"
-        labels = _relabelled(getattr(fst, name), dict(table), alphabet, side)
-        kept &= labels >= 0
+        name, what = f"{side[0]}label", f"the {side} side of the transducer"
+        _check_complete(table, alphabet, side)
+        labels = labels_over(getattr(fst, name), table, alphabet, what)
+        lost = labels < 0
+        kept &= ~lost
+        outside |= {table[label] for label in np.unique(getattr(fst, name)[lost]).tolist()}
         fields |= {name: labels, f"{side}_symbols": None}
+    if outside:
+        more = f" and {len(outside) - 10:,} more" if len(outside) > 10 else ""
+        warn(
+            f"{(~kept).sum():,} of {fst.num_arcs:,} arcs of the transducer have a symbol outside "
+            f"the alphabet and are left out: {' '.join(map(repr, sorted(outside)[:10]))}{more}",
+            UnusedArcsWarning,
+        )
     if not fields:
         return fst
     whole = replace(fst, **fields)  # type: ignore[arg-type]
@@ -90,24 +114,118 @@ def over_alphabet(
     return replace(whole, **{name: getattr(whole, name)[kept] for name in names})
 
 
-def _relabelled(labels: IntArray, table: dict[int, str], alphabet: Alphabet, side: str) -> IntArray:
-    """Return the alphabet's labels of the symbols of one side; -1 for symbols outside it."""
+def check_sides(inputs: Symbols | None, outputs: Symbols | None, alphabet: Alphabet) -> None:
+    """Raise FstError if one side has a table, the other has none, and labels are not ids + 1."""
+    for table, side, other in ((inputs, "input", "output"), (outputs, "output", "input")):
+        if table is None or (inputs and outputs):
+            continue
+        names = dict(table)
+        if any(names.get(label) != symbol for label, symbol in enumerate(alphabet, start=1)):
+            raise FstError(
+                f"the {side} side of the transducer has a symbol table, whose labels are not those "
+                f"of the alphabet, and the {other} side has none; give it one with "
+                f"set_{other}_symbols"
+            )
+
+
+def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
+    """Return an acceptor with the labels of `alphabet`, matched by symbol, and without tables.
+
+    Without symbol tables, label i + 1 is symbol i.
+
+    Raises
+    ------
+    FstError
+        The two sides differ, a label is not in its symbol table, or as in `check_ordinary`.
+    AlphabetError
+        A symbol is outside the alphabet.
+    """
+    inputs, outputs = fst.input_symbols, fst.output_symbols
+    sides = [(fst.ilabel, inputs or outputs), (fst.olabel, outputs or inputs)]
+    if inputs == outputs or not (inputs and outputs):
+        _check_equal(fst.ilabel, fst.olabel, name)
+        del sides[1]
+    found = []
+    for labels, symbols in sides:
+        if symbols is None and labels.size and labels.max() > len(alphabet):
+            raise AlphabetError(
+                f"{name} has label {labels.max()} and no symbol table; the alphabet has labels "
+                f"1 .. {len(alphabet)}"
+            )
+        table = dict(symbols or enumerate((EPSILON_SYMBOL, *alphabet)))
+        found.append(labels_over(labels, table, alphabet, name))
+        if (found[-1] < 0).any():
+            symbol = table[int(labels[found[-1] < 0][0])]
+            raise AlphabetError(
+                f"{name} has the symbol {symbol!r}, which is not in the alphabet; add it to the "
+                "alphabet"
+            )
+    _check_equal(found[0], found[-1], name)
+    return replace(fst, ilabel=found[0], olabel=found[0], input_symbols=None, output_symbols=None)
+
+
+def _check_equal(ilabel: IntArray, olabel: IntArray, name: str) -> None:
+    if (ilabel != olabel).any():
+        raise FstError(f"{name} is a transducer; give an acceptor (project it to one side)")
+
+
+def labels_over(labels: IntArray, table: dict[int, str], alphabet: Alphabet, name: str) -> IntArray:
+    """Return the alphabet's labels of the symbols of `labels`; -1 for symbols outside it.
+
+    Raises
+    ------
+    FstError
+        A label is not in the table, label 0 (epsilon) has a symbol of the alphabet, or as in
+        `check_ordinary`.
+    """
+    used, where = np.unique(labels, return_inverse=True)
+    if table.get(0) in alphabet and 0 in used:
+        raise FstError(
+            f"label 0 of {name} is epsilon, and its symbol table calls it {table[0]!r}, a symbol "
+            "of the alphabet; give symbols labels from 1"
+        )
+    number = {symbol: i for i, symbol in enumerate(alphabet, start=1)}
+    new = np.zeros(len(used), dtype=np.int64)
+    for i, label in enumerate(used.tolist()):
+        if label == 0:
+            continue
+        if label not in table:
+            shown = " ".join(sorted(table[label] for label in table if label)[:20])
+            raise FstError(
+                f"label {label} is not in the symbol table of {name} ({shown}); give the table "
+                "that it was made with"
+            )
+        if table[label] in EPSILONS:
+            raise FstError(
+                f"{table[label]!r} has label {label} in the symbol table of {name}; epsilon is "
+                "label 0"
+            )
+        check_ordinary(table[label], name)
+        new[i] = number.get(table[label], -1)
+    return new[where]
+
+
+def check_ordinary(symbol: str, place: str) -> None:
+    """Raise FstError for a symbol that stands for other symbols, or restricts paths."""
+    if _FLAG.fullmatch(symbol):
+        raise FstError(
+            f"{place}: {symbol!r} is a flag diacritic, which restricts paths; remove it with "
+            "'eliminate flags' of foma, or hfst-eliminate-flags"
+        )
+    if _SPECIAL.fullmatch(symbol):
+        raise FstError(
+            f"{place}: {symbol!r} stands for other symbols, or is special in foma and HFST; "
+            "replace it by arcs with the symbols of the alphabet"
+        )
+
+
+def _check_complete(table: dict[int, str], alphabet: Alphabet, side: str) -> None:
+    """Raise FstError unless the table has every symbol of the alphabet."""
     symbols = {symbol for label, symbol in table.items() if label != 0}
     missing = [symbol for symbol in alphabet if symbol not in symbols]
-    shown = " ".join(sorted(symbols)[:20])
     if missing:
         raise FstError(
             f"the alphabet has {' '.join(missing[:10])!r}, and the {side} symbols of the "
-            f"transducer are {shown!r}; add the symbols to the transducer, or leave them out of "
-            "the alphabet"
+            f"transducer are {' '.join(sorted(symbols)[:20])!r}; add the symbols to the "
+            "transducer, or leave them out of the alphabet"
         )
-    number = {symbol: i for i, symbol in enumerate(alphabet, start=1)}
-    new = {label: number.get(symbol, -1) for label, symbol in table.items()}
-    new[0] = 0
-    unnamed = set(np.unique(labels).tolist()) - new.keys()
-    if unnamed:
-        raise FstError(
-            f"label {min(unnamed)} of the transducer is not in its {side} symbol table ({shown}); "
-            "give the table that the transducer was made with"
-        )
-    return np.array([new[label] for label in labels.tolist()], dtype=np.int64)

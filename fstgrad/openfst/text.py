@@ -1,0 +1,385 @@
+"""Read AT&T text: FSTs and symbol tables, as OpenFst, foma, HFST and pyfoma write them.
+
+A line is an arc, `source nextstate input output [cost]` or `source nextstate label [cost]`, or a
+final state, `state [cost]`; the default cost is 0.  Where two readings of a line are possible,
+which give different FSTs, an error says how to write the line.
+"""
+
+import re
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray, instance
+from fstgrad.errors import FstError
+from fstgrad.io import read_text
+from fstgrad.openfst.arrays import FstArrays, Symbols
+from fstgrad.openfst.symbols import EPSILONS, check_ordinary
+
+_STATE = re.compile(r"[0-9]{1,18}")
+_COST = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
+_FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?|inf", re.I)  # a cost of Python
+_KALDI = re.compile(r"[-+.e0-9]+,[-+.e0-9]+(,[0-9_]*)?", re.I)
+_LABELS = 2**31  # OpenFst stores labels as int32
+_ESCAPES = {"@_SPACE_@": " ", "@_TAB_@": "\t", "@_COLON_@": ":"}
+_FORMS = "a line is 'source nextstate input output [cost]' or 'state [cost]'"
+_FOREIGN = {
+    "##foma-net": "a network of foma in its own form; write it with foma's 'write att'",
+    "network(": "a network in Prolog form; write it with foma's 'write att' or hfst-fst2txt",
+    "--": "several FSTs with the line '--' between them, as HFST writes; give each its own file",
+}
+
+
+class TextArcs(NamedTuple):
+    """The content of AT&T text, with the states as written.
+
+    start : the start state; final : {final state: its cost}
+    source, nextstate, ilabel, olabel : (A,) int64, arcs in the order of the lines; 0 is epsilon
+    cost : (A,) float64, in nats; line : (A,) int64, the number of each line, from 1
+    symbols : the names of the labels
+    """
+
+    start: int
+    final: dict[int, float]
+    source: IntArray
+    nextstate: IntArray
+    ilabel: IntArray
+    olabel: IntArray
+    cost: FloatArray
+    line: IntArray
+    symbols: Symbols
+
+    def arrays(self) -> FstArrays:
+        """Return the FST in "log64"; states are renumbered from 0 in increasing order."""
+        given = [[self.start], list(self.final), self.source, self.nextstate]
+        states = np.unique(np.concatenate([np.asarray(part, dtype=np.int64) for part in given]))
+        final = np.full(len(states), np.inf)
+        final[np.searchsorted(states, list(self.final))] = list(self.final.values())
+        return FstArrays(
+            arc_type="log64",
+            start=int(np.searchsorted(states, self.start)),
+            final=final,
+            source=np.searchsorted(states, self.source),
+            ilabel=self.ilabel,
+            olabel=self.olabel,
+            nextstate=np.searchsorted(states, self.nextstate),
+            weight=self.cost,
+            input_symbols=self.symbols,
+            output_symbols=self.symbols,
+        )
+
+
+@dataclass
+class _Line:
+    """One line: its place in errors, its number from 1, its text and its fields."""
+
+    place: str
+    number: int
+    text: str
+    fields: list[str]
+
+    @property
+    def is_arc(self) -> bool:
+        return len(self.fields) > 2
+
+    def error(self, reason: str) -> FstError:
+        return FstError(f"{self.place}: {reason} in {self.text!r}")
+
+
+def parse_text(
+    text: str,
+    name: str,
+    symbols: Symbols | None = None,
+    *,
+    acceptor: bool = False,
+    known: Container[str] = (),
+) -> TextArcs:
+    r"""Return the FST of AT&T text.
+
+    Fields are separated by tabs and spaces, lines by "\n" or "\r\n".  Between tabs, an empty
+    field is epsilon, and one space is the symbol space.  The first state in the text is the start.
+    The symbols of `EPSILONS` are epsilon; `@_SPACE_@`, `@_TAB_@` and `@_COLON_@` are escapes.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        The name of the text in errors.
+    symbols : tuple of (label, symbol), optional
+        The symbol table: arcs have its symbols, or its labels.  Without it, arcs have symbols,
+        which get labels in the order of appearance.
+    acceptor : bool
+        Whether lines of four fields whose fourth is a number have one label and a cost (if no line
+        has five fields), or two labels.
+    known : container of str
+        Symbols that may be numbers: "0" is a symbol only if it is here or in `symbols`.
+
+    Raises
+    ------
+    FstError
+        The text is empty, of another format or ambiguous; a line is malformed; a symbol is not in
+        `symbols`, or stands for other symbols, as a flag diacritic does.
+    """
+    instance("text", text, str, "AT&T text")
+    lines = list(_lines(text, name))
+    if not lines:
+        raise FstError(f"{name} is empty; give the lines of an FST in AT&T text")
+    arcs = [line for line in lines if line.is_arc]
+    final = _final_states([line for line in lines if not line.is_arc])
+    _reject_k2(lines, arcs, final)
+    has_cost = _four_are_label_and_cost(arcs, acceptor)
+    rows = [_arc(line, has_cost) for line in arcs]
+    table = _Table(symbols, [(row[2:4], line) for row, line in zip(rows, arcs, strict=True)], known)
+    columns = list(zip(*rows, strict=True)) or [()] * 5
+    start = int(lines[0].fields[0])
+    _check_start(start, lines, name)
+    source, nextstate = (np.array(states, dtype=np.int64) for states in columns[:2])
+    ilabel, olabel = (np.array([table.labels[s] for s in c], dtype=np.int64) for c in columns[2:4])
+    return TextArcs(
+        start, final, source, nextstate, ilabel, olabel,
+        np.array(columns[4], dtype=np.float64),
+        np.array([line.number for line in arcs], dtype=np.int64),
+        table.symbols,
+    )  # fmt: skip
+
+
+def read_symbols(path: str) -> Symbols:
+    """Return the symbol table of a text file: a symbol, a tab or spaces, and a label on each line.
+
+    Raises
+    ------
+    FstError
+        A line is malformed, two lines have one label or one symbol, or epsilon is not label 0.
+    """
+    pairs: dict[int, str] = {}
+    seen: set[str] = set()
+    for number, line in _text_lines(read_text(path), str(path)):
+        fields = line.split("\t") if line.count("\t") == 1 else _split(line)
+        if not fields:
+            continue
+        label = fields[-1].strip(" ")
+        if len(fields) != 2 or not _STATE.fullmatch(label) or int(label) >= _LABELS:
+            raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
+        symbol = _unescaped(fields[0])
+        if int(label) in pairs or symbol in seen:
+            raise FstError(f"{path}:{number}: {line!r} repeats a label or a symbol; give each once")
+        if int(label) and symbol in EPSILONS:
+            raise FstError(f"{path}:{number}: {symbol!r} has label {label}; epsilon is label 0")
+        pairs[int(label)] = symbol
+        seen.add(symbol)
+    return tuple(pairs.items())
+
+
+def _text_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
+    r"""Yield (number, line); "\r\n" ends lines if it ends all of them."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    ended = lines[:-1] or lines
+    is_windows = all(line.endswith("\r") for line in ended)
+    for number, line in enumerate(lines, start=1):
+        line = line.removesuffix("\r") if is_windows else line
+        if "\r" in line and any(len(field) > 1 and "\r" in field for field in _split(line)):
+            raise FstError(
+                f"{name}:{number}: a carriage return in {line!r}; end all lines with \\n, or all "
+                "with \\r\\n"
+            )
+        yield number, line
+
+
+def _lines(text: str, name: str) -> Iterator[_Line]:
+    """Yield the lines that are not blank, with their fields; states and final costs are checked."""
+    for number, content in _text_lines(text, name):
+        line = _Line(f"{name}:{number}", number, content, [])
+        for mark, what in _FOREIGN.items():
+            if content.startswith(mark):
+                raise FstError(f"{line.place}: {content!r}: {what}")
+        line.fields = _fields(line)
+        if not line.fields:
+            continue
+        if len(line.fields) > 5:
+            raise line.error(f"{len(line.fields)} fields; {_FORMS}:")
+        for field in line.fields[: 2 if line.is_arc else 1]:
+            if not _STATE.fullmatch(field):
+                raise line.error(_no_state(field, line))
+        yield line
+
+
+def _no_state(field: str, line: _Line) -> str:
+    if len(line.fields) == 1:
+        return (
+            f"{field!r} is not the number of a state; if it is the key of an entry in an archive "
+            "of Kaldi, give each entry its own file, without its key:"
+        )
+    return f"{field!r} is not the number of a state of at most 18 digits; {_FORMS}:"
+
+
+def _split(line: str) -> list[str]:
+    """Return the fields as OpenFst splits a line."""
+    return [field for field in re.split("[\t ]", line) if field]
+
+
+def _fields(line: _Line) -> list[str]:
+    """Return the fields of a line, without an empty cost."""
+    split, tabbed = _split(line.text), line.text.split("\t")
+    if len(tabbed) == 1 or tabbed == split or not _is_row(tabbed):
+        return split
+    spaced = any(len(field) > 1 and " " in field for field in tabbed)
+    if spaced and len(tabbed) < 4:
+        return split
+    blank = len(tabbed) > 2 and not any(tabbed[2:])
+    if _is_row(split) and (spaced or blank):
+        raise line.error(
+            "tabs separate other fields than tabs and spaces together; separate fields by one tab "
+            "each, and write a space in a symbol as @_SPACE_@ and epsilon as @0@:"
+        )
+    return tabbed[:-1] if len(tabbed) in (2, 5) and not tabbed[-1] else tabbed
+
+
+def _is_row(fields: list[str]) -> bool:
+    """Return whether fields are an arc or a final state."""
+    states = fields[: 2 if len(fields) > 2 else 1]
+    if not (0 < len(fields) <= 5 and all(map(_STATE.fullmatch, states))):
+        return False
+    cost = fields[-1] if len(fields) in (2, 5) else ""
+    return not cost or bool(_COST.fullmatch(cost))
+
+
+def _final_states(lines: list[_Line]) -> dict[int, float]:
+    final: dict[int, float] = {}
+    for line in lines:
+        state = int(line.fields[0])
+        cost = _cost(line.fields[1], line) if len(line.fields) == 2 else 0.0
+        if final.setdefault(state, cost) != cost:
+            raise line.error(f"state {state} has the cost {final[state]:g} before, and another")
+    return final
+
+
+def _cost(field: str, line: _Line) -> float:
+    if _KALDI.fullmatch(field):
+        raise line.error(
+            f"the cost {field!r} has several parts, as in lattices of Kaldi; convert them with "
+            "lattice-to-fst --lm-scale=1 --acoustic-scale=1 (a decimal comma must be a point):"
+        )
+    if not _COST.fullmatch(field):
+        raise line.error(f"{field!r} is not a cost; {_FORMS}:")
+    cost = float(field)
+    if not cost > -np.inf:
+        raise line.error(f"the cost {field}, which is neither finite nor inf,")
+    return cost
+
+
+def _four_are_label_and_cost(arcs: list[_Line], acceptor: bool) -> bool:
+    """Return whether lines of four fields are a label and its cost, not two labels."""
+    sizes = {len(line.fields) for line in arcs}
+    four = [line for line in arcs if len(line.fields) == 4]
+    if not four:
+        return False
+    for line in four:
+        if _KALDI.fullmatch(line.fields[3]) and line.fields[3].count(",") == 2:
+            _cost(line.fields[3], line)
+    first = four[0]
+    both = "one label and its cost, or two labels; give two labels and a cost"
+    if 5 in sizes:
+        if all(_FRACTION.fullmatch(line.fields[3]) for line in four):
+            raise first.error(f"{both}, as pyfoma does since version 2:")
+        return False
+    if not all(_COST.fullmatch(line.fields[3]) for line in four):
+        return False
+    if 3 not in sizes and not acceptor:
+        return False
+    if not acceptor or (3 not in sizes and all(line.fields[2] == line.fields[3] for line in four)):
+        raise first.error(f"{both}:")
+    return True
+
+
+def _arc(line: _Line, has_cost: bool) -> tuple[int, int, str, str, float]:
+    """Return source, nextstate, input and output symbol ("" for epsilon) and cost of an arc."""
+    fields, cost = line.fields, 0.0
+    if len(fields) == 5 or (len(fields) == 4 and has_cost):
+        cost = _cost(fields[-1], line)
+        fields = fields[:-1]
+    names = ["" if field in EPSILONS else _unescaped(field) for field in fields[2:]]
+    for symbol in names:
+        check_ordinary(symbol, line.place)
+    return int(fields[0]), int(fields[1]), names[0], names[-1], cost
+
+
+def _unescaped(symbol: str) -> str:
+    for escape, character in _ESCAPES.items():
+        symbol = symbol.replace(escape, character)
+    return symbol
+
+
+class _Table:
+    """The label of each symbol, "" for epsilon; see `symbols` and `known` of `parse_text`."""
+
+    def __init__(
+        self,
+        given: Symbols | None,
+        used: list[tuple[tuple[str, ...], _Line]],
+        known: Container[str],
+    ) -> None:
+        lines: dict[str, _Line] = {}
+        for names, line in used:
+            for symbol in names:
+                lines.setdefault(symbol, line)
+        lines.pop("", None)
+        are_numbers = all(map(_STATE.fullmatch, lines))
+        if given is None:
+            if "0" in lines and are_numbers and "0" not in known:
+                raise lines["0"].error(
+                    "all labels are numbers, and 0 may be epsilon; give the symbol table, an "
+                    "alphabet with the symbol '0', or write epsilon as <eps>:"
+                )
+            self.labels = {symbol: label for label, symbol in enumerate(lines, start=1)}
+            self.symbols: Symbols = ((0, "<eps>"), *((i, s) for s, i in self.labels.items()))
+        else:
+            self.labels = {symbol: label for label, symbol in given}
+            self.symbols = given
+            if are_numbers and not lines.keys() <= self.labels.keys():
+                self.labels = {str(label): label for label, _ in given}
+            for symbol, line in lines.items():
+                if symbol not in self.labels:
+                    raise FstError(
+                        f"{line.place}: {symbol!r} is not in the symbol table in {line.text!r}"
+                    )
+        self.labels[""] = 0
+
+
+def _reject_k2(lines: list[_Line], arcs: list[_Line], final: dict[int, float]) -> None:
+    """Raise FstError for the text of k2, in which label -1 marks all arcs to the final state."""
+    last = lines[-1].fields
+    if len(final) != 1 or len(last) != 1 or not any(line.fields[2] == "-1" for line in arcs):
+        return
+    if all((line.fields[2] == "-1") == (line.fields[1] == last[0]) for line in arcs):
+        raise lines[0].error(
+            "text of k2, in which label -1 leads to the final state and scores have the opposite "
+            "sign of costs; convert it with kaldifst.utils.k2_to_openfst (if -1 is a symbol, give "
+            "the final state a cost):"
+        )
+
+
+def _check_start(start: int, lines: list[_Line], name: str) -> None:
+    """Raise FstError if another state than the first one in the text may be the start."""
+    ahead: dict[int, list[int]] = {}
+    order: list[int] = []  # the states whose lines begin
+    for line in lines:
+        state = int(line.fields[0])
+        if line.is_arc:
+            ahead.setdefault(state, []).append(int(line.fields[1]))
+        if not order or order[-1] != state:
+            order.append(state)
+    lowest = min(ahead, default=start)
+    if start <= lowest:
+        return
+    reached, front = {start}, [start]
+    while front:
+        front = [state for state in ahead.get(front.pop(), ()) if state not in reached] + front
+        reached.update(front)
+    if lowest not in reached or order[1:] != sorted(set(order[1:])):
+        raise FstError(
+            f"{name}: the first line makes {start} the start, as in OpenFst, but foma, HFST and "
+            f"pyfoma start at {lowest}; put the lines of the start state first, the other states "
+            "in increasing order, without states that are never reached"
+        )
