@@ -13,8 +13,9 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import DEAD, LossAutomaton
 from fstgrad.automata.bounds import in_nats
 from fstgrad.automata.determinize import RawAutomaton, determinize
-from fstgrad.automata.machine import ANYWHERE, TargetMachine
+from fstgrad.automata.machine import ANYWHERE, Arcs, TargetMachine
 from fstgrad.automata.minimize import minimize
+from fstgrad.automata.semiring import INF
 from fstgrad.checks import BoolArray, IntArray, is_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 
@@ -62,10 +63,14 @@ def compile_band(
     read = np.arange(length, -1, -1)
     places = np.stack([read, read], axis=1)
     barred = barred_cells(machine, check_band(band), places, places[0])
-    raw = minimize(determinize(machine, length, max_states=max_states, barred=barred))
-    if any((level.nextstate == DEAD).any() for level in raw.levels):
+    try:
+        raw = minimize(determinize(machine, length, max_states=max_states, barred=barred))
+    except InfeasibleError:
+        raw = None
+    if raw is None or any((level.nextstate == DEAD).any() for level in raw.levels):
         whole = determinize(machine.support(), length, max_states=max_states)
-        if _num_strings(raw, machine.class_of) < _num_strings(whole, machine.class_of):
+        strings = 0 if raw is None else _num_strings(raw, machine.class_of)
+        if raw is None or strings < _num_strings(whole, machine.class_of):
             raise leaves_out(band)
     return replace(in_nats(alphabet, machine.class_of, raw, machine.unit, None), band=band)
 
@@ -74,7 +79,8 @@ def leaves_out(band: Band) -> InfeasibleError:
     """Return the error for a band without alignments of some strings of finite loss."""
     return InfeasibleError(
         f"band {band} leaves out strings whose loss is finite, so that it bounds nothing; give a "
-        "wider band, or leave it out"
+        "wider band, or leave it out (a pair contains 0 and the length of the target minus that of "
+        "y: the offsets at which alignments start and end)"
     )
 
 
@@ -87,7 +93,8 @@ def barred_cells(
     (2,) the least and the greatest length of a hypothesis.  A width k keeps the offsets of all
     alignments of lengths l and m that leave the diagonal by at most k: from min(0, m - l) - k to
     max(0, m - l) + k.  States that wait at cost 0 (before and after a local alignment) are in every
-    band.
+    band.  If the band excludes all cells where alignments start, or all where they end, it bars
+    every cell there.
 
     Raises
     ------
@@ -104,7 +111,24 @@ def barred_cells(
     below = machine.place[None, :, :, 1] - least < low
     above = machine.place[None, :, :, 0] - most > high
     barred: BoolArray = np.logical_or.reduce(below | above, axis=2)
+    epsilon = machine.epsilon
+    starts = _outside_epsilons(machine.initial, epsilon.source, epsilon)
+    ends = _outside_epsilons(machine.final, epsilon.nextstate, epsilon)
+    for cells, is_there in ((starts, read == 0), (ends, read == lengths)):
+        places = np.flatnonzero(is_there.all(axis=1))
+        barred[places[barred[places][:, cells].all(axis=1)]] = True
     return barred
+
+
+def _outside_epsilons(weight: IntArray, origin: IntArray, epsilon: Arcs) -> IntArray:
+    """Return the cells whose weight, closed under epsilon, comes from no other cell.
+
+    `origin` (A,) is the end of each epsilon arc that the closure starts from.
+    """
+    others = epsilon.source + epsilon.nextstate - origin
+    along = np.full(len(weight), INF)
+    np.minimum.at(along, others, weight[origin] + epsilon.weight)
+    return np.flatnonzero(weight < np.minimum(along, INF // 2))
 
 
 def _num_strings(raw: RawAutomaton, class_of: IntArray) -> int:

@@ -138,7 +138,9 @@ class Loss(PairEvaluation):
         band : int or (int, int)
             Compile L_k >= L, the least cost of the alignments that leave the diagonal by at most
             `band` symbols (or whose offset, target minus hypothesis, is between the two numbers):
-            far fewer states.  Only for tropical losses, without a cap.
+            far fewer states.  States that skip symbols of both sides at cost 0, as before and after
+            a local alignment or if insertions and deletions are free, are in every band.  Only for
+            tropical losses, without a cap.
         engine : {"layered", "openfst"}
             OpenFst's determinization is the reference: slow, and tropical costs are float32.
         max_states : int

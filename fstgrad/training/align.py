@@ -108,7 +108,8 @@ class Aligner:
         The initial advantage of a link in nats.  With a few nats for equal symbols, affixes are not
         spread over a stem that both sides share.
     smoothing : float >= 0
-        This is added to the expected count of every link that occurs in an alignment of the data.
+        This is added to the expected count of every link that occurs in an alignment of a whole
+        pair of the data.
 
     Attributes
     ----------
@@ -288,6 +289,10 @@ class Aligner:
         source, goal, u, v, first_link, first_node = kernels.alignments.lay_links(
             xs, x_first, most, ys, y_first, empties
         )
+        whole = kernels.alignments.complete_links(first_link, first_node, source, goal)
+        if not whole.all():
+            source, goal, u, v = source[whole], goal[whole], u[whole], v[whole]
+            first_link = np.append(0, np.cumsum(whole))[first_link]
         width = int(v.max(initial=0)) + 2
         u += 1
         u *= width  # in place, because there are many links

@@ -16,7 +16,7 @@ TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "hamming"]
 
 def banded_edit_distance(y, z, low, high, insert, delete, substitute):
     """Least cost of the alignments whose cells (i, j) have low <= j - i <= high; no fewer cells."""
-    row = [j * insert if low <= j <= high else math.inf for j in range(len(z) + 1)]
+    row = [j * insert if low <= 0 and j <= high else math.inf for j in range(len(z) + 1)]
     for i, a in enumerate(y, start=1):
         above, row = row, []
         for j in range(len(z) + 1):
@@ -25,12 +25,11 @@ def banded_edit_distance(y, z, low, high, insert, delete, substitute):
                 own = 0.0 if a == z[j - 1] else substitute
                 best = min(best, above[j - 1] + own, row[j - 1] + insert)
             row.append(best if low <= j - i <= high else math.inf)
-    # what is left of the target is inserted behind the last cell of the band
-    return min(cell + (len(z) - j) * insert for j, cell in enumerate(row))
+    return row[-1]
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (4, 4), (3, 5), (5, 2)])
-@pytest.mark.parametrize("band", [0, 1, 2, (0, 1), (-2, 0)])
+@pytest.mark.parametrize("band", [0, 1, 2, (0, 1), (-2, 0), (-3, 2), (1, 2), (-2, -1)])
 def test_a_band_keeps_the_alignments_near_the_diagonal(lengths, band):
     length, size = lengths
     rng = np.random.default_rng(1)
@@ -42,7 +41,7 @@ def test_a_band_keeps_the_alignments_near_the_diagonal(lengths, band):
     strings = oracle.all_strings(3, length)
     expected = [banded_edit_distance(y, z, low, high, **costs) for y in strings]
     if min(expected) == math.inf:
-        with pytest.raises(fg.InfeasibleError):
+        with pytest.raises(fg.InfeasibleError, match="leaves out strings"):
             loss.compile(np.array(z), length, band=band)
         return
     b = loss.compile(np.array(z), length, band=band)
@@ -70,6 +69,30 @@ def test_bands_lie_above_the_loss_and_end_in_it(kind, seed):
             last = losses
         np.testing.assert_allclose(last, exact, atol=1e-11)
     np.testing.assert_allclose(loss.against(np.array(target)).losses_of(strings), own, atol=1e-11)
+
+
+def test_where_both_sides_are_skipped_for_nothing_a_band_bars_nothing():
+    """Free insertions and deletions: the state waits; free insertions alone: it does not."""
+    strings = np.array(oracle.all_strings(2, 3))
+    ab, gold = fg.Alphabet("ab"), np.array([0, 1, 0])
+    both = fg.EditDistance(ab, 0.0, 0.0, 1.0).compile(gold, band=(0, 0))
+    np.testing.assert_array_equal(both.losses_of(strings), 0.0)
+    one = fg.EditDistance(ab, 0.0, 1.0, 1.5).compile(gold, band=(0, 0))
+    np.testing.assert_array_equal(one.losses_of(strings), 1.5 * (strings != gold).sum(axis=1))
+
+
+def test_the_ends_of_an_alignment_are_in_a_pair_or_nothing_is():
+    """Offset 0 at the start and 2 at the end; a local alignment starts and ends anywhere."""
+    loss, gold = fg.EditDistance(ABC), np.array([0, 1, 0, 1])
+    lattice = fg.Lattice.from_confusion_network([[(a, 0.0) for a in "abc"]] * 2, ABC)
+    for band in [(0, 1), (1, 2), (3, 4), (-2, -1)]:
+        with pytest.raises(fg.InfeasibleError, match="a pair contains 0 and the length of the"):
+            loss.compile(gold, 2, band=band)
+        with pytest.raises(fg.InfeasibleError, match="a pair contains 0 and the length of the"):
+            lattice.compile(loss, gold, band=band)
+    assert loss.compile(gold, 2, band=(0, 2)).losses_of([[0, 1], [2, 2]]).tolist() == [2.0, 4.0]
+    local = fg.SmithWaterman(ABC)
+    assert local.compile(gold, 2, band=(1, 1)).loss("ba") == local("ba", gold)
 
 
 def test_bands_are_small_where_the_exact_automaton_is_not():

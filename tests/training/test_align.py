@@ -107,6 +107,15 @@ def test_pairs_without_an_alignment_are_named():
         Aligner().fit([])
 
 
+def test_smoothing_counts_the_links_of_whole_alignments_alone():
+    """ab-x; and a-x bc-y or ab-x c-y.  The link b-y, for one, leaves c without a y."""
+    pairs = [(tuple("ab"), tuple("x")), (tuple("abc"), tuple("xy"))]
+    aligner = Aligner(2, 1, empty_x=False, empty_y=False, smoothing=0.25, max_iter=1).fit(pairs)
+    assert sorted(aligner.counts_) == [0.5 + 0.25, 0.5 + 0.25, 0.5 + 0.25, 1.5 + 0.25]
+    p = np.exp(aligner.align("abc", "xy").log_probability)
+    assert p == pytest.approx((0.75 / 4) ** 2 + (1.75 / 4) * (0.75 / 4), abs=1e-12)
+
+
 def test_an_empty_x_has_links_of_up_to_max_y_symbols():
     pairs = [((), ("b", "c")), (("a",), ("b",)), ((), ("b",))]
     aligner = Aligner(2, 2, longest={"a": 1, "z": 3}).fit(pairs)

@@ -60,6 +60,26 @@ def lay_links(
 
 
 @kernel
+def complete_links(
+    first_link: IntArray, first_node: IntArray, source: IntArray, goal: IntArray
+) -> BoolArray:
+    """Return a mask (links,) of the links that are on an alignment of their whole pair."""
+    # source < goal < nodes; links are sorted by source, so each pass meets a node's links in order
+    nodes = first_node[-1]
+    begun, ended = np.zeros(nodes, dtype=np.bool_), np.zeros(nodes, dtype=np.bool_)
+    begun[first_node[:-1]] = True
+    ended[first_node[1:] - 1] = True
+    for k in range(len(source)):
+        begun[goal[k]] |= begun[source[k]]
+    for k in range(len(source) - 1, -1, -1):
+        ended[source[k]] |= ended[goal[k]]
+    found = empty(len(source), dtype=np.bool_)
+    for k in range(len(source)):
+        found[k] = begun[source[k]] and ended[goal[k]]
+    return found
+
+
+@kernel
 def expected_links(
     first_link: IntArray,
     first_node: IntArray,
