@@ -138,9 +138,8 @@ class Loss(PairEvaluation):
         band : int or (int, int)
             Compile L_k >= L, the least cost of the alignments that leave the diagonal by at most
             `band` symbols (or whose offset, target minus hypothesis, is between the two numbers):
-            far fewer states.  States that skip symbols of both sides at cost 0, as before and after
-            a local alignment or if insertions and deletions are free, are in every band.  Only for
-            tropical losses, without a cap.
+            far fewer states.  Places where both sides may be skipped at cost 0, as around a local
+            alignment, are in every band.  Only for tropical losses, without a cap.
         engine : {"layered", "openfst"}
             OpenFst's determinization is the reference: slow, and tropical costs are float32.
         max_states : int
@@ -187,8 +186,7 @@ class Loss(PairEvaluation):
         else:
             certificate = None if cap is None else RATIONAL_CAP
             raw = determinize(machine, length, max_states=max_states)
-            losses = self._finished(raw.final, machine)
-            losses = losses if cap is None else np.minimum(losses, cap)
+            losses = np.minimum(self._finished(raw.final, machine), np.inf if cap is None else cap)
             if not np.isfinite(losses).any():
                 raise InfeasibleError(
                     f"every hypothesis of length {length} has an infinite loss (nothing in common "

@@ -282,7 +282,7 @@ def test_links_on_no_complete_alignment_are_left_out():
     aligner = Aligner(**settings, normalization="conditional").fit(pairs)
     # one alignment (ab, x) and two, (a, x) (bc, y) and (ab, x) (c, y): 4 kinds of links
     assert aligner.log_likelihood_[0] == pytest.approx(np.log(1 / 4) + np.log(2 / 4**2))
-    assert np.isfinite(aligner.log_p_).all() and len(aligner.log_p_) == 4
+    assert np.isfinite(aligner.log_p_).tolist() == [True] * 4
     first, second = aligner.align_all(pairs)
     assert (first.links, first.posterior) == ((Link(("a", "b"), ("x",)),), (1.0,))
     assert [link.x for link in second.links] in ([("a",), ("b", "c")], [("a", "b"), ("c",)])
