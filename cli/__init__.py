@@ -14,6 +14,7 @@ Reading order
 - `align`, `train`, `predict`, `evaluate`, `compare`, `reporting` : commands for models and runs.
 - `grammar_options`, `grammar_pairs`, `grammar_new`, `grammar_test`, `grammar_fit`,
   `grammar_compare`, `grammar` : `fstgrad grammar`.
+- `tables` : options and files of counts.
 - `trees`, `mrf`, `grm`, `warm`, `doctor`, `completion` : the other commands.
 - `main` : the table of commands.
 """

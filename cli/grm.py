@@ -3,22 +3,31 @@
 import csv
 import io
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.cli.border import COUNT, POSITIVE, SEED, THREADS, Input, Output, bytes_of, whole
+from fstgrad.cli.border import (
+    COUNT,
+    POSITIVE,
+    SEED,
+    THREADS,
+    Input,
+    Number,
+    Output,
+    bytes_of,
+    whole,
+)
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.options import draws_option
 from fstgrad.cli.renaming import Renamed
+from fstgrad.cli.tables import Layout, column_of, layout_options, read_tables
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
-from fstgrad.grm.files import Table, read_table
-from fstgrad.io import replacing, write_text
+from fstgrad.io import Table, replacing, write_text
 
 INPUT, OUTPUT = Input(), Output()
 
@@ -70,6 +79,15 @@ def grm() -> None:
     help="Covariates, one row per row of COUNTS; they shift the coefficient of every column.",
 )  # fmt: skip
 @click.option(
+    "--offset", type=INPUT,
+    help="Table of one column: what is added to the coefficient of every column in each row of "
+    "COUNTS; the log of an exposure.",
+)  # fmt: skip
+@click.option(
+    "--weights", type=INPUT,
+    help="Table of one column: the weight of each row of COUNTS; 2 is as the row twice, 0 as none.",
+)  # fmt: skip
+@click.option(
     "--tol",
     type=POSITIVE,
     default=1e-4,
@@ -92,6 +110,7 @@ def grm() -> None:
 @click.option(
     "-o", "--output", type=OUTPUT, required=True, help="Write the model to this .npz file."
 )
+@layout_options
 def fit(
     counts: str,
     k: int,
@@ -104,17 +123,27 @@ def fit(
     symmetrize: Literal["joint", "average", "min", "max"],
     calibrate: bool,
     covariates: str | None,
+    offset: str | None,
+    weights: str | None,
     tol: float,
     threads: int,
     max_gib: float | None,
     checkpoint: str | None,
     quiet: bool,
     output: str,
+    layout: Layout,
 ) -> None:
-    """Fit a model to COUNTS (.npz, .npy, .mtx, .csv, .tsv or .mat; rows are samples)."""
+    """Fit a model to COUNTS, a table whose rows are samples.
+
+    Its name ends in .npz, .npy, .mtx, .csv, .tsv, .mat, or in .csv.gz or .tsv.gz.
+    """
     from fstgrad.grm.model import GeneralizedRootModel
 
-    matrix, names = _strongest_columns(read_table(counts, variable), features)
+    table, rows = read_tables(
+        layout, counts, variable, covariates=covariates, offset=offset, weights=weights
+    )
+    weight = column_of("--weights", rows["weights"])
+    matrix, names = _strongest_columns(table, features)
     if k > matrix.shape[1]:
         raise InvalidInputError(
             f"--k is {k}, and {matrix.shape[1]} columns of {counts} are used; give --k "
@@ -125,9 +154,12 @@ def fit(
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
         n_jobs=threads, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
         max_memory=MAX_MEMORY if max_gib is None else bytes_of(max_gib),
-    ).fit(matrix, covariates=_rows_of(covariates), feature_names=names)  # fmt: skip
+    ).fit(
+        matrix, covariates=rows["covariates"], feature_names=names, sample_weight=weight,
+        offset=column_of("--offset", rows["offset"]),
+    )  # fmt: skip
     if calibrate:
-        gap = model.calibrate(matrix).gap.max()
+        gap = model.calibrate(matrix, sample_weight=weight).gap.max()
         echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
@@ -195,6 +227,8 @@ def top(
     type=OUTPUT,
     help="Write to this .csv or .npz file.  [default: standard output]",
 )
+@click.option("--offset", type=Number(), default=0.0, show_default=True, help="Offset of the rows.")
+@layout_options
 def sample(
     model: str,
     draws: int,
@@ -204,17 +238,19 @@ def sample(
     chains: int,
     covariates: str | None,
     output: str | None,
+    offset: float,
+    layout: Layout,
 ) -> None:
     """Draw rows from MODEL by Gibbs sampling; print the largest R-hat to standard error."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
     if covariates is not None:
-        rows = read_table(covariates)[0].toarray()
+        rows = read_tables(layout, covariates)[0].values.toarray()
         if len(rows) != 1:
             raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
         fitted = fitted.at(rows[0])
-    found = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains)
+    found = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains, offset=offset)
     if output is not None and output.endswith(".npz"):
         from scipy import sparse
 
@@ -241,7 +277,18 @@ def sample(
 @click.option(
     "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
 )
-def score(model: str, counts: str, variable: str | None, covariates: str | None) -> None:
+@click.option("--offset", type=INPUT, help="Table of the offsets of the rows, as in the fit.")
+@click.option("--weights", type=INPUT, help="Table of the weights of the rows.")
+@layout_options
+def score(
+    model: str,
+    counts: str,
+    variable: str | None,
+    covariates: str | None,
+    offset: str | None,
+    weights: str | None,
+    layout: Layout,
+) -> None:
     """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
 
     This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
@@ -249,10 +296,16 @@ def score(model: str, counts: str, variable: str | None, covariates: str | None)
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
-    matrix, names = read_table(counts, variable)
+    (matrix, names, *_), rows = read_tables(
+        layout, counts, variable, covariates=covariates, offset=offset, weights=weights
+    )
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
-    echo(f"{fitted.score(matrix, covariates=_rows_of(covariates)):.12g}")
+    found = fitted.score(
+        matrix, covariates=rows["covariates"], offset=column_of("--offset", rows["offset"]),
+        sample_weight=column_of("--weights", rows["weights"]),
+    )  # fmt: skip
+    echo(f"{found:.12g}")
 
 
 @grm.command()
@@ -271,6 +324,8 @@ def score(model: str, counts: str, variable: str | None, covariates: str | None)
 @click.option(
     "--top", type=whole(0), default=10, show_default=True, help="Number of sets of each size."
 )
+@click.option("--offset", type=INPUT, help="Table of the offsets of the rows, as in the fit.")
+@layout_options
 def report(
     model: str,
     counts: str,
@@ -280,6 +335,8 @@ def report(
     covariates: str | None,
     bootstrap: int,
     top: int,
+    offset: str | None,
+    layout: Layout,
 ) -> None:
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
 
@@ -289,26 +346,23 @@ def report(
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
-    matrix, names = read_table(counts, variable)
+    (matrix, names, *_), rows = read_tables(
+        layout, counts, variable, covariates=covariates, offset=offset
+    )
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
     found = fitted.report(
-        matrix, samples=draws, rng=seed, covariates=_rows_of(covariates), bootstrap=bootstrap,
-        top=top,
+        matrix, samples=draws, rng=seed, covariates=rows["covariates"], bootstrap=bootstrap,
+        top=top, offset=column_of("--offset", rows["offset"]),
     )  # fmt: skip
     echo(str(found))
 
 
-def _rows_of(covariates: str | None) -> FloatArray | None:
-    """Return the covariates in a file as an array (n, d); None without a file."""
-    return None if covariates is None else read_table(covariates)[0].toarray()
-
-
-def _strongest_columns(table: Table, features: int | None) -> Table:
+def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:
     """Return the `features` columns with the largest totals, in their original order."""
-    matrix, names = table
+    matrix, names = table.values, table.names
     if features is None:
-        return table
+        return matrix, names
     if not 1 <= features <= matrix.shape[1]:
         raise InvalidInputError(
             f"--features is {features}; the table has {matrix.shape[1]} columns"

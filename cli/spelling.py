@@ -52,6 +52,10 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
         text = re.sub(pattern, "", text)
     text = re.sub(r"(?<=; it has )[\w, ]+$", lambda found: _named(found[0], flags), text)
     text = text.replace("  ", " ")
+    for parameter in parameters:
+        if isinstance(parameter, click.Option) and parameter.secondary_opts:  # --header/--no-header
+            text = text.replace(f"{parameter.name}=True", parameter.opts[0])
+            text = text.replace(f"{parameter.name}=False", parameter.secondary_opts[0])
     for name, flag in flags.items():
         text = re.sub(rf"(?<![\w.-]){name}=(['\"])([\w.-]*)\1", rf"{flag} \2", text)  # cap='auto'
         text = re.sub(rf"(?<![\w.-]){name}=(?=[\w+-]|\.\d)", f"{flag} ", text)  # cap=9

@@ -92,7 +92,7 @@ def errors_of_tasks():
 def gallery():
     """Return {name: figure} of the pages."""
     times = json.loads((HERE / "performance" / "measured.json").read_text(encoding="utf-8"))
-    counts, names = read_table(HERE.parent / "data" / "scipy_words.csv")
+    counts, names, *_ = read_table(HERE.parent / "data" / "scipy_words.csv")
     words_model = fg.GeneralizedRootModel(k=2, alpha=0.06).fit(counts, feature_names=names)
     letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
     words = fg.Alphabet(["the", "a", "cat", "cad", "sat", "sad", "on", "an", "mat", "mad"])

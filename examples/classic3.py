@@ -37,7 +37,7 @@ def table(model, order, top, sign):
 
 
 def main(path=DATA / "scipy_words.csv", features=500, top=15):
-    counts, words = read_table(path)
+    counts, words, *_ = read_table(path)
     start = time.perf_counter()
     model = fg.GeneralizedRootModel(
         k=3, alpha=0.01, tol=1e-4, symmetrize="average", n_jobs=-1, verbose=True

@@ -1,9 +1,9 @@
-"""Tables of counts in files: .npz, .npy, .mtx, .csv / .tsv, .mat."""
+"""Tables of counts in files: .npz, .npy, .mtx, .csv and .tsv (also .gz), .mat."""
 
-import csv
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,66 +12,112 @@ from scipy import sparse
 from fstgrad.checks import sparse_matrix
 from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
 from fstgrad.grm.matlab import read_matlab
-from fstgrad.io import load_array, load_arrays, memory_limit, read_bytes, read_lines, shown
+from fstgrad.io import (
+    Table,
+    load_array,
+    load_arrays,
+    memory_limit,
+    read_bytes,
+    read_lines,
+    read_numbers,
+    shown,
+)
 from fstgrad.uninitialized import empty
 
-FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv", ".mat")
-Table = tuple[sparse.csr_matrix, list[str] | None]
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+FORMATS = (".npz", ".npy", ".mtx", *TEXT, ".mat")
 _FIELDS = ("real", "integer", "pattern", "unsigned-integer")
 
 
-def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Table:
-    """Return a matrix, CSR (n, p) of samples by columns, and the names of its columns or None.
+def ending(path: str | os.PathLike[str]) -> str:
+    """Return the one of `FORMATS` with which the name of a file ends.
+
+    Raises
+    ------
+    InvalidInputError
+        It ends otherwise.
+    """
+    name = pathlib.Path(path).name.lower()
+    for known in FORMATS:
+        if name.endswith(known):
+            return known
+    found = pathlib.Path(name).suffix
+    raise InvalidInputError(f"{path} ends with {found!r}; give one of {', '.join(FORMATS)}")
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    variable: str | None = None,
+    *,
+    header: bool | None = None,
+    index_column: str | Sequence[str] | None = None,
+) -> Table:
+    """Return a table: `values`, CSR (n, p) of samples by columns, and the names.
 
     Parameters
     ----------
     path : path
         .npz: a file of `scipy.sparse.save_npz`, or an array by name.  .npy.  .mtx: Matrix Market.
-        .csv, .tsv: if the first line is not numeric, it has the names.  .mat: MATLAB 5; a cell
-        array with one string per column has the names.
+        .csv, .tsv, also with .gz: as in `fstgrad.io.read_numbers`.  .mat: MATLAB 5; a cell array
+        with one string per column has the names.
     variable : str, optional
         The name of the array in an .npz or .mat file; by default, the largest matrix.
+    header, index_column : optional
+        As in `fstgrad.io.read_numbers`, for .csv and .tsv.
+
+    Returns
+    -------
+    fstgrad.io.Table
+        values, names, rows, index_names, reading.
 
     Raises
     ------
     InvalidInputError
-        The extension is unknown, or the file is damaged or does not contain this matrix.
+        The extension is unknown, the file is damaged or does not contain this matrix, an argument
+        does not apply to the format, or as in `read_numbers`.
+    RowError
+        As in `read_numbers`.
     MemoryLimitError
         The matrix would take more than half of the memory.
     """
-    source = pathlib.Path(path)
-    ending = source.suffix.lower()
-    if ending not in FORMATS:
-        raise InvalidInputError(f"{source} ends with {ending!r}; give one of {', '.join(FORMATS)}")
+    source, kind = pathlib.Path(path), ending(path)
     if not source.is_file():
         raise InvalidInputError(f"{source} is not a file; give the file of a table")
-    if variable is not None and ending not in (".npz", ".mat"):
+    if variable is not None and kind not in (".npz", ".mat"):
         raise InvalidInputError(
             f"{source} holds one table, without a name; leave variable={variable!r} out"
         )
+    if kind in TEXT:
+        table = read_numbers(source, header=header, index_column=index_column)
+        return table._replace(values=sparse.csr_matrix(table.values))
+    if header is not None or index_column is not None:
+        raise InvalidInputError(
+            f"{source} has neither a header nor an index column; leave header and index_column out"
+        )
     try:
-        matrix, names = _read(source, ending, variable)
+        matrix, names = _read(source, kind, variable)
         _check_dimensions(matrix.shape)
-        return sparse.csr_matrix(matrix), names
+        values = sparse.csr_matrix(matrix)
     except InvalidInputError as error:
         raise InvalidInputError(f"{source} cannot be read: {error}") from error
     except (FstgradError, OSError):
         raise
     except Exception as error:  # the parsers of scipy and numpy raise a dozen kinds
         said = str(error) or type(error).__name__
-        raise InvalidInputError(f"{source} cannot be read as a {ending} table: {said}") from error
+        raise InvalidInputError(f"{source} cannot be read as a {kind} table: {said}") from error
+    reading = f"{source}: {values.shape[0]} row(s), {values.shape[1]} column(s); "
+    reading += "no names" if names is None else f"names {shown(names)}"
+    return Table(values, names, None, (), reading)
 
 
-def _read(path: pathlib.Path, ending: str, variable: str | None) -> tuple[Any, list[str] | None]:
-    if ending == ".npz":
+def _read(path: pathlib.Path, kind: str, variable: str | None) -> tuple[Any, list[str] | None]:
+    if kind == ".npz":
         return _npz(path, variable), None
-    if ending == ".mat":
+    if kind == ".mat":
         return _mat(path, variable)
-    if ending == ".mtx":
+    if kind == ".mtx":
         return _matrix_market(read_lines(path)), None
-    if ending == ".npy":
-        return _matrix(load_array(path), path.name), None
-    return _text(path, "\t" if ending == ".tsv" else ",")
+    return _matrix(load_array(path), path.name), None
 
 
 def _npz(path: pathlib.Path, variable: str | None) -> Any:
@@ -253,19 +299,3 @@ def _real(text: str, line: int) -> float:
         return float(text)
     except ValueError as error:
         raise InvalidInputError(f"line {line}: {shown(text)} is not a number") from error
-
-
-def _text(path: pathlib.Path, delimiter: str) -> tuple[Any, list[str] | None]:
-    lines = read_lines(path)
-    first = next(csv.reader(lines[:1], delimiter=delimiter), [])
-    try:
-        names: list[str] | None = None if [float(cell) for cell in first] else []
-    except ValueError:
-        names = first
-    body = lines[int(names is not None) :]
-    if not any(line.strip() for line in body):
-        raise InvalidInputError("it has no row of numbers")
-    values = np.loadtxt(body, delimiter=delimiter, ndmin=2)
-    if names is not None and len(names) != values.shape[1]:
-        raise InvalidInputError(f"it has {len(names)} names for {values.shape[1]} columns")
-    return values, names

@@ -8,6 +8,7 @@ Index
 - `read_pairs` : the pairs of a file in TSV, CSV or FASTA; the first bad row raises.
 - `read_table`, `Row`, `located` : the same row by row, for readers that continue after a bad row.
 - `read_rows` : the lines of any text.
+- `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
@@ -20,7 +21,7 @@ Index
 Reading order
 -------------
 - `arrays`, `output` : npz and npy files; files written completely or not at all.
-- `pairs`, `tables` : text line by line; files of pairs.
+- `pairs`, `tables`, `numbers` : text line by line; files of pairs; tables of numbers.
 """
 
 from fstgrad.io.arrays import (
@@ -33,6 +34,7 @@ from fstgrad.io.arrays import (
     read_arrays,
     shown,
 )
+from fstgrad.io.numbers import NO_COLUMN, Table, read_numbers
 from fstgrad.io.output import (
     check_writable,
     replacing,
@@ -58,9 +60,9 @@ from fstgrad.io.pairs import (
 from fstgrad.io.tables import read_pairs, read_table
 
 __all__ = [
-    "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
-    "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_bytes",
-    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_table", "read_text",
-    "read_weights",
-    "replacing", "shown", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
+    "NO_COLUMN", "Field", "Pair", "Path", "Row", "Table", "Tokens", "check_writable",
+    "json_object", "load_array", "load_arrays", "located", "memory_limit", "read_alphabet",
+    "read_arrays", "read_bytes", "read_confusion", "read_lines", "read_numbers", "read_pairs",
+    "read_rows", "read_table", "read_text", "read_weights", "replacing", "shown", "tokenize",
+    "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

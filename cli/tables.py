@@ -1,0 +1,121 @@
+"""Options and reading of tables of numbers: counts, and what belongs to their rows."""
+
+import dataclasses
+
+import click
+
+from fstgrad.checks import FloatArray
+from fstgrad.cli.grouping import group
+from fstgrad.cli.text import echo
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.files import TEXT, ending, read_table
+from fstgrad.io import NO_COLUMN, Table, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Options that say what the first line and a column of text tables are."""
+
+    header: bool | None
+    index_column: tuple[str, ...]
+
+
+layout_options = group(
+    "layout",
+    Layout,
+    click.option(
+        "--header/--no-header", default=None,
+        help="Whether the first line of each .csv or .tsv table names the columns.  "
+        "[default: a line of texts does]",
+    ),
+    click.option(
+        "--index-column", multiple=True, metavar="COLUMN",
+        help="Column of .csv and .tsv tables with the names of the rows: its name, or its number "
+        f"from 1; {NO_COLUMN} if there is none.  May be repeated for tables with different names.  "
+        "[default: a column without a name]",
+    ),
+    heading="CSV and TSV tables",
+)  # fmt: skip
+
+
+def read_tables(
+    layout: Layout, counts: str, variable: str | None = None, **others: str | None
+) -> tuple[Table, dict[str, FloatArray | None]]:
+    """Return the table of counts, and for each other file an array with the rows of the counts.
+
+    Rows are matched by name if both tables name them, otherwise by position.  A line on standard
+    error says how each table was read.
+
+    Raises
+    ------
+    InvalidInputError, MemoryLimitError, OSError
+        As in `read_table`; or an option selects nothing, or names of rows differ.
+    """
+    files = [counts, *(path for path in others.values() if path is not None)]
+    tables = {path: _read(layout, path, variable if path == counts else None) for path in files}
+    is_text = any(ending(path) in TEXT for path in files)
+    for column in layout.index_column:
+        if column != NO_COLUMN and not any(
+            column in table.index_names for table in tables.values()
+        ):
+            raise InvalidInputError(
+                f"--index-column {column} is not a column of {', '.join(files)}; give its name, or "
+                "its number from 1"
+            )
+    if not is_text and (layout.header is not None or layout.index_column):
+        raise click.UsageError(
+            "--header and --index-column have no effect without a .csv or .tsv table; leave them "
+            "out"
+        )
+    main = tables[counts]
+    found = {
+        name: None if path is None else _matched(path, tables[path], main, counts)
+        for name, path in others.items()
+    }
+    return main, found
+
+
+def column_of(option: str, values: FloatArray | None) -> FloatArray | None:
+    """Return the single column of a table (n, 1) as (n,); None for None.
+
+    Raises InvalidInputError if there are several.
+    """
+    if values is None:
+        return None
+    if values.shape[1] != 1:
+        raise InvalidInputError(
+            f"{option} has {values.shape[1]} columns of numbers; give a table of one"
+        )
+    column: FloatArray = values[:, 0]
+    return column
+
+
+def _read(layout: Layout, path: str, variable: str | None) -> Table:
+    """Return a table; print how it was read."""
+    if ending(path) in TEXT:
+        index = layout.index_column or None
+        table = read_table(path, variable, header=layout.header, index_column=index)
+    else:
+        table = read_table(path, variable)
+    echo(table.reading, err=True)
+    return table
+
+
+def _matched(path: str, table: Table, main: Table, counts: str) -> FloatArray:
+    """Return the rows of a table, in the order of those of `main` if both have names."""
+    values: FloatArray = table.values.toarray()
+    if table.rows is None or main.rows is None or table.rows == main.rows:
+        return values
+    place = {name: at for at, name in enumerate(table.rows)}
+    missing = [name for name in main.rows if name not in place]
+    if missing or len(place) < len(table.rows) or len(set(main.rows)) < len(main.rows):
+        said = f"no row {shown(missing[0])}" if missing else "rows of the same name"
+        raise InvalidInputError(
+            f"{path} has {said}, and rows are matched with those of {counts} by name; give each "
+            "row its name once in both, or delete the column of names in one"
+        )
+    if len(place) > len(main.rows):
+        extra = next(name for name in table.rows if name not in set(main.rows))
+        raise InvalidInputError(f"{path} has a row {shown(extra)} that {counts} lacks; delete it")
+    matched: FloatArray = values[[place[name] for name in main.rows]]
+    return matched

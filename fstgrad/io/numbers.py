@@ -1,0 +1,377 @@
+"""Read tables of numbers: CSV and TSV text, plain or gzip.
+
+What the first line and the first column are follows from their look; if it does not, an error asks
+for the argument that says it.  Errors name the file, the line and the column.
+"""
+
+import csv
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, instance, items
+from fstgrad.errors import InvalidInputError, RowError
+from fstgrad.io.arrays import Path, shown
+from fstgrad.io.pairs import Row, located, read_rows
+
+NO_COLUMN = "none"  # as an index column: all columns are numbers
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+_YEARS = (1000, 2999)
+_RUN = 3  # numbers a, a + 1, a + 2: so many in a first row or column may be names
+_IDS = ("id", "index", "unnamed: 0")  # headers of distinct numbers that may be names of rows
+
+
+class Table(NamedTuple):
+    """A table of numbers.
+
+    values : (n, p) float64; tables of `fstgrad.grm.files` have a CSR matrix.
+    names : the names of the columns, or None.
+    rows : the names of the rows, from an index column, or None.
+    index_names : what selects the index column: its name, if it has one, and its number; or ().
+    reading : one line that says how the file was read.
+    """
+
+    values: Any
+    names: list[str] | None
+    rows: list[str] | None
+    index_names: tuple[str, ...]
+    reading: str
+
+
+class _Record(NamedTuple):
+    """The fields of a line of text, and its number in the file."""
+
+    line: int
+    cells: list[str]
+
+
+def read_numbers(
+    path: Path, *, header: bool | None = None, index_column: str | Sequence[str] | None = None
+) -> Table:
+    """Return the table of numbers in a CSV or TSV file.
+
+    A first line of texts is the header, and so is one that begins with "#"; a first line of numbers
+    is a row.  A column whose name is empty (as pandas writes it), or which the header lacks (as R
+    writes it), has the names of the rows.
+
+    Parameters
+    ----------
+    path : path
+        UTF-8 text, also compressed by gzip.  Fields are separated by tabs if the name ends in .tsv,
+        otherwise by a comma, semicolon or tab, whichever the first line has.
+    header : bool, optional
+        Whether the first line names the columns.  It must be given if this line has numbers and
+        texts, or numbers that may be names: 0, 1, 2, ..., years, numbers larger than all below, or
+        in another notation.
+    index_column : str or sequence of str, optional
+        The column with the names of the rows: its name, or its number from "1"; "none" if all
+        columns are numbers.  Of a sequence, the first that the table has.  It must be given if
+        the first of several columns may number the rows: 0, 1, 2, ..., or distinct ids.
+
+    Raises
+    ------
+    RowError
+        A field is not a finite number, a line has another number of fields than the others, or
+        the quotes or names are wrong.
+    InvalidInputError
+        The file has no row of numbers, or `header` or `index_column` must be given.
+    OSError
+        The file cannot be read.
+    """
+    file, records, is_quoted = _opened(path)
+    first, second = next(records), next(records, None)
+    names = [cell.strip() for cell in first.cells]
+    is_short = second is not None and len(second.cells) == len(names) + 1
+    # R leaves a name out; a number without quotes may also be the thousands of 1,000
+    is_name = is_quoted or index_column == "1" or (second and not _is_number(second.cells[0]))
+    is_text = not any(_is_number(name) or name.startswith("#") for name in names)
+    if is_short and is_name and is_text and header is not False:
+        names.insert(0, "")
+    rows = _Rows(file, len(names))
+    place = rows.place_index(first.line, names, header, index_column)
+    own = [name for at, name in enumerate(names) if at != place]
+    if header is None:
+        header = _is_header(f"{file}:{first.line}", names, own)
+    if header:
+        own = rows.set_names(first.line, names)
+    else:
+        rows.read(first)
+    for record in chain([] if second is None else [second], records):
+        rows.read(record)
+    rows.check_finite()
+    if header is None and _may_be_names(own, rows):
+        raise InvalidInputError(
+            f"{file}:{first.line}: the numbers {shown(', '.join(own))} may be names of columns; "
+            "give header=True if they are, header=False if they are a row"
+        )
+    if place is None and NO_COLUMN not in _options(index_column) and rows.may_be_numbered():
+        raise InvalidInputError(
+            f"{file}: column {rows.label(0)} may number the rows: {rows.values[0, 0]:g}, "
+            f'{rows.values[1, 0]:g}, ...; give index_column="1" if it does, '
+            f'index_column="{NO_COLUMN}" if it is data'
+        )
+    return rows.table(own if header else None)
+
+
+class _Rows:
+    """The rows of a table.
+
+    width : fields of a line.  place : the index column, or None.  names : those of all columns.
+    """
+
+    def __init__(self, file: str, width: int) -> None:
+        self.file, self.width = file, width
+        self.place: int | None = None
+        self.names: list[str] = []
+        self.lines: list[int] = []
+        self.labels: list[str] = []
+        self.notations: set[str] = set()  # of the rows after the first: "1", "1."
+        self.numbers = array("d")
+        self.blank = 0
+
+    def place_index(
+        self, line: int, names: list[str], header: bool | None, asked: str | Sequence[str] | None
+    ) -> int | None:
+        """Find the index column; return its place, or None.  Raise InvalidInputError if absent."""
+        options = _options(asked)
+        for option in options:
+            if self.place is not None or self.width == 1:
+                break
+            if header is not False and option in names:
+                self.place = names.index(option)
+            elif option.isascii() and option.isdigit() and 1 <= int(option) <= self.width:
+                self.place = int(option) - 1
+        if self.place is None and isinstance(asked, str) and asked != NO_COLUMN:
+            raise InvalidInputError(
+                f"{self.file}:{line}: no column {asked!r}; give index_column one of "
+                f"{shown(', '.join(names))}, a number from 1 to {self.width}, or {NO_COLUMN}"
+            )
+        is_unnamed = header is not False and self.width > 1 and names[0] == ""
+        if self.place is None and is_unnamed and NO_COLUMN not in options:
+            self.place = 0
+        return self.place
+
+    def set_names(self, line: int, names: list[str]) -> list[str]:
+        """Set the names of the columns; return those of numbers.
+
+        Raises RowError if a name is empty or repeated.
+        """
+        self.names = [name.removeprefix("# ").strip() for name in names[:1]] + names[1:]
+        own = {name: at for at, name in enumerate(self.names) if at != self.place}
+        for at, name in enumerate(self.names):
+            if at != self.place and not name:
+                raise self.error(line, at, "has no name; name it, or delete the empty column")
+            if at != self.place and own[name] != at:
+                raise self.error(line, at, f"has the name of column {own[name] + 1}; rename one")
+        return list(own)
+
+    def read(self, record: _Record) -> None:
+        """Read a row.
+
+        Raises RowError for a wrong number of fields and for a field that is not a number.
+        """
+        line, cells = record
+        if not any(cells) and len(cells) <= 1:
+            self.blank = self.blank or line
+            return
+        if self.blank and self.width == 1:
+            raise self.error(self.blank, 0, "is empty; fill it, or leave the row out")
+        if len(cells) != self.width:
+            raise RowError(
+                f"{self.file}:{line}: {len(cells)} field(s), and the lines before have "
+                f"{self.width}; quote a field that holds the separator, write no separator of "
+                "thousands, and name the column of names of the rows"
+            )
+        if self.place is not None:
+            self.labels.append(cells.pop(self.place).strip())
+        text = "".join(cells)
+        if self.lines and len(self.notations) < 2:
+            self.notations |= {"1." if set(".eE") & set(cell) else "1" for cell in cells}
+        try:
+            if "_" in text or not text.isascii():  # Python reads 1_000
+                raise ValueError
+            self.numbers.extend(map(float, cells))
+        except ValueError:
+            raise self._not_a_number(line, cells) from None
+        self.lines.append(line)
+        self.blank = 0
+
+    def check_finite(self) -> None:
+        """Raise InvalidInputError without numbers, RowError if a number is not finite."""
+        if not self.numbers:
+            raise InvalidInputError(f"{self.file} has no row of numbers; give a table of numbers")
+        values = self.values
+        if not np.isfinite(values).all():
+            at, column = np.argwhere(~np.isfinite(values))[0].tolist()
+            raise self.error(
+                self.lines[at], self._among_all(column),
+                f"is {values[at, column]}; give finite numbers, or leave the row out",
+            )  # fmt: skip
+
+    @property
+    def values(self) -> FloatArray:
+        """The numbers, (n, p)."""
+        return np.frombuffer(self.numbers).reshape(len(self.lines), -1)
+
+    def may_be_numbered(self) -> bool:
+        """Return whether the first of several columns may have numbers or ids of the rows."""
+        column = self.values[:, 0]
+        if self.width < 2 or len(column) < _RUN or (column != np.floor(column)).any():
+            return False
+        is_id = bool(self.names) and self.names[0].lower() in _IDS
+        steps = np.diff(column)
+        return bool((steps == 1).all() or (is_id and len(np.unique(column)) == len(column)))
+
+    def label(self, place: int) -> str:
+        """Return the number from 1 and the name of a column, for messages."""
+        return f"{place + 1} ({self.names[place]!r})" if self.names else str(place + 1)
+
+    def error(self, line: int, place: int, said: str) -> RowError:
+        """Return the error that `said` about a field."""
+        return RowError(f"{self.file}:{line}: column {self.label(place)} {said}")
+
+    def table(self, names: list[str] | None) -> Table:
+        """Return the table, with the names of the columns of numbers."""
+        n, p = self.values.shape
+        said = f"{self.file}: {n} row(s), {p} column(s); "
+        said += "no header" if names is None else f"header {shown(names)}"
+        if self.place is None:
+            return Table(self.values, names, None, (), said)
+        said += f"; column {self.label(self.place)} has the names of the rows"
+        index = (*self.names[self.place : self.place + 1], str(self.place + 1))
+        return Table(self.values, names, self.labels, index, said)
+
+    def _among_all(self, column: int) -> int:
+        """Return the place of a column of numbers among all columns."""
+        return column + (self.place is not None and column >= self.place)
+
+    def _not_a_number(self, line: int, cells: list[str]) -> RowError:
+        """Return the error for the first field of a line that is not a number."""
+        at = next(i for i, cell in enumerate(cells) if not _is_number(cell.strip()))
+        cell, place = cells[at].strip(), self._among_all(at)
+        said = f"is {shown(cell)}, not a number"
+        if cell.lower() in _MISSING:
+            said = f"is {shown(cell)}; " if cell else "is empty; "
+            said += "fill in a number, or leave the row out"
+        elif "," in cell:
+            said += "; write a decimal point, and nothing between thousands"
+        elif place == 0 and self.place is None and self.width > 1:
+            said += '; give index_column="1" if it names the row'
+        elif not self.lines and not self.names:
+            said += "; give header=True if line 1 names the columns"
+        return self.error(line, place, said)
+
+
+def _opened(path: Path) -> tuple[str, Iterator[_Record], bool]:
+    """Return the name of a file, its lines, and whether the second one begins with a quote.
+
+    Blank lines at the beginning are left out.
+
+    Raises
+    ------
+    InvalidInputError
+        All lines are blank.
+    """
+    lines = read_rows(path)
+    first = next((row for row in lines if row.raw.strip()), None)
+    if first is None:
+        raise InvalidInputError(f"{path} has no row of numbers; give a table of numbers")
+    second = next(lines, None)
+    is_quoted = second is not None and second.raw.startswith(b'"')
+    rest = lines if second is None else chain([second], lines)
+    return first.file, _records(first, rest), is_quoted
+
+
+def _records(first: Row, lines: Iterator[Row]) -> Iterator[_Record]:
+    """Yield the fields of each line; raise RowError if it is not CSV."""
+    with located(first):
+        separator = _separator(first.file, first.text())
+    reader = csv.reader(
+        map(_text, chain([first], lines)), delimiter=separator, skipinitialspace=True, strict=True
+    )
+    line = first.line
+    try:
+        for cells in reader:
+            yield _Record(line, cells)
+            line = first.line + reader.line_num
+    except csv.Error as error:
+        raise RowError(f"{first.file}:{line}: not CSV: {error}") from error
+
+
+def _text(row: Row) -> str:
+    with located(row):
+        return row.text() + "\n"
+
+
+def _separator(file: str, line: str) -> str:
+    """Return the character between fields; raise InvalidInputError if it is not clear."""
+    if file.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    unquoted = re.sub(r'"[^"]*"', "", line)
+    found = [mark for mark in ",;\t" if mark in unquoted]
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"the line has {' and '.join(map(repr, found))}, and one of them separates fields; "
+            "quote names that hold the other, and write numbers with a decimal point"
+        )
+    return found[0] if found else ","
+
+
+def _options(asked: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of which one is asked for as the index column, checked."""
+    options = (asked,) if isinstance(asked, str) else items("index_column", asked or ())
+    for option in options:
+        instance("index_column", option, str, "a name, or a number from 1 as text")
+    return tuple(options)
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def _is_header(place: str, names: list[str], own: list[str]) -> bool | None:
+    """Return whether a first line names the columns; None if it has numbers only.
+
+    own : the fields of the columns of numbers.  Raises InvalidInputError if it has both.
+    """
+    if names[0].startswith("#"):
+        return True
+    is_number = [_is_number(name) for name in own]
+    if all(is_number):
+        return None
+    is_missing = [name.lower() in _MISSING for name in own]
+    if not any(is_number):
+        return not all(is_missing)
+    if all(a or b for a, b in zip(is_number, is_missing, strict=True)):
+        return False
+    number, text = own[is_number.index(True)], own[is_number.index(False)]
+    raise InvalidInputError(
+        f"{place}: {shown(text)} is a text and {shown(number)} a number; give header=True if the "
+        'line names the columns; if it is a row, give header=False, and index_column="1" if its '
+        "first field is a name"
+    )
+
+
+def _may_be_names(first: list[str], rows: _Rows) -> bool:
+    """Return whether a first row of numbers may name the columns: it differs from those below."""
+    values = rows.values
+    row, rest = values[0], values[1:]
+    if not rest.size or len(set(first)) < len(first) or len(np.unique(row)) < len(row):
+        return False
+    notation = {"1." if set(".eE") & set(cell) else "1" for cell in first}
+    if len(row) == 1:
+        return first == ["0"] and rows.notations == {"1."}
+    is_whole = notation == {"1"}
+    low, high = _YEARS
+    return bool(
+        not notation & rows.notations
+        or (is_whole and (row == np.arange(len(row))).all())
+        or (is_whole and len(row) >= _RUN and (np.diff(row) == 1).all())
+        or (is_whole and row.min() >= low and row.max() <= high and rest.min() < low)
+        or (is_whole and row.min() > rest.max())
+    )
