@@ -49,7 +49,8 @@ class TargetMachine:
     The states are 0..K-1, with initial weights `initial` (K,) and final weights `final` (K,).
     `arcs[c]` are the arcs of class c, `class_of` (n,) int64 is the class of each symbol, and
     `epsilon` are the epsilon arcs in topological order.  Weights have the semiring's dtype;
-    tropical weights count units of `unit` nats.  `place` (K, T, 2) int64 is the least and the
+    tropical weights count units of `unit` nats, and the loss of a sum over paths is multiplied by
+    `unit`.  `place` (K, T, 2) int64 is the least and the
     greatest number of target symbols read in each state, for each of T targets that are read side
     by side (T > 1 in a sum of losses).
     """

@@ -284,14 +284,10 @@ class ScaledLoss(Loss):
 
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
         machine = self.loss._bounded(target, max_states)
-        if machine.semiring is not TROPICAL:
-            return machine
         return replace(machine, unit=machine.unit * self._factor(target))
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        if machine.semiring is TROPICAL:
-            return super()._finished(value, machine)
-        return self.factor * self.loss._finished(value, machine)
+        return self.loss._finished(value, machine)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int

@@ -42,6 +42,7 @@ _ARRAYS = {
     "cost": Field("float", ("arcs",)),
     "checksum": Field("text"),
 }
+_EDITION = 2  # raised when automata of older files have other values; part of their names
 _SMALL = 3_500  # bytes of an entry besides its arrays: its Python objects
 
 
@@ -293,5 +294,5 @@ def _warn(message: str) -> None:
 
 
 def _key(kind: str, loss: Loss, ids: bytes, *settings: object) -> str:
-    text = repr((kind, loss.fingerprint, settings)).encode()
+    text = repr((_EDITION, kind, loss.fingerprint, settings)).encode()
     return hashlib.sha256(text + ids).hexdigest()

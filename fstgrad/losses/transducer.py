@@ -254,14 +254,14 @@ class TransducerLoss(Loss):
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the losses (k,) in nats for values (k,): costs, or sums u.
 
-        A sum u gives -log(u + smoothing), or -u if `log` is False.
+        A sum u gives -log(u + smoothing), or -u if `log` is False, times the unit of the machine.
         """
         if machine.semiring is TROPICAL:
             return super()._finished(value, machine)
         if not self.log:
-            return 0.0 - value  # not -0.0
+            return machine.unit * (0.0 - value)  # not -0.0
         with np.errstate(divide="ignore"):
-            return np.asarray(0.0 - np.log(value + self.smoothing))
+            return np.asarray(machine.unit * (0.0 - np.log(value + self.smoothing)))
 
     def _target_acceptor(self, target: Target) -> Fst:
         if not isinstance(target, Fst):

@@ -93,6 +93,15 @@ def test_normalized_losses_and_matrices_of_costs():
     normal = fg.Normalized(fg.Hamming(ABC))
     assert normal("abca", "abbb") == 0.5
     assert normal.compile("abbb").loss("abca") == 0.5
+    kernel = fg.Normalized(2 * fg.NGram(ABC, 1, smoothing=1.0))
+    value = 2 * -np.log(2 + 1) / 2  # "ab" has both letters of "ba"; the target has 2
+    assert kernel("ab", "ba") == pytest.approx(value, abs=1e-12)
+    assert kernel.compile("ba").loss("ab") == pytest.approx(value, abs=1e-12)
+    assert kernel.compile("ba", engine="openfst").loss("ab") == pytest.approx(value, abs=1e-6)
+    assert kernel.against("ba").losses_of([[0, 1]])[0] == pytest.approx(value, abs=1e-12)
+    word = fg.Lattice.from_confusion_network([[("a", 0.0)], [("b", 0.0)]], ABC)
+    for loss in (kernel, fg.CollapsedLoss(kernel, ABC, blank="c")):
+        assert fg.risk(word, word.compile(loss, "ba"))[0] == pytest.approx(value, abs=1e-12)
     costs = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.5], [1.0, 1.0, 0.0]])
     loss = fg.Hamming(ABC, costs)
     assert loss("abc", "bcb") == 1.0 + 0.5 + 1.0
