@@ -7,7 +7,8 @@ Reading order
   constraints and partial annotation.
 - `solution` : log Z, marginals and their derivatives; `incremental` : updates of these after a
   change of scores.
-- `moments`, `quadratic` : second-order quantities; `support` : trees that another family forbids.
+- `moments`, `quadratic` : second-order quantities; `signs` : products with negative factors;
+  `support` : trees that another family forbids.
 - `sampling`, `distinct`, `kbest` : samples, distinct samples, the best trees.
 - `base` : the common base of both families; `spanning`, `projective` : the families.
 - `undirected`, `sparse` : undirected and large graphs.

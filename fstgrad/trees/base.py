@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fstgrad import checks, plot
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.distribution import FAR, Distribution, Scalar
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InvalidInputError
 from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.moments import Covariances, MomentDistribution, times
@@ -312,15 +312,15 @@ class TreeDistribution(MomentDistribution):
         return None
 
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
+        return self._shaped(self._tilted(logs)[1])
+
+    def _tilted(self, logs: FloatArray) -> tuple[Solved, FloatArray]:
+        """Return the solution of the scores + logs, and its log Z (b,) minus that of the scores."""
         own = self if self._near() is self else TreeDistribution._centered(self)
         moved = self.with_scores(own.scores + logs)
-        log_z = moved._solve().log_partition + moved._table.offset
-        return self._shaped(log_z) - own.log_partition()
-
-    def _signed_product(self, q: FloatArray) -> Scalar:
-        raise NotSupportedError(
-            "q has entries below zero, which only SpanningTrees accepts; give q >= 0"
-        )
+        solution = moved._solve()
+        before = np.reshape(own.log_partition(), solution.log_partition.shape)
+        return solution, solution.log_partition + moved._table.offset - before
 
     def _family(self) -> support.Family:
         def log_partition(tables: FloatArray, lengths: IntArray) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray
 from fstgrad.distribution import ArrayDistribution, Scalar
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
@@ -73,9 +73,11 @@ class MomentDistribution(ArrayDistribution):
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
         """Return log Z of the scores + logs, minus log Z; -inf if no structure is left."""
 
-    @abstractmethod
     def _signed_product(self, q: FloatArray) -> Scalar:
         """Return E[product of q] for q of any sign."""
+        raise NotSupportedError(
+            "q has entries below zero, which only SpanningTrees accepts; give q >= 0"
+        )
 
     @abstractmethod
     def _centered(self) -> "MomentDistribution":
@@ -188,14 +190,14 @@ class MomentDistribution(ArrayDistribution):
         """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
 
         The zeroth-order expectation: Z with weights multiplied by q, divided by Z.  With q = exp(t
-        r) it is the moment-generating function of the total r.  Entries below zero need a
-        determinant in plain float64, with an error of about 1e-14 E[product of |q|].
+        r) it is the moment-generating function of the total r.  With entries below zero, which only
+        `SpanningTrees` accepts, the error is about 1e-12 E[product of |q|].
         """
         table = self._table_like_scores("q", q)
         if (table >= 0).all():
             with np.errstate(divide="ignore"):
                 logs = np.log(table)
-            return np.exp(self._log_partition_ratio(logs))
+            return exponential(self._log_partition_ratio(logs))
         return self._signed_product(table)
 
     def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
@@ -362,6 +364,12 @@ def times(scores: FloatArray, factor: float) -> FloatArray:
         product = scores * factor
     limit = np.finfo(np.float64).max
     return np.where(np.isfinite(scores), np.clip(product, -limit, limit), scores)
+
+
+def exponential(logs: Scalar) -> Scalar:
+    """Return exp(logs), +inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return np.exp(logs)
 
 
 def _is_sparse(values: Any) -> bool:

@@ -115,20 +115,3 @@ class LabelCovariances:
         mean = (self.arcs.mu[..., None] * first).reshape(flat, -1).T @ second.reshape(flat, -1)
         result: FloatArray = self.arcs.between(first, second) + inner - mean
         return result
-
-
-def determinant_ratio(w: FloatArray, q: FloatArray, single_root: bool) -> float:
-    """Return Z of the weights w q over Z of w >= 0, (n+1, n+1), q of any sign."""
-    if len(w) == 1:
-        return 1.0
-    sizes = [np.linalg.slogdet(_laplacian(table, single_root)) for table in (w * q, w)]
-    (sign, log_part), (own, log_z) = sizes
-    return float(sign * own * np.exp(log_part - log_z))
-
-
-def _laplacian(w: FloatArray, single_root: bool) -> FloatArray:
-    inner = w[1:, 1:]
-    matrix: FloatArray = np.diag((inner if single_root else w[:, 1:]).sum(axis=0)) - inner
-    if single_root:
-        matrix[0] = w[0, 1:]
-    return matrix

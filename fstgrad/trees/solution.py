@@ -117,10 +117,14 @@ class Solution(NamedTuple):
 
     def log_weights(self, item: int) -> FloatArray:
         """Return the logarithms of one item's weights, (n+1, n+1), scaled as in `matrix_tree`."""
+        return self.scaled(item)[0]
+
+    def scaled(self, item: int) -> tuple[FloatArray, float]:
+        """Return `log_weights`, and the log of the sum over trees of these weights, in nats."""
         scores = self.inner(self.scores, item)
         table = empty(scores.shape)
-        kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
-        return table
+        taken = kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
+        return table, float(self.relative[item]) - taken[2]
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
         """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""

@@ -1,6 +1,6 @@
 """`SpanningTrees`: the distribution over spanning arborescences of a rooted digraph."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,9 @@ from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.base import TRUTH, TreeDistribution
 from fstgrad.trees.incremental import change_column
-from fstgrad.trees.moments import Covariances
-from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
+from fstgrad.trees.moments import Covariances, exponential
+from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances
+from fstgrad.trees.signs import expected_sign
 from fstgrad.trees.solution import Solution, solve
 from fstgrad.trees.structures import Ranked
 from fstgrad.uninitialized import empty
@@ -232,10 +233,16 @@ class SpanningTrees(TreeDistribution):
         table = self._table.like_flat(q)
         if self.labeled:
             table = (self._table.shares * table).sum(axis=-1)
-        values = empty(len(table))
-        for item, n in enumerate(self._solution.lengths.tolist()):
-            w = np.exp(self._solution.log_weights(item))
-            values[item] = determinant_ratio(w, table[item, : n + 1, : n + 1], self.single_root)
+        one_root, lengths = self.single_root, self._table.lengths
+        arcs = SpanningTrees(self._table.arcs, single_root=one_root, lengths=lengths, labeled=False)
+        with np.errstate(divide="ignore"):
+            tilted, logs = arcs._tilted(np.log(np.abs(table)))
+        solution, values = cast(Solution, tilted), np.zeros(len(table))
+        for item in np.flatnonzero(logs > -np.inf).tolist():
+            log_w, log_z = solution.scaled(item)
+            used, signs = (solution.inner(x, item) for x in (solution.marginals, np.sign(table)))
+            sign = expected_sign(log_w, log_z, used, signs, one_root)
+            values[item] = sign * exponential(logs[item]) if sign else 0.0
         return self._shaped(values)
 
     def _solve(self) -> Solution:
