@@ -17,11 +17,12 @@ from fstgrad.cli.options import draws_option, nbest_option, output_npz
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.io import read_lines, write_npz, write_text
+from fstgrad.io import Items, read_lines, write_npz, write_text
 from fstgrad.trees import conllu, evaluation, treebank
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
+from fstgrad.trees.treebank import Scores, read_scores
 
 FILE = Input()
 
@@ -60,11 +61,11 @@ class Treebank:
     conllu: str | None
     labels: str | None
 
-    def names(self, tables: list[tuple[str, FloatArray]]) -> list[str] | None:
+    def names(self, scores: Scores) -> list[str] | None:
         """Return the names of the labels; None without --labels."""
         if self.labels is None:
             return None
-        if not any(table.ndim == 3 for _, table in tables):
+        if not any(table.ndim == 3 for table in scores.tables):
             without_effect(("labels",), "on tables without labels")
         return [name for line in read_lines(self.labels) for name in line.split()]
 
@@ -101,8 +102,9 @@ def trees() -> None:
     """Spanning trees: marginals, entropy, decoding, sampling.
 
     SCORES.npz holds a table of log-weights for each sentence, with the root as word 0:
-    score[head, dependent] or, with labels, score[head, dependent, label].  It may also hold one
-    padded array `scores` and the array `lengths`.
+    score[head, dependent] or, with labels, score[head, dependent, label].  The name of a table is
+    the sent_id of its sentence.  The file may also hold one padded array `scores` and the array
+    `lengths`.
     """
 
 
@@ -129,7 +131,7 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
             writer.add_confidences(distribution)
         return {"log_partition": distribution.log_partition()}
 
-    for_each(scores, family, answer)
+    for_each(writer.scores, family, answer)
     if bank.conllu is not None:
         writer.close()
     elif output is not None:
@@ -152,7 +154,7 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
         value, tables[name] = distribution.renyi_and_gradient(order)
         return {"entropy": value}
 
-    for_each(scores, family, answer)
+    for_each(read_scores(scores), family, answer)
     if output is not None:
         write_npz(output, tables, compressed=True)
 
@@ -181,7 +183,7 @@ def decode(
         writer.add_trees(distribution, [tree for tree, _ in found], "rank")
         return {"trees": [shown(tree) | {"log_prob": log_prob} for tree, log_prob in found]}
 
-    for_each(scores, family, answer)
+    for_each(writer.scores, family, answer)
     writer.close()
 
 
@@ -222,7 +224,7 @@ def sample(
             ]
         }
 
-    for_each(scores, family, answer)
+    for_each(writer.scores, family, answer)
     writer.close()
 
 
@@ -235,14 +237,9 @@ def kl(scores: str, other: str, family: Family) -> None:
 
     The value is null if q forbids a tree that p allows, because the divergence is infinite.
     """
-    rivals = treebank.read_scores(other)
-    count = len(treebank.read_scores(scores))
-    if len(rivals) != count:
-        raise InvalidInputError(
-            f"{scores} has {count} sentences and {other} has {len(rivals)}; give files with the "
-            "same number of sentences"
-        )
-    remaining = iter(rivals)
+    tables = read_scores(scores)
+    rivals = read_scores(other).in_order_of(tables.items())
+    remaining = zip(rivals.names, rivals.tables, strict=True)
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         name, table = next(remaining)
@@ -254,7 +251,7 @@ def kl(scores: str, other: str, family: Family) -> None:
         value = distribution.kl(family(table))
         return {"kl": value if np.isfinite(value) else None}
 
-    for_each(scores, family, answer)
+    for_each(tables, family, answer)
 
 
 @trees.command()
@@ -269,31 +266,28 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
     las the share of words with the correct head and relation; both are also given without the words
     tagged PUNCT.  `expected` is the expected uas over all trees.  With --projective, sentences
-    whose gold tree has crossing arcs are counted, and left out of the mean log-probability.  Tables
-    are matched to sentences by sent_id, or in order.
+    whose gold tree has crossing arcs are counted, and left out of the mean log-probability.
+
+    The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
+    `lengths`) or sent_ids, tables and sentences have the same order.
     """
     sentences = list(treebank.read_conllu(gold))
-    tables = treebank.read_scores(scores)
-    places = conllu.match(
-        [name for name, _ in tables], [s.name for s in sentences], where=f"{gold} and {scores}"
-    )
+    tables = read_scores(scores).in_order_of(sentences_of(gold, sentences))
     names = Treebank(None, labels).names(tables)
-    remaining = iter(places)
+    remaining = iter(sentences)
     rows: list[dict[str, Any]] = []
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
-        row = evaluation.compare(
-            distribution, sentences[next(remaining)], names, minimum_risk=decode == "mbr"
-        )
+        row = evaluation.compare(distribution, next(remaining), names, minimum_risk=decode == "mbr")
         rows.append(row)
         return evaluation.for_people(row)
 
-    for_each(scores, family, answer)
+    for_each(tables, family, answer)
     echo(json.dumps(evaluation.total(rows)))
 
 
 class TreebankWriter:
-    """Writes trees into the sentences of --conllu, in the order of the tables.
+    """Writes trees into the sentences of --conllu, in their order; `scores` are their tables.
 
     Without --conllu, it writes nothing.  With `arrays`, --output may then hold arrays instead.
 
@@ -310,6 +304,7 @@ class TreebankWriter:
         self.output = output
         self.writes = bank.conllu is not None
         self.blocks: Iterator[conllu.Block] = iter(())
+        self.scores = read_scores(scores)
         if bank.conllu is None:
             if bank.labels is not None:
                 without_effect(("labels",), "without --conllu")
@@ -318,15 +313,10 @@ class TreebankWriter:
             return
         if output is None:
             raise click.UsageError("--conllu needs --output, the file for the trees")
-        tables = treebank.read_scores(scores)
         blocks = list(conllu.read_blocks(bank.conllu))
-        places = conllu.match(
-            [name for name, _ in tables],
-            [block.name for block in blocks],
-            where=f"{bank.conllu} and {scores}",
-        )
-        self.names = bank.names(tables)
-        self.blocks = iter([blocks[place] for place in places])
+        self.scores = self.scores.in_order_of(sentences_of(bank.conllu, blocks))
+        self.names = bank.names(self.scores)
+        self.blocks = iter(blocks)
 
     def add_trees(self, distribution: TreeDistribution, trees: list[IntArray], kind: str) -> None:
         """Add the sentence once per tree; several trees get comments "kind = 1", "kind = 2", ..."""
@@ -382,12 +372,18 @@ def shown(tree: IntArray) -> dict[str, list[int]]:
     return {"heads": tree[:, 0].tolist(), "labels": tree[:, 1].tolist()}
 
 
+def sentences_of(path: str, sentences: list[conllu.Block] | list[treebank.Sentence]) -> Items:
+    """Return the sentences of a treebank, to be matched with tables."""
+    return Items([sentence.sent_id for sentence in sentences], path, "sentence", "sent_id")
+
+
 def for_each(
-    scores: str, family: Family, answer: Callable[[TreeDistribution, str], dict[str, Any]]
+    scores: Scores, family: Family, answer: Callable[[TreeDistribution, str], dict[str, Any]]
 ) -> None:
     """Print a JSON line per sentence; an error names the sentence, and earlier lines remain."""
-    for name, table in progress(treebank.read_scores(scores), "sentences"):
-        with _named(scores, name):
+    pairs = list(zip(scores.names, scores.tables, strict=True))
+    for name, table in progress(pairs, "sentences"):
+        with _named(scores.path, name):
             row = answer(family(table), name)
         echo(json.dumps({"id": name} | row))
 

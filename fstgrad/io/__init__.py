@@ -14,6 +14,7 @@ Index
 - `read_confusion` : the costs of pairs of symbols.
 - `read_weights` : the weights in an npz file.
 - `read_arrays`, `Field`, `load_arrays`, `load_array`, `json_object` : npz and npy files, typed.
+- `Items`, `matched`, `listed` : the items of two files matched by name or by position.
 - `memory_limit`, `shown` : the largest size of a file's arrays, a short text of a value.
 - `replacing`, `check_writable`, `write_arrays`, `write_npz`, `write_text`, `write_bytes` : outputs,
   written completely or not at all.
@@ -22,6 +23,7 @@ Reading order
 -------------
 - `arrays`, `output` : npz and npy files; files written completely or not at all.
 - `pairs`, `tables`, `numbers` : text line by line; files of pairs; tables of numbers.
+- `matching` : the items of two files.
 """
 
 from fstgrad.io.arrays import (
@@ -34,6 +36,7 @@ from fstgrad.io.arrays import (
     read_arrays,
     shown,
 )
+from fstgrad.io.matching import Items, listed, matched
 from fstgrad.io.numbers import NO_COLUMN, Table, read_numbers
 from fstgrad.io.output import (
     check_writable,
@@ -60,9 +63,9 @@ from fstgrad.io.pairs import (
 from fstgrad.io.tables import read_pairs, read_table
 
 __all__ = [
-    "NO_COLUMN", "Field", "Pair", "Path", "Row", "Table", "Tokens", "check_writable",
-    "json_object", "load_array", "load_arrays", "located", "memory_limit", "read_alphabet",
-    "read_arrays", "read_bytes", "read_confusion", "read_lines", "read_numbers", "read_pairs",
-    "read_rows", "read_table", "read_text", "read_weights", "replacing", "shown", "tokenize",
-    "write_arrays", "write_bytes", "write_npz", "write_text",
+    "NO_COLUMN", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "check_writable",
+    "json_object", "listed", "load_array", "load_arrays", "located", "matched", "memory_limit",
+    "read_alphabet", "read_arrays", "read_bytes", "read_confusion", "read_lines", "read_numbers",
+    "read_pairs", "read_rows", "read_table", "read_text", "read_weights", "replacing", "shown",
+    "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

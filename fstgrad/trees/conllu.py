@@ -18,6 +18,7 @@ class Block:
     name: str
     lines: tuple[str, ...]
     words: tuple[int, ...]  # line indices of the words 1 .. n
+    sent_id: str | None = None
 
     __repr__ = short_repr
 
@@ -72,12 +73,13 @@ def read_blocks(path: str | pathlib.Path) -> Iterator[Block]:
 
 
 def _block(lines: list[str], path: str, number: int) -> Block:
-    name = str(number)
+    name, sent_id = str(number), None
     words = []
     for place, line in enumerate(lines):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
-            name = value.strip() if key.strip() == "sent_id" else name
+            if key.strip() == "sent_id" and value.strip():
+                name = sent_id = value.strip()
             continue
         columns = line.split("\t")
         if len(columns) != 10:
@@ -91,24 +93,4 @@ def _block(lines: list[str], path: str, number: int) -> Block:
                 raise InvalidInputError(
                     f"{path}, sentence {name}: its words are not numbered 1, 2, ..."
                 )
-    return Block(name, tuple(lines), tuple(words))
-
-
-def match(tables: Sequence[str], sentences: Sequence[str], *, where: str) -> list[int]:
-    """Return the sentence index of each table: by name if any names agree, else in order."""
-    place = {name: i for i, name in enumerate(sentences)}
-    known = [name in place for name in tables]
-    if any(known) and len(place) == len(sentences):
-        if not all(known):
-            missing = tables[known.index(False)]
-            raise InvalidInputError(
-                f"{where}: no sentence has the sent_id {missing!r}, though others have the names "
-                "of tables; name all tables after sentences, or none"
-            )
-        return [place[name] for name in tables]
-    if len(tables) != len(sentences):
-        raise InvalidInputError(
-            f"{where}: there are {len(sentences)} sentences and {len(tables)} tables, whose names "
-            "are not sent_ids; give one table per sentence, or name the tables after the sentences"
-        )
-    return list(range(len(tables)))
+    return Block(name, tuple(lines), tuple(words), sent_id)

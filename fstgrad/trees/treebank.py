@@ -1,8 +1,8 @@
 """Treebanks in CoNLL-U and score tables in npz files.
 
-A file of scores holds either one table per sentence, (n+1, n+1) or (n+1, n+1, y), under any name
-and in the order of the sentences; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y)
-with labels, and an array `lengths` (b,).
+A file of scores holds either one table per sentence, (n+1, n+1) or (n+1, n+1, y), named by its
+sent_id; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y) with labels, and an array
+`lengths` (b,), in the order of the sentences.
 """
 
 import pathlib
@@ -14,9 +14,11 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import load_arrays
+from fstgrad.io import Items, load_arrays, matched
 from fstgrad.summary import short_repr
 from fstgrad.trees.conllu import read_blocks
+
+_UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class Sentence:
     heads : (n,) int64, 0 is the root; relations, forms and tags : n strings each.
     """
 
-    name: str
+    name: str  # the sent_id, or the number of the sentence in the file
     forms: tuple[str, ...]
     tags: tuple[str, ...]
     heads: IntArray
     relations: tuple[str, ...]
+    sent_id: str | None = None
 
     __repr__ = short_repr
 
@@ -52,7 +55,8 @@ def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
 
 def _sentence(tokens: object, path: str, number: int) -> Sentence:
     words = [token for token in tokens if isinstance(token["id"], int)]  # type: ignore[attr-defined]
-    name = str(tokens.metadata.get("sent_id", number))  # type: ignore[attr-defined]
+    sent_id = tokens.metadata.get("sent_id") or None  # type: ignore[attr-defined]
+    name = sent_id or str(number)
     for word in words:
         if not isinstance(word["head"], int):
             raise InvalidInputError(
@@ -70,11 +74,39 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
         tuple(word["upos"] or "_" for word in words),
         np.array([word["head"] for word in words], dtype=np.int64),
         tuple(word["deprel"] or "_" for word in words),
+        sent_id,
     )
 
 
-def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
-    """Return the names and tables of a file of scores, in the order of the file."""
+@dataclass(frozen=True)
+class Scores:
+    """The tables of a file of scores, in its order, and a name for each.
+
+    are_named : False for a padded array and for the arr_0, arr_1, ... of `np.savez(path, *list)`,
+        whose tables belong to sentences by their position.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    tables: tuple[FloatArray, ...]
+    are_named: bool
+
+    __repr__ = short_repr
+
+    def items(self) -> Items:
+        """Return the names of the tables, to be matched."""
+        names = self.names if self.are_named else [None] * len(self.names)
+        return Items(names, self.path, "table", unnamed=_UNNAMED)
+
+    def in_order_of(self, sentences: Items) -> "Scores":
+        """Return the tables in the order of sentences, matched as in `fstgrad.io.matched`."""
+        places = matched(sentences, self.items())
+        names, tables = ([values[i] for i in places] for values in (self.names, self.tables))
+        return Scores(self.path, tuple(names), tuple(tables), self.are_named)
+
+
+def read_scores(path: str | pathlib.Path) -> Scores:
+    """Return the tables of a file of scores, in the order of the file."""
     try:
         arrays = load_arrays(path)
     except InvalidInputError as error:
@@ -92,10 +124,8 @@ def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
         lengths = checks.index_array(
             "lengths", arrays["lengths"], padded.shape[1], (len(padded),), lower=1
         )
-        return [
-            (str(i), table[: n + 1, : n + 1])
-            for i, (table, n) in enumerate(zip(padded, lengths, strict=True))
-        ]
+        tables = [table[: n + 1, : n + 1] for table, n in zip(padded, lengths, strict=True)]
+        return Scores(str(path), tuple(map(str, range(len(tables)))), tuple(tables), False)
     for name, table in arrays.items():
         if table.ndim not in (2, 3):
             raise InvalidInputError(
@@ -104,4 +134,5 @@ def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
             )
     if not arrays:
         raise InvalidInputError(f"{path} holds no array; give a table for each sentence")
-    return list(arrays.items())
+    are_named = list(arrays) != [f"arr_{i}" for i in range(len(arrays))]
+    return Scores(str(path), tuple(arrays), tuple(arrays.values()), are_named)

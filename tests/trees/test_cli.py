@@ -144,13 +144,13 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
         (["marginals", "missing.npz"], 2, ["missing.npz"]),
         (["entropy", "SCORES", "--order", "0"], 1, ["order"]),
         (["sample", "SCORES", "--distinct", "--projective"], 2, ["--projective"]),
-        (["kl", "SCORES", "ONE"], 1, ["2 sentences", "has 1"]),
+        (["kl", "SCORES", "ONE"], 1, ["no table 'first', 'second'", "no table 'only'"]),
         (["kl", "ONE", "TWO"], 1, ["only of", "has shape (3, 3)", "(2, 2)"]),
-        (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "1 tables"]),
+        (["evaluate", "GOLD", "--scores", "ONE"], 1, ["no table 'first', 'second'"]),
         (["decode", "SCORES", "-o", "x.conllu"], 2, ["--conllu"]),
         (["decode", "SCORES", "--conllu", "GOLD"], 2, ["--output"]),
         (["decode", "SCORES", "--decode", "mbr", "-k", "2"], 2, ["--nbest"]),
-        (["decode", "ONE", "--conllu", "GOLD", "-o", "OUT"], 1, ["2 sentences", "1 tables"]),
+        (["decode", "ONE", "--conllu", "GOLD", "-o", "OUT"], 1, ["no table 'first', 'second'"]),
         (["marginals", "GOLD"], 1, ["not an npz"]),
         (["marginals", "FLAT"], 1, ["(4,)"]),
         (["marginals", "SCORES", "--output", "no/such/folder.npz"], 2, ["folder"]),
@@ -227,7 +227,7 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     out = tmp_path / "out.conllu"
     code, lines, _ = run("decode", scores, "--conllu", gold, "-o", out)
     assert code == 0
-    assert [line["id"] for line in lines] == ["a", "b"]
+    assert [line["id"] for line in lines] == ["b", "a"]  # the order of the sentences
     mu = fg.SpanningTrees(np.load(scores)["b"], single_root=True).marginals()
     expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\troot\t0:root\tConfidence={mu[2, 1]:.6f}")
     expected = expected.replace(
@@ -236,8 +236,7 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     )
     expected = expected.replace("punct\t_\t_", f"punct\t_\tConfidence={mu[1, 3]:.6f}")
     expected = expected.replace("root\t_\t_", "root\t_\tConfidence=1.000000")
-    first, second, _ = expected.split("\n\n")
-    assert out.read_text(encoding="utf-8") == f"{second}\n\n{first}\n\n"
+    assert out.read_text(encoding="utf-8") == expected
     again = {s.name: s for s in treebank.read_conllu(out)}
     assert again["b"].heads.tolist() == [2, 0, 1]
 
@@ -255,24 +254,61 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
         assert ("# sample = 1" in out.read_text(encoding="utf-8")) == (count == 2)
 
 
+@pytest.mark.parametrize("names", [("b", "a"), ("a", "b"), None, "padded"])
+def test_tables_are_matched_by_name_or_by_position(run, rich, tmp_path, names):
+    """Names in any order; without names, the order of the sentences, even if sent_ids are 0, 1."""
+    gold, scores, other = rich[0], tmp_path / "s.npz", tmp_path / "t.npz"
+    tables = {"b": np.zeros((4, 4)), "a": np.zeros((2, 2))}
+    for head, dependent in ((0, 1), (1, 2), (1, 3)):
+        tables["b"][head, dependent] = 9.0
+    if names == "padded":
+        gold.write_text(RICH.replace("sent_id = b", "sent_id = 1").replace("= a", "= 0"))
+        padded = np.zeros((2, 4, 4))
+        padded[0] = tables["b"]
+        np.savez(scores, scores=padded, lengths=[3, 1])
+    elif names is None:
+        np.savez(scores, *tables.values())
+    else:
+        np.savez(scores, **{name: tables[name] for name in names})
+    _, lines, _ = run("evaluate", gold, "--scores", scores)
+    assert [line["words"] for line in lines] == [3, 1, 4]
+    assert lines[-1]["uas"] == 1
+    np.savez(other, b=np.zeros((4, 4)), a=np.zeros((2, 2)))
+    _, lines, _ = run("kl", scores, other)
+    divergence = fg.SpanningTrees(tables["b"], single_root=True).kl(
+        fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+    )
+    expected = [0, divergence] if names == ("a", "b") else [divergence, 0]
+    assert [line["kl"] for line in lines] == pytest.approx(expected, abs=1e-12)
+
+
+def test_sentences_without_an_id_have_no_place_among_names(run, rich, tmp_path):
+    gold, scores = rich
+    gold.write_text(RICH.replace("# sent_id = a\n", ""))
+    code, _, error = run("evaluate", gold, "--scores", scores)
+    assert code == 1
+    assert "no sent_id for sentence 2" in error
+
+
 def test_labels_become_relations(run, rich, tmp_path):
     gold, _ = rich
     labels, scores, out = tmp_path / "labels", tmp_path / "labeled.npz", tmp_path / "out.conllu"
     labels.write_text("root obj punct")
-    table = np.zeros((4, 4, 3))
+    table, other = np.zeros((4, 4, 3)), np.zeros((2, 2, 3))
     for head, dependent, label in ((0, 1, 0), (1, 2, 2), (1, 3, 2)):
         table[head, dependent, label] = 9.0
-    np.savez(scores, b=table)
+    other[0, 1, 0] = 9.0
+    np.savez(scores, a=other, b=table)
     code, _, _ = run("decode", scores, "--conllu", gold, "-o", out, "--labels", labels)
     assert code == 0
-    (found,) = treebank.read_conllu(out)
+    found, _ = treebank.read_conllu(out)
     assert found.heads.tolist() == [0, 1, 1]
     assert found.relations == ("root", "punct", "punct")
     _, lines, _ = run("evaluate", gold, "--scores", scores, "--labels", labels)
     total = lines[-1]
     assert (total["uas"], total["uas_no_punct"]) == (1, 1)
-    assert total["las"] == pytest.approx(2 / 3)
-    assert total["las_no_punct"] == pytest.approx(1 / 2)
+    assert total["las"] == pytest.approx(3 / 4)
+    assert total["las_no_punct"] == pytest.approx(2 / 3)
 
 
 def test_crossing_gold_trees_are_counted(run, tmp_path):
@@ -299,7 +335,11 @@ def test_minimum_risk_decoding(run, scores, tables):
 
 @pytest.mark.parametrize(
     "names, words",
-    [({"b": 3, "c": 1}, ["'c'", "sent_id"]), ({"x": 3}, ["2 sentences", "1 tables"])],
+    [
+        ({"b": 3, "c": 1}, ["no table 'a'", "no sentence 'c'", "sent_id", "`lengths`"]),
+        ({"b": 3}, ["no table 'a'"]),
+        ({"arr_0": 3}, ["2 sentences", "1 table,"]),
+    ],
 )
 def test_tables_that_match_no_sentence(run, rich, tmp_path, names, words):
     gold, _ = rich
@@ -316,7 +356,7 @@ def test_the_confidence_of_a_head_is_summed_over_labels(run, rich, tmp_path):
     labels = tmp_path / "labels"
     labels.write_text("root obj")
     table = np.random.default_rng(0).normal(size=(4, 4, 2))
-    np.savez(scores, b=table)
+    np.savez(scores, a=np.zeros((2, 2, 2)), b=table)
     code, _, _ = run("marginals", scores, "--conllu", gold, "-o", out, "--labels", labels)
     assert code == 0
     mu = fg.SpanningTrees(table, single_root=True, labeled=True).marginals().sum(axis=-1)

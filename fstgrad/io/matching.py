@@ -1,0 +1,85 @@
+"""Match the items of two files by their names, or by position if those of a file have none.
+
+Index
+-----
+- `Items` : the names of a file's items, and words for errors.
+- `matched` : the partner of each item.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fstgrad.errors import InvalidInputError
+
+SHOWN = 5  # names listed in an error
+
+
+class Items(NamedTuple):
+    """The items of a file: their names, None without one, and what to call them and their names.
+
+    Examples: `what` is "sentence" and `key` "sent_id"; `unnamed` tells how to leave the names out.
+    """
+
+    names: Sequence[str | None]
+    file: str
+    what: str
+    key: str = "name"
+    unnamed: str = ""
+
+
+def matched(wanted: Items, found: Items) -> list[int]:
+    """Return for each wanted item the index of its partner among the items found.
+
+    Raises
+    ------
+    InvalidInputError
+        Only some items of a file have names, names repeat, or items have no partner.
+    """
+    here, there = set(wanted.names), set(found.names)
+    if here <= {None} or there <= {None}:
+        if len(wanted.names) != len(found.names):
+            raise InvalidInputError(
+                f"{_count(wanted)} and {_count(found)}, which match by position because those of "
+                f"{(wanted if here <= {None} else found).file} have no names; give the same number"
+            )
+        return list(range(len(wanted.names)))
+    unnamed = dict.fromkeys(items.unnamed for items in (wanted, found) if items.unnamed)
+    remedy = "".join(f", or {way}" for way in unnamed)
+    for own in (wanted, found):
+        lacking = [str(i) for i, name in enumerate(own.names, start=1) if name is None]
+        if lacking:
+            raise InvalidInputError(
+                f"{own.file} has no {own.key} for {own.what} {listed(lacking)}, but others have "
+                f"one; name them all{remedy}"
+            )
+        twice = [repr(name) for name, count in Counter(own.names).items() if count > 1]
+        if twice:
+            raise InvalidInputError(
+                f"{own.file} has the {own.key} {listed(twice)} more than once; make them "
+                f"different{remedy}"
+            )
+    said = [
+        f"{other.file} has no {other.what} {listed(missing)}"
+        for names, other in ((wanted.names, found), (found.names, wanted))
+        if (missing := [repr(name) for name in names if name not in set(other.names)])
+    ]
+    if said:
+        raise InvalidInputError(
+            f"{'; '.join(said)}; use the {wanted.key}s of {wanted.file} as names in {found.file}"
+            f"{remedy}"
+        )
+    place = {name: i for i, name in enumerate(found.names)}
+    return [place[name] for name in wanted.names]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first names and how many more there are, for an error."""
+    names = list(names)
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _count(items: Items) -> str:
+    many = "" if len(items.names) == 1 else "s"
+    return f"{items.file} has {len(items.names):,} {items.what}{many}"
