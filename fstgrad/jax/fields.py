@@ -58,6 +58,7 @@ def mrf_nll(
     nodes, edges = tables(node_scores, edge_scores, graph)
     known = arguments.constant(gold)
     if known.ndim == 3:
+        graph.graph.check_image("gold", known.shape[1:])
         known = known.reshape(len(known), -1)
     known = arguments.integers("gold", known, nodes.shape[:2])
     where = np.where if isinstance(known, np.ndarray) else jnp.where
@@ -108,17 +109,20 @@ def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, j
     axes = "(B, I, C), or images (B, C, H, W)"
     nodes = arguments.table("node_scores", node_scores, 3, 4, axes=axes)
     if nodes.ndim == 4:
+        graph.graph.check_image("node_scores", nodes.shape[2:])
         nodes = nodes.reshape(*nodes.shape[:2], -1).transpose(0, 2, 1)
     edges = arguments.table("edge_scores", edge_scores, 2, 3, 4, axes="(C, C) or (E, C, C)")
     if edges.ndim < 4:
         edges = jnp.broadcast_to(edges, (len(nodes), *edges.shape))
     inner = graph.graph
     wanted = ((nodes.shape[0], inner.num_nodes), (nodes.shape[2],) * 2)
-    is_short = edges.ndim == 4 and edges.shape[1] != inner.num_edges
-    if (edges.shape[0], nodes.shape[1]) != wanted[0] or edges.shape[-2:] != wanted[1] or is_short:
+    is_other = edges.ndim == 4 and edges.shape[1] != inner.num_edges
+    is_other |= nodes.shape[2] != graph.num_labels
+    if (edges.shape[0], nodes.shape[1]) != wanted[0] or edges.shape[-2:] != wanted[1] or is_other:
         raise InvalidInputError(
-            f"node_scores has the shape {nodes.shape}, edge_scores {jnp.shape(edge_scores)}; the "
-            f"graph has {inner.num_nodes} nodes and {inner.num_edges} edges"
+            f"node_scores has the shape {jnp.shape(node_scores)}, edge_scores "
+            f"{jnp.shape(edge_scores)}; the graph has {inner.num_nodes} nodes with "
+            f"{graph.num_labels} labels, and {inner.num_edges} edges"
         )
     return nodes, edges
 

@@ -238,11 +238,12 @@ def _lengths(lengths: Any, table: jax.Array) -> Any:
 
 
 def _like(name: str, given: Any, shape: tuple[int, ...]) -> Any:
-    """Return a constant, broadcast to a shape."""
-    try:
-        if isinstance(given, np.ndarray):
-            known: FloatArray = np.broadcast_to(given, shape)
-            return known
-        return jnp.broadcast_to(given, shape)
-    except ValueError as error:
-        raise InvalidInputError(f"{name} has the shape {given.shape}; give {shape}") from error
+    """Return a constant of a shape; one without the axis of the items serves for all of them."""
+    if given.shape not in (shape, shape[1:]):
+        raise InvalidInputError(
+            f"{name} has the shape {given.shape}; give {shape}, or {shape[1:]} for all items"
+        )
+    if isinstance(given, np.ndarray):
+        known: FloatArray = np.broadcast_to(given, shape)
+        return known
+    return jnp.broadcast_to(given, shape)

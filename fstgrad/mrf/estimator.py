@@ -138,6 +138,7 @@ class MRFClassifier:
     def _features(self, X: npt.ArrayLike) -> FloatArray:
         array = real_array("X", X)
         if array.ndim == 4 and array.size:
+            self.graph.graph.check_image("X", array.shape[1:3])
             array = array.reshape(len(array), -1, array.shape[-1])
         if array.ndim != 3 or array.shape[1] != self.graph.num_nodes or len(array) == 0:
             raise InvalidInputError(
@@ -148,7 +149,9 @@ class MRFClassifier:
 
     def _labels(self, y: npt.ArrayLike, features: FloatArray) -> IntArray:
         labels = index_array("y", y, self.graph.num_labels, lower=UNKNOWN)
-        labels = labels.reshape(len(labels), -1) if labels.size else labels
+        if labels.ndim == 3 and labels.size:
+            self.graph.graph.check_image("y", labels.shape[1:])
+            labels = labels.reshape(len(labels), -1)
         if labels.shape != features.shape[:2]:
             raise InvalidInputError(
                 f"X has {len(features)} examples of {features.shape[1]} nodes, but y has shape "

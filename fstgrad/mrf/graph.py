@@ -4,6 +4,7 @@ Edge e = (i, j) has two arcs: 2e runs from i to j, 2e + 1 from j to i; the arc d
 of d, and `source[d ^ 1]` is the head of d.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,6 +46,23 @@ class Graph:
     def grid(self) -> tuple[int, int] | None:
         """(height, width) of a 4-connected grid, else None."""
         return self.pixels if self.connectivity == 4 else None
+
+    def check_image(self, name: str, size: Sequence[int]) -> None:
+        """Check that the nodes are the pixels of an image of this size, (height, width).
+
+        Raises
+        ------
+        InvalidInputError
+            The graph is no grid, or one of another size.
+        """
+        if self.pixels == tuple(size):
+            return
+        own = "no grid" if self.pixels is None else f"a grid of {self.pixels}"
+        remedy = "nodes in one axis" if self.pixels is None else "an image of this size"
+        raise InvalidInputError(
+            f"{name} is an image of (height, width) = {tuple(size)}, and the graph is {own}; give "
+            f"{remedy}, or the model of PairwiseMRF.grid({size[0]}, {size[1]}, ...)"
+        )
 
     @property
     def steps(self) -> tuple[tuple[int, int], ...]:

@@ -219,7 +219,9 @@ class ScoredGraph:
 
     def _label_array(self, name: str, labels: npt.ArrayLike, nodes: IntArray) -> IntArray:
         flat = integers(name, labels)
-        flat = flat.reshape(-1) if flat.ndim == 2 else flat
+        if flat.ndim == 2:
+            self.graph.check_image(name, flat.shape)
+            flat = flat.reshape(-1)
         array = index_array(name, flat, self.num_labels, (len(nodes),))
         bad = np.flatnonzero(array >= self.labels_per_node[nodes])
         if bad.size:

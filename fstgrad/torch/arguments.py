@@ -1,5 +1,6 @@
 """Checks of the arguments; each error names the argument, its value and the remedy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -108,11 +109,18 @@ def losses(loss: Any) -> None:
         instance("loss", loss, (Loss, LossAutomaton), what)
 
 
-def shaped(name: str, given: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor broadcast to a shape; raise InvalidInputError if this is impossible."""
-    try:
-        return given.expand(shape)
-    except RuntimeError as error:
+def shaped(
+    name: str, given: torch.Tensor, shape: Sequence[int], shared: Sequence[int] | None = None
+) -> torch.Tensor:
+    """Return a tensor of a shape; one of the shape `shared` serves for all items.
+
+    Other shapes are errors, even if they could be broadcast: axes might be mistaken.
+    """
+    if given.shape == tuple(shape):
+        return given
+    if shared is None or given.shape != tuple(shared):
+        also = "" if shared is None else f", or {tuple(shared)} for all items"
         raise InvalidInputError(
-            f"{name} has the shape {tuple(given.shape)}; give {tuple(shape)}"
-        ) from error
+            f"{name} has the shape {tuple(given.shape)}; give {tuple(shape)}{also}"
+        )
+    return given.expand(tuple(shape))

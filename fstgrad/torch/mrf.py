@@ -74,13 +74,12 @@ def mrf_nll(
     instance("method", method, str, "the name of a method")
     arguments.integers("gold", gold)
     single = node_scores.ndim == 2
-    nodes = node_scores[None] if single else node_scores
+    nodes = by_node(node_scores, graph)
     golds = gold[None] if single else gold
-    if nodes.ndim == 4:
-        nodes, golds = nodes.flatten(2).transpose(1, 2), golds.flatten(1)
-    elif golds.ndim == 3:
+    if golds.ndim == 3:
+        graph.graph.check_image("gold", golds.shape[1:])
         golds = golds.flatten(1)
-    if nodes.ndim != 3 or golds.shape != nodes.shape[:2]:
+    if golds.shape != nodes.shape[:2]:
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}, gold {tuple(gold.shape)}; give "
             "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
@@ -111,7 +110,7 @@ def mrf_log_partition(
     """  # noqa: D205
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
-    nodes = node_scores[None] if single else node_scores
+    nodes = by_node(node_scores, graph)
     scores = [nodes, _per_item(edge_scores, len(nodes))]
     found = values(FieldLogPartition(graph, method, options), scores, [_no_labels(nodes)])
     return found[0] if single else found
@@ -134,7 +133,7 @@ def mrf_marginals(
     """
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
-    nodes = node_scores[None] if single else node_scores
+    nodes = by_node(node_scores, graph)
     edges = _per_item(edge_scores, len(nodes))
     if edges.ndim == 3:
         edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
@@ -152,6 +151,20 @@ def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}; give (I, C) or (B, I, C)"
         )
+
+
+def by_node(node_scores: torch.Tensor, graph: PairwiseMRF) -> torch.Tensor:
+    """Return node scores (B, I, C) of (I, C), (B, I, C) or images (B, C, H, W)."""
+    nodes = node_scores[None] if node_scores.ndim == 2 else node_scores
+    if nodes.ndim == 4:
+        graph.graph.check_image("node_scores", nodes.shape[2:])
+        nodes = nodes.flatten(2).transpose(1, 2)
+    if nodes.shape[1:] != (graph.num_nodes, graph.num_labels):
+        raise InvalidInputError(
+            f"node_scores has shape {tuple(node_scores.shape)}, and the graph {graph.num_nodes} "
+            f"nodes with {graph.num_labels} labels; give (I, C), (B, I, C), or images (B, C, H, W)"
+        )
+    return nodes
 
 
 def _no_labels(nodes: torch.Tensor) -> torch.Tensor:

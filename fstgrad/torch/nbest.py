@@ -14,7 +14,7 @@ from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import keep, measured, widened
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
+from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, marked
 from fstgrad.torch.transforms import knows_values
 
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
@@ -86,7 +86,7 @@ def nbest_risk(
         log_probs = log_probs[None]
         hypotheses, references = _one(hypotheses), _one(references)
     ids, counts = _as_table(hypotheses, loss, log_probs, ignore_index)
-    golds = as_ids(references, loss, ignore_index, is_batch=True)
+    golds = as_ids(references, loss, ignore_index, is_batch=True, name="references")
     if len(golds) != len(log_probs):
         raise InvalidInputError(
             f"log_probs has {len(log_probs)} lists; references has {len(golds)}"
@@ -122,13 +122,12 @@ def _as_table(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids (B, N, L), `IGNORED` at unused positions, and numbers of hypotheses (B,)."""
     if isinstance(hypotheses, torch.Tensor):
-        arguments.integers("hypotheses", hypotheses)
         if hypotheses.shape[:2] != log_probs.shape or hypotheses.ndim != 3:
             raise InvalidInputError(
                 f"hypotheses has the shape {tuple(hypotheses.shape)}, log_probs "
                 f"{tuple(log_probs.shape)}; give (B, N, L) and (B, N)"
             )
-        ids = as_ids(hypotheses, loss, ignore_index, is_batch=True)
+        ids = marked("hypotheses", hypotheses, ignore_index)
         return ids, torch.full(log_probs.shape[:1], log_probs.shape[1])
     if not isinstance(hypotheses, Sequence):
         raise InvalidInputError(

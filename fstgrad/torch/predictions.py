@@ -19,6 +19,7 @@ from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
 from fstgrad.torch import arguments
+from fstgrad.torch.mrf import by_node
 from fstgrad.torch.operators import (
     aside,
     to_numpy,
@@ -243,11 +244,8 @@ class RandomFields(Predictions):
                 f"node_scores has the shape {tuple(node_scores.shape)}; give (B, I, C), or images "
                 "(B, C, H, W)"
             )
-        if node_scores.ndim == 4:
-            shape = tuple(node_scores.shape[2:])
-            node_scores = node_scores.flatten(2).transpose(1, 2)
-        else:
-            shape = tuple(node_scores.shape[1:2])
+        shape = tuple(node_scores.shape[2:] if node_scores.ndim == 4 else node_scores.shape[1:2])
+        node_scores = by_node(node_scores, graph)
         super().__init__(len(node_scores), node_scores.device, shape)
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [

@@ -174,15 +174,20 @@ def _evaluated(
     return reduced(values(objective, [scores], constants), reduction)
 
 
-def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
+def as_ids(
+    gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool, name: str = "gold"
+) -> torch.Tensor:
     """Return gold as ids (l,) or (B, L'), `IGNORED` at positions that are left out."""
     if isinstance(gold, torch.Tensor):
-        return _marked("gold", gold, ignore_index)
+        if gold.ndim != 1 + is_batch:
+            wanted = "(B, L'), a row for each item" if is_batch else "(l,), one string"
+            raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give {wanted}")
+        return marked(name, gold, ignore_index)
     return _listed(gold, loss, ignore_index, is_batch=is_batch)
 
 
-def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Return ids with `ignore_index` replaced by `IGNORED`."""
+def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    """Return integer ids with `ignore_index` replaced by `IGNORED`."""
     arguments.integers(name, ids)
     ignore_index = arguments.whole("ignore_index", ignore_index)
     if is_plain(ids) and ids.device.type == "cpu":
@@ -271,8 +276,8 @@ def _encoded(
     if isinstance(gold, torch.Tensor):
         if gold.ndim != 1:
             raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give (l,)")
-        marked: IntArray = _marked(name, gold, ignore_index).long().cpu().numpy()
-        return marked
+        own: IntArray = marked(name, gold, ignore_index).long().cpu().numpy()
+        return own
     if one is not None:
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
     try:

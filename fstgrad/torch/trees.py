@@ -127,7 +127,7 @@ def spanning_tree_partial_nll(
         allowed = arguments.integers("allowed", allowed).long()  # uint8 cannot hold -1
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     if given.dtype == torch.bool:
-        mask = arguments.shaped("allowed", given, table.batch.shape)
+        mask = arguments.shaped("allowed", given, table.batch.shape, table.batch.shape[1:])
     else:
         size, nodes = table.batch.shape[:2]
         known = arguments.shaped("allowed", given, (size, nodes - 1, 2)[: 2 + labeled])
@@ -219,9 +219,9 @@ def spanning_tree_risk(
     correct attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.shaped("costs", arguments.finite("costs", costs), scores.shape).reshape(
-        table.batch.shape
-    )
+    wide = arguments.finite("costs", costs)
+    wide = arguments.shaped("costs", wide, scores.shape, table.batch.shape[1:])
+    wide = wide.reshape(table.batch.shape)
     return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
 
 
@@ -243,9 +243,10 @@ def spanning_tree_generalized_expectation(
     wide = arguments.finite("features", features)
     if wide.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
-    wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
-    sums = (*table.batch.shape[:1], *features.shape[-1:])
-    goal = arguments.shaped("target", arguments.finite("target", target), sums)
+    one, count = table.batch.shape[1:], wide.shape[-1]
+    wide = arguments.shaped("features", wide, (*scores.shape, count), (*one, count))
+    goal = arguments.finite("target", target)
+    goal = arguments.shaped("target", goal, (len(table.batch), count), (count,))
     flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
     return table.values(0.5 * (expected - goal).square().sum(dim=-1))
