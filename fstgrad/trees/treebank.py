@@ -101,7 +101,7 @@ class Scores:
     def in_order_of(self, sentences: Items) -> "Scores":
         """Return the tables in the order of sentences, matched as in `fstgrad.io.matched`."""
         places = matched(sentences, self.items())
-        names, tables = ([values[i] for i in places] for values in (self.names, self.tables))
+        names, tables = (self.names[i] for i in places), (self.tables[i] for i in places)
         return Scores(self.path, tuple(names), tuple(tables), self.are_named)
 
 
