@@ -353,8 +353,8 @@ lattice_options = group(
         "source",
         type=Input(folders=True),
         metavar="FAR_OR_DIR",
-        help="Archive or folder of acceptors with costs as weights.  Column 1 names an acceptor; "
-        "column 2 is its target.",
+        help="Archive, folder or file of acceptors with costs as weights.  Column 1 names an "
+        "acceptor; column 2 is its target.",
     ),
     click.option(
         "--posteriors",

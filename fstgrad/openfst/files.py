@@ -69,7 +69,7 @@ def read_file(
 def read_collection(
     path: str | os.PathLike[str], *, alphabet: Alphabet | None = None
 ) -> dict[str, Fst]:
-    """Return all lattices of a FAR archive, or of a folder's files, by name.
+    """Return all lattices of a FAR archive, of a folder's files or of one such file, by name.
 
     The files of a folder are `NAME.fst` (binary), and `NAME.txt` or `NAME.att` (AT&T text, plain
     or, with `.gz` after the name, gzip).  `alphabet` is that of `read_file`.
@@ -82,12 +82,12 @@ def read_collection(
     OSError
         A file cannot be read.
     """
-    folder = pathlib.Path(path_name(path))
-    if not folder.is_dir():
+    given = pathlib.Path(path_name(path))
+    if not given.is_dir() and not _FILE.fullmatch(given.name):
         found = _entries(os.fspath(path))
     else:
         found, files = {}, dict[str, pathlib.Path]()
-        for file in sorted(folder.iterdir()):
+        for file in sorted(given.iterdir()) if given.is_dir() else [given]:
             match = _FILE.fullmatch(file.name)
             if match is None:
                 continue

@@ -71,14 +71,18 @@ class TextArcs(NamedTuple):
         )
 
 
-@dataclass
+@dataclass(slots=True)
 class _Line:
-    """One line: its place in errors, its number from 1, its text and its fields."""
+    """One line: the name of the text, the number of the line from 1, its text and its fields."""
 
-    place: str
+    name: str
     number: int
     text: str
     fields: list[str]
+
+    @property
+    def place(self) -> str:
+        return f"{self.name}:{self.number}"
 
     @property
     def is_arc(self) -> bool:
@@ -130,7 +134,7 @@ def parse_text(
     final = _final_states([line for line in lines if not line.is_arc])
     _reject_k2(lines, arcs, final)
     has_cost = _four_are_label_and_cost(arcs, acceptor)
-    rows = [_arc(line, has_cost) for line in arcs]
+    rows = list(_arcs(arcs, has_cost))
     table = _Table(symbols, [(row[2:4], line) for row, line in zip(rows, arcs, strict=True)], known)
     columns = list(zip(*rows, strict=True)) or [()] * 5
     start = int(lines[0].fields[0])
@@ -188,35 +192,35 @@ def _text_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
 
 
 def _lines(text: str, name: str) -> Iterator[_Line]:
-    """Yield the lines that are not blank, with their fields; states and final costs are checked."""
+    """Yield the lines that are not blank, with their fields; states are checked."""
     for number, content in _text_lines(text, name):
-        line = _Line(f"{name}:{number}", number, content, [])
-        for mark, what in _FOREIGN.items():
-            if content.startswith(mark):
-                raise FstError(f"{line.place}: {content!r}: {what}")
+        line = _Line(name, number, content, [])
         line.fields = _fields(line)
         if not line.fields:
             continue
         if len(line.fields) > 5:
             raise line.error(f"{len(line.fields)} fields; {_FORMS}:")
-        for field in line.fields[: 2 if line.is_arc else 1]:
+        for field in line.fields[: 2 if len(line.fields) > 2 else 1]:
             if not _STATE.fullmatch(field):
-                raise line.error(_no_state(field, line))
+                raise _no_state(field, line)
         yield line
 
 
-def _no_state(field: str, line: _Line) -> str:
+def _no_state(field: str, line: _Line) -> FstError:
+    for mark, what in _FOREIGN.items():
+        if line.text.startswith(mark):
+            return FstError(f"{line.place}: {line.text!r}: {what}")
     if len(line.fields) == 1:
-        return (
+        return line.error(
             f"{field!r} is not the number of a state; if it is the key of an entry in an archive "
             "of Kaldi, give each entry its own file, without its key:"
         )
-    return f"{field!r} is not the number of a state of at most 18 digits; {_FORMS}:"
+    return line.error(f"{field!r} is not the number of a state of at most 18 digits; {_FORMS}:")
 
 
 def _split(line: str) -> list[str]:
     """Return the fields as OpenFst splits a line."""
-    return [field for field in re.split("[\t ]", line) if field]
+    return [field for field in line.replace("\t", " ").split(" ") if field]
 
 
 def _fields(line: _Line) -> list[str]:
@@ -293,16 +297,21 @@ def _four_are_label_and_cost(arcs: list[_Line], acceptor: bool) -> bool:
     return True
 
 
-def _arc(line: _Line, has_cost: bool) -> tuple[int, int, str, str, float]:
-    """Return source, nextstate, input and output symbol ("" for epsilon) and cost of an arc."""
-    fields, cost = line.fields, 0.0
-    if len(fields) == 5 or (len(fields) == 4 and has_cost):
-        cost = _cost(fields[-1], line)
-        fields = fields[:-1]
-    names = ["" if field in EPSILONS else _unescaped(field) for field in fields[2:]]
-    for symbol in names:
-        check_ordinary(symbol, line.place)
-    return int(fields[0]), int(fields[1]), names[0], names[-1], cost
+def _arcs(lines: list[_Line], has_cost: bool) -> Iterator[tuple[int, int, str, str, float]]:
+    """Yield source, nextstate, input and output symbol ("" for epsilon) and cost of each arc."""
+    names: dict[str, str] = {}
+    for line in lines:
+        fields = line.fields
+        size = len(fields)
+        cost = 0.0
+        if size == 5 or (size == 4 and has_cost):
+            cost = _cost(fields[-1], line)
+            size -= 1
+        for field in fields[2:size]:
+            if field not in names:
+                names[field] = "" if field in EPSILONS else _unescaped(field)
+                check_ordinary(names[field], line.place)
+        yield int(fields[0]), int(fields[1]), names[fields[2]], names[fields[size - 1]], cost
 
 
 def _unescaped(symbol: str) -> str:
@@ -380,6 +389,7 @@ def _check_start(start: int, lines: list[_Line], name: str) -> None:
     if lowest not in reached or order[1:] != sorted(set(order[1:])):
         raise FstError(
             f"{name}: the first line makes {start} the start, as in OpenFst, but foma, HFST and "
-            f"pyfoma start at {lowest}; put the lines of the start state first, the other states "
-            "in increasing order, without states that are never reached"
+            f"pyfoma start at {lowest}; put the lines of the start state first (as pyfoma's "
+            "save_att does), the other states in increasing order, without states that are never "
+            "reached"
         )

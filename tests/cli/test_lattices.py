@@ -152,3 +152,45 @@ def test_other_objectives(files, capsys, kind):
     )  # fmt: skip
     assert (code, lines) == (2, [])
     assert "give --loss" in err
+
+
+TEXTS = {"u1.txt": "0 1 cat 0.5\n0 1 cap\n1\n", "u2.att": "0 1 cat cat 0.5\n0 1 cap cap\n1\n"}
+
+
+def test_text_with_one_label_and_with_two(tmp_path, capsys):
+    (tmp_path / "lattices").mkdir()
+    for name, text in TEXTS.items():
+        (tmp_path / "lattices" / name).write_text(text)
+    (tmp_path / "refs.tsv").write_text("u1\tcat\nu2\tcat\n")
+    code, lines, _ = run(
+        capsys, "risk", tmp_path / "refs.tsv", "--lattices", tmp_path / "lattices",
+        "--tokens-y", "words",
+    )  # fmt: skip
+    assert code == 0
+    value = fg.risk(fg.Lattice.from_text(TEXTS["u1.txt"], ABC), ["cat"], fg.EditDistance(ABC))[0]
+    for line in lines:  # p(cap) = 1 / (1 + exp(-0.5))
+        assert line["objective"] == pytest.approx(1 / (1 + np.exp(-0.5)), abs=1e-12) == value
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("0 1 1 0.5\n1 2 -1 0\n2\n", "text of k2"),
+        ("utt-1\n0 1 cat 2.5,3.5,1_1\n1 0,0,\n", "archive of Kaldi"),
+        ("0 1 cat 2.5,3.5,1_1\n1 0,0,\n", "lattices of Kaldi"),
+        ("0 1 cat cat\n1\n--\n0 1 cap cap\n1\n", "several FSTs"),
+        ("0 1 a b\n1\n", "transducer"),
+    ],
+)
+def test_text_that_is_no_lattice_is_one_line(tmp_path, capsys, text, said):
+    (tmp_path / "u1.txt").write_text(text)
+    (tmp_path / "refs.tsv").write_text("u1\tcat\n")
+    code, lines, err = run(
+        capsys, "risk", tmp_path / "refs.tsv", "--lattices", tmp_path / "u1.txt",
+        "--tokens-y", "words",
+    )  # fmt: skip
+    assert (code, lines) == (1, [])
+    assert said in err.splitlines()[-1]
+    assert "Traceback" not in err
+    with pytest.raises(fg.FstError, match=said):
+        fg.Lattice.from_text(text, fg.Alphabet(["a", "b", "cat", "cap"]))

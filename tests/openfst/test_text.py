@@ -162,6 +162,7 @@ def test_the_same_files_are_lattices_in_python_and_on_the_command_line(tmp_path)
         assert fg.Lattice.from_fst(fst, AB).log_partition() == -(0.5 + 0.25)
     for text in (acceptor, pairs):
         assert fg.Lattice.from_text(text, AB).log_partition() == -(0.5 + 0.25)
+    assert read_collection(tmp_path / "one.txt").keys() == {"one"}
     (tmp_path / "one.att").write_text(acceptor)
     with pytest.raises(fg.FstError, match=r"one.att and .*one.txt have one name"):
         read_collection(tmp_path)
