@@ -21,7 +21,7 @@ from fstgrad.io import check_writable
 
 _OPEN = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
 _STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
-_IN_FOLDERS = (".fst", ".txt")  # endings of the files that are read from a folder
+_IN_FOLDERS = (".fst", ".txt", ".att", ".gz")  # endings of the files that are read from a folder
 
 
 class Input(click.Path):

@@ -47,6 +47,7 @@ from fstgrad.openfst import (
     compose,
     from_arrays,
     is_acyclic,
+    is_binary,
     over_alphabet,
     read_file,
     to_arrays,
@@ -156,8 +157,8 @@ class TransducerLoss(Loss):
         """
         fst = with_character_symbols(read_file(path, symbols, alphabet=alphabet))
         if semiring is None:
-            binary = os.fspath(path).endswith(".fst") or ".far" in os.path.basename(path)
-            semiring = "probability" if binary and fst.arc_type() != "standard" else "tropical"
+            is_log = is_binary(os.fspath(path)) and fst.arc_type() != "standard"
+            semiring = "probability" if is_log else "tropical"
         if alphabet is None:
             table = to_arrays(fst).input_symbols or ()
             alphabet = Alphabet(symbol for label, symbol in table if label != 0)
@@ -290,7 +291,8 @@ class TransducerLoss(Loss):
             if labels.size and labels.max() > len(self.alphabet):
                 raise FstError(
                     f"the transducer has label {labels.max()} on its {side} side; the alphabet "
-                    f"has labels 1 .. {len(self.alphabet)}"
+                    f"has labels 1 .. {len(self.alphabet)}; if labels are characters, as in "
+                    "strings of pynini, give fstgrad.openfst.with_character_symbols(fst)"
                 )
         for part in arrays:
             costs = np.concatenate([part.weight, part.final])

@@ -20,7 +20,12 @@ def is_fst_file(name: str) -> bool:
 
     Text may be compressed: x.txt.gz, x.att.gz.
     """
-    return ".far" in os.path.basename(name) or _FILE.fullmatch(name) is not None
+    return is_binary(name) or _FILE.fullmatch(name) is not None
+
+
+def is_binary(name: str) -> bool:
+    """Return whether a name is that of FSTs in OpenFst's binary form: x.far, x.far:NAME, x.fst."""
+    return name.endswith((".fst", ".far")) or ".far:" in name
 
 
 def read_file(

@@ -150,7 +150,8 @@ def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
         if symbols is None and labels.size and labels.max() > len(alphabet):
             raise AlphabetError(
                 f"{name} has label {labels.max()} and no symbol table; the alphabet has labels "
-                f"1 .. {len(alphabet)}"
+                f"1 .. {len(alphabet)}; if labels are characters, as in strings of pynini, give "
+                "fstgrad.openfst.with_character_symbols(fst)"
             )
         table = dict(symbols or enumerate((EPSILON_SYMBOL, *alphabet)))
         found.append(labels_over(labels, table, alphabet, name))

@@ -64,6 +64,12 @@ def test_factors_with_other_symbols_where_they_meet():
         fg.TransducerLoss((counter, other.copy().invert()), ABC, semiring="probability")
 
 
+def test_a_name_of_text_decides_nothing_else(tmp_path):
+    path = tmp_path / "persian.farsi.txt"  # no archive x.far
+    path.write_text("0 0 a b 1\n0 0 a b 1\n0\n")
+    assert fg.TransducerLoss.from_file(path, fg.Alphabet("ab"))("a", "b") == 1.0
+
+
 def test_text_keeps_float64(files):
     loss = fg.TransducerLoss.from_file(files / "x.txt", ABC)
     assert loss("aa", "ab") == pytest.approx(0.1, abs=1e-12)  # 0.1 in float32 is 1.5e-9 off

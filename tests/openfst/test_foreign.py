@@ -6,7 +6,7 @@ import pytest
 import pywrapfst
 
 import fstgrad as fg
-from fstgrad.openfst import symbol_table
+from fstgrad.openfst import symbol_table, with_character_symbols
 
 AB = fg.Alphabet("ab")
 EPSILON = "<eps>"
@@ -55,6 +55,13 @@ def test_a_table_on_one_side_alone_does_not_decide_the_other(side):
     assert fg.TransducerLoss(same, AB)("b", "a") == 0.25
 
 
+def test_strings_of_pynini_get_their_characters():
+    rule = pynini.union("a", "b", pynini.accep("a", weight=0.5) + "b").closure()
+    with pytest.raises(fg.FstError, match=r"label 98 on its .*with_character_symbols"):
+        fg.TransducerLoss(rule, AB)
+    assert fg.TransducerLoss(with_character_symbols(rule), AB)("ab", "ab") == 0
+
+
 def test_dropped_arcs_are_told_once_and_counted():
     abc = table(EPSILON, "a", "b", "c", "d")
     rows = [(0, 0, 1, 1, 0.0), (0, 0, 1, 3, 1.0), (0, 0, 4, 3, 1.0), (0, 0, 2, 2, 0.0)]
@@ -76,8 +83,10 @@ def test_acceptors_as_targets_are_matched_by_symbol():
     assert collapsed.compile(word, 3).loss("b_a") == 0
     with pytest.raises(fg.AlphabetError, match="target has the symbol 'b', which is not in"):
         fg.EditDistance(fg.Alphabet("ac"))("a", word)
-    with pytest.raises(fg.AlphabetError, match="target has label 98 and no symbol table"):
-        loss("ba", pynini.accep("ba"))
+    characters = pynini.accep("ba")
+    with pytest.raises(fg.AlphabetError, match=r"target has label 98 and .*with_character_symbols"):
+        loss("ba", characters)
+    assert loss("ba", with_character_symbols(characters)) == 0
 
 
 def test_lattices_are_matched_by_symbol():
