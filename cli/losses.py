@@ -16,6 +16,7 @@ from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
 from fstgrad.losses import Loss, TransducerLoss
 from fstgrad.openfst import is_fst_file
+from fstgrad.training.data import NAMED
 
 # option -> the options that it replaces
 _REPLACED = {
@@ -68,6 +69,14 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         f"no loss {name!r}; did you mean {', '.join(near)}? "
         "A file is x.far:NAME, x.fst, x.txt, x.rules or PATH.py:BUILDER"
     )
+
+
+def named_loss(choice: LossChoice) -> str | None:
+    """Return the name that `SequenceModel` has for a loss without parameters, or None."""
+    name = choice.loss
+    has_parameters = any(value is not None for value in dataclasses.astuple(choice)[1:])
+    is_known = name in NAMED and NAMED[name] is LOSSES.get(name)
+    return name if is_known and not has_parameters else None
 
 
 def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:

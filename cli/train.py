@@ -12,7 +12,7 @@ from fstgrad.cli.effects import OF_LOSSES, check_constants, check_estimation, wi
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
-from fstgrad.cli.losses import build_loss
+from fstgrad.cli.losses import build_loss, named_loss
 from fstgrad.cli.models import about, columns, open_model
 from fstgrad.cli.options import (
     Estimation,
@@ -242,7 +242,7 @@ def train(
     check_order(model.order, len(alphabet))
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     fitted = SequenceModel(
-        build_loss(choice, alphabet),
+        named_loss(choice) or build_loss(choice, alphabet),  # a model file keeps only a name
         **dataclasses.asdict(model),
         **dataclasses.asdict(training),
         **dataclasses.asdict(estimation),

@@ -99,7 +99,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         The fitted model; its `slopes` (p, d) are those of the covariates.
     kkt_ : (p,) float64
         The certificate: for each node the largest violation of its optimality conditions over
-        all candidate sets.
+        all candidate sets.  In negative-binomial and hurdle fits, the objective has a ridge on the
+        intercepts at the mean covariates, 0.001 Var[t] / 2 times their squares, which keeps them
+        finite; so the residuals of slopes and intercepts alone do not vanish exactly.
     names_ : list of str
         The names of the columns; x0, x1, ... if there are none.
     node_fits_ : list of NodeFit

@@ -361,6 +361,8 @@ class SequenceModel(Estimator):
     ) -> float:
         """Return one measure of the predictions; larger is better."""
         one_of("metric", metric, ("accuracy", "neg_loss", "neg_error_rate"))
+        if metric == "neg_loss" and self.loss_ is None:
+            raise InvalidInputError("metric is 'neg_loss', but loss is None; give another metric")
         _, accuracy, loss, error_rate, _ = self.evaluate(X, Y)
         return {"accuracy": accuracy, "neg_loss": -loss}.get(metric, -error_rate)
 
@@ -375,12 +377,10 @@ class SequenceModel(Estimator):
         Parameters
         ----------
         given
-            Settings that are objects and are therefore not in the file: `features` if they are a
-            function, and `loss` if it is an object and is needed for evaluation or further
-            training.
+            Settings that are objects and therefore not in the file: `features` if they are a
+            function, and `loss` if it is an object and needed (without it `evaluate` has none).
         """
-        model: SequenceModel = storage.load(cls, path, given)
-        return model
+        return cast(SequenceModel, storage.load(cls, path, given))
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
         targets = [cast(Sequence[str], y) for _, y in paired(X, Y)]

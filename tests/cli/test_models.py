@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fstgrad.cli.main import main
+from fstgrad.errors import InvalidInputError
 from fstgrad.training.sequence import SequenceModel
 
 WORDS = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
@@ -62,6 +63,11 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
     measures = json.loads(run("evaluate", model, pairs)[1])
     assert measures == {"pairs": 40, "accuracy": 1.0, "loss": 0.0, "error_rate": 0.0, "unknown": 0}
+    loaded = SequenceModel.load(model)  # has the default loss, too
+    X, Y = [x for x, _ in ROWS], [y.split() for _, y in ROWS]
+    assert loaded.evaluate(X, Y)._asdict() == measures
+    with pytest.raises(InvalidInputError, match="loss is None"):
+        SequenceModel.load(model, loss=None).score(X, Y, "neg_loss")
 
 
 def test_a_killed_run_resumes_to_the_same_weights(run, pairs, tmp_path):
