@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 import numpy as np
 
+from fstgrad.checks import FloatArray
 from fstgrad.cli.border import (
     COUNT,
     POSITIVE,
@@ -22,7 +23,7 @@ from fstgrad.cli.border import (
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.options import draws_option
 from fstgrad.cli.renaming import Renamed
-from fstgrad.cli.tables import Layout, column_of, layout_options, read_tables
+from fstgrad.cli.tables import Layout, Rows, column_of, in_order, layout_options, read_tables
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
@@ -142,7 +143,7 @@ def fit(
     table, rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset, weights=weights
     )
-    weight = column_of("--weights", rows["weights"])
+    weight, extra = column_of("--weights", rows["weights"]), rows["covariates"]
     matrix, names = _strongest_columns(table, features)
     if k > matrix.shape[1]:
         raise InvalidInputError(
@@ -155,9 +156,10 @@ def fit(
         n_jobs=threads, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
         max_memory=MAX_MEMORY if max_gib is None else bytes_of(max_gib),
     ).fit(
-        matrix, covariates=rows["covariates"], feature_names=names, sample_weight=weight,
-        offset=column_of("--offset", rows["offset"]),
+        matrix, covariates=None if extra is None else extra.values, feature_names=names,
+        sample_weight=weight, offset=column_of("--offset", rows["offset"]),
     )  # fmt: skip
+    model.covariate_names_ = None if extra is None else extra.names
     if calibrate:
         gap = model.calibrate(matrix, sample_weight=weight).gap.max()
         echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
@@ -246,7 +248,8 @@ def sample(
 
     fitted = GeneralizedRootModel.load(model)
     if covariates is not None:
-        rows = read_tables(layout, covariates)[0].values.toarray()
+        table = read_tables(layout, covariates)[0]
+        rows = in_order(covariates, table.values.toarray(), table.names, fitted.covariate_names_)
         if len(rows) != 1:
             raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
         fitted = fitted.at(rows[0])
@@ -292,6 +295,7 @@ def score(
     """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
 
     This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
+    Columns are those of the fit by name, or by position if COUNTS or the fit had no names.
     """
     from fstgrad.grm.model import GeneralizedRootModel
 
@@ -299,10 +303,10 @@ def score(
     (matrix, names, *_), rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset, weights=weights
     )
-    if names is not None and set(fitted.names_) <= set(names):
-        matrix = matrix[:, [names.index(name) for name in fitted.names_]]
+    matrix = in_order(counts, matrix, names, fitted.names_)
     found = fitted.score(
-        matrix, covariates=rows["covariates"], offset=column_of("--offset", rows["offset"]),
+        matrix, covariates=_covariates(fitted, covariates, rows),
+        offset=column_of("--offset", rows["offset"]),
         sample_weight=column_of("--weights", rows["weights"]),
     )  # fmt: skip
     echo(f"{found:.12g}")
@@ -349,13 +353,21 @@ def report(
     (matrix, names, *_), rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset
     )
-    if names is not None and set(fitted.names_) <= set(names):
-        matrix = matrix[:, [names.index(name) for name in fitted.names_]]
+    matrix = in_order(counts, matrix, names, fitted.names_)
     found = fitted.report(
-        matrix, samples=draws, rng=seed, covariates=rows["covariates"], bootstrap=bootstrap,
-        top=top, offset=column_of("--offset", rows["offset"]),
+        matrix, samples=draws, rng=seed, covariates=_covariates(fitted, covariates, rows),
+        bootstrap=bootstrap, top=top, offset=column_of("--offset", rows["offset"]),
     )  # fmt: skip
     echo(str(found))
+
+
+def _covariates(fitted: Any, path: str | None, rows: dict[str, Rows | None]) -> FloatArray | None:
+    """Return the covariates of --covariates in the order of those of the fit; None without."""
+    own = rows["covariates"]
+    if own is None or path is None:
+        return None
+    found: FloatArray = in_order(path, own.values, own.names, fitted.covariate_names_)
+    return found
 
 
 def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:

@@ -1,6 +1,7 @@
 """Options and reading of tables of numbers: counts, and what belongs to their rows."""
 
 import dataclasses
+from typing import Any, NamedTuple
 
 import click
 
@@ -9,7 +10,7 @@ from fstgrad.cli.grouping import group
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.files import TEXT, ending, read_table
-from fstgrad.io import NO_COLUMN, Table, shown
+from fstgrad.io import NO_COLUMN, Table, listed, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +19,13 @@ class Layout:
 
     header: bool | None
     index_column: tuple[str, ...]
+
+
+class Rows(NamedTuple):
+    """Values (n, d) that belong to the rows of counts, and the names of their columns or None."""
+
+    values: FloatArray
+    names: list[str] | None
 
 
 layout_options = group(
@@ -40,8 +48,8 @@ layout_options = group(
 
 def read_tables(
     layout: Layout, counts: str, variable: str | None = None, **others: str | None
-) -> tuple[Table, dict[str, FloatArray | None]]:
-    """Return the table of counts, and for each other file an array with the rows of the counts.
+) -> tuple[Table, dict[str, Rows | None]]:
+    """Return the table of counts, and for each other file its values at the rows of the counts.
 
     Rows are matched by name if both tables name them, otherwise by position.  A line on standard
     error says how each table was read.
@@ -69,19 +77,49 @@ def read_tables(
         )
     main = tables[counts]
     found = {
-        name: None if path is None else _matched(path, tables[path], main, counts)
+        name: None
+        if path is None
+        else Rows(_matched(path, tables[path], main, counts), tables[path].names)
         for name, path in others.items()
     }
     return main, found
 
 
-def column_of(option: str, values: FloatArray | None) -> FloatArray | None:
+def in_order(path: str, values: Any, names: list[str] | None, model: list[str] | None) -> Any:
+    """Return the columns of a table (n, d) in the order of those of a model.
+
+    By name if both have names: the table may have more columns.  By position if one has none; the
+    x0, x1, ... of a model without names count only if the table has one of them.
+
+    Raises
+    ------
+    InvalidInputError
+        The table lacks a name of the model, or has one of them twice.
+    """
+    if names is None or model is None:
+        return values
+    missing = [repr(name) for name in model if name not in names]
+    if len(missing) == len(model) and model == [f"x{i}" for i in range(len(model))]:
+        return values
+    if missing:
+        raise InvalidInputError(
+            f"{path} has no column {listed(missing)}, which the model has; name its columns as in "
+            "the fit, or give them without names in the order of the fit"
+        )
+    twice = [repr(name) for name in model if names.count(name) > 1]
+    if twice:
+        raise InvalidInputError(f"{path} has the column {listed(twice)} twice; delete one of each")
+    return values[:, [names.index(name) for name in model]]
+
+
+def column_of(option: str, rows: Rows | None) -> FloatArray | None:
     """Return the single column of a table (n, 1) as (n,); None for None.
 
     Raises InvalidInputError if there are several.
     """
-    if values is None:
+    if rows is None:
         return None
+    values = rows.values
     if values.shape[1] != 1:
         raise InvalidInputError(
             f"{option} has {values.shape[1]} columns of numbers; give a table of one"

@@ -8,6 +8,7 @@ original z.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +91,28 @@ def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) ->
     if largest > LARGEST:
         raise InvalidInputError(f"covariates holds {largest:.3g}; give values up to {LARGEST:.0e}")
     return z
+
+
+def column_names(given: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame; None if they are no texts, or no frame."""
+    names = list(getattr(given, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_names(given: Any, names: list[str] | None) -> None:
+    """Check that the columns of a data frame have the names, in order, of those of the fit.
+
+    Raises
+    ------
+    InvalidInputError
+        Both have names, and these differ.
+    """
+    own = column_names(given)
+    if own is not None and names is not None and own != names:
+        raise InvalidInputError(
+            f"covariates has the columns {own}, and that of the fit {names}; give them in this "
+            f"order: covariates[{names}]"
+        )
 
 
 def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:

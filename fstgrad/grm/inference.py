@@ -183,7 +183,7 @@ class InferenceMixin(ScoringMixin):
         found = copy.copy(self)
         shift = float(checks.real_array("offset", offset, ()))
         found.parameters_ = parameters.at_offset(shift, z)
-        found.uses_offset_ = False
+        found.uses_offset_, found.covariate_names_ = False, None
         return found
 
     def calibrate(

@@ -104,6 +104,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         finite; so the residuals of slopes and intercepts alone do not vanish exactly.
     names_ : list of str
         The names of the columns; x0, x1, ... if there are none.
+    covariate_names_ : list of str, or None
+        The names of the covariates, if they were a data frame.
     node_fits_ : list of NodeFit
         The p regressions before they are combined.  If they only start a joint fit, they are rough
         and, for k >= 3, contain only pairs.
@@ -219,6 +221,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         preparation.check_parameters(self)
         x = self._validated(X, reset=True)
         self.names_ = self._chosen_names(feature_names, x.shape[1])
+        self.covariate_names_ = extra.column_names(covariates)
         if self.k > x.shape[1]:
             raise InvalidInputError(
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "

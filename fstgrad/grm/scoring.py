@@ -22,6 +22,7 @@ class ScoringMixin:
     parameters_: "Parameters"
     uses_offset_: bool
     names_: list[str]
+    covariate_names_: list[str] | None
 
     def report(
         self,
@@ -163,6 +164,7 @@ class ScoringMixin:
                 "the model was fitted with an offset, and offset is None; give the offsets of the "
                 "rows, zeros for an exposure of 1"
             )
+        extra.check_names(covariates, self.covariate_names_)
         z = extra.checked(covariates, rows, parameters.covariates)
         return parameters.shifts(preparation.offsets(offset, rows), z)
 

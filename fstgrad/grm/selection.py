@@ -193,7 +193,7 @@ class SelectionMixin:
 
     def _adopt(self, other: Any) -> None:
         """Copy the attributes that `_prepared` set for X."""
-        for name in ("names_", "n_features_in_", "feature_names_in_"):
+        for name in ("names_", "covariate_names_", "n_features_in_", "feature_names_in_"):
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))
 

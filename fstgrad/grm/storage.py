@@ -11,7 +11,7 @@ from fstgrad.grm import fitting, preparation
 from fstgrad.grm.design import terms_of
 from fstgrad.grm.families import BASES, Base, from_description, resolve, to_description
 from fstgrad.grm.parameters import unflatten
-from fstgrad.io import Field, json_object, read_arrays, shown, write_npz
+from fstgrad.io import Field, json_object, load_arrays, read_arrays, shown, write_npz
 
 FORMAT = "fstgrad.grm 4"
 WHAT = "a model that GeneralizedRootModel.save wrote"
@@ -65,6 +65,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "uses_offset": np.array(int(model.uses_offset_)),
         **fitting.pack(dict(enumerate(model.node_fits_))),
     }
+    if model.covariate_names_ is not None:
+        arrays["covariate_names"] = np.asarray(model.covariate_names_, dtype=str)
     write_npz(path, arrays, compressed=True)
 
 
@@ -91,6 +93,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     except InvalidInputError as error:
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
     model.names_ = arrays["names"].tolist()
+    model.covariate_names_ = _covariate_names(path, arrays["slopes"].shape[1])
     if arrays["names_of_frame"]:
         model.feature_names_in_ = np.array(model.names_, dtype=object)
     model.parameters_ = unflatten(
@@ -101,6 +104,17 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     model._summaries(int(arrays["candidates"]), arrays["joint_kkt"], int(arrays["iterations"]))
     model.uses_offset_ = bool(arrays["uses_offset"])
     return model
+
+
+def _covariate_names(path: str | os.PathLike[str], count: int) -> list[str] | None:
+    """Return the names of the covariates; None if the fit, or an older file, had none."""
+    names = load_arrays(path, ["covariate_names"]).get("covariate_names")
+    if names is None:
+        return None
+    if names.dtype.kind != "U" or names.shape != (count,):
+        raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: covariate_names are not {count}")
+    listed: list[str] = names.tolist()
+    return listed
 
 
 def _settings(text: str) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""Columns of two tables are matched by name if both have names, otherwise by position."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from click.testing import CliRunner
+
+import fstgrad as fg
+from fstgrad.cli.grm import grm
+from fstgrad.errors import InvalidInputError
+
+
+class Frame:
+    """What is needed of a data frame."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = values, columns
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+NAMES = ["ape", "bee", "cat"]
+
+
+def table(path, values, names=None):
+    lines = [",".join(f"{x:g}" for x in row) for row in values]
+    path.write_text("\n".join(([",".join(names)] if names else []) + lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 2)).round(3)
+    return rng.poisson(np.exp(0.3 * z @ [[1, 0, -1], [0, 2, 1]])), z
+
+
+def run(*arguments):
+    done = CliRunner().invoke(grm, [str(a) for a in arguments])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", ["score", "report"])
+def test_columns_of_counts(tmp_path, data, command):
+    counts, _ = data
+    model, other = tmp_path / "m.npz", tmp_path / "other.csv"
+    given = table(tmp_path / "c.csv", counts, NAMES)
+    run("fit", given, "--alpha", 0.05, "--threads", 1, "-o", model)
+    expected = run(command, model, given)
+    assert (
+        run(command, model, table(other, counts[:, [2, 0, 1]], ["cat", "ape", "bee"])) == expected
+    )
+    wide = np.column_stack([counts[:, [2, 0, 1]], counts[:, 0]])
+    assert run(command, model, table(other, wide, ["cat", "ape", "bee", "dog"])) == expected
+    assert run(command, model, table(other, counts)) == expected  # no names: by position
+    for names, said in (
+        (["cat", "ape", "wasp"], "no column 'bee'"),
+        (["x", "y", "z"], "no column 'ape', 'bee', 'cat'"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            run(command, model, table(other, counts[:, [2, 0, 1]], names))
+
+
+def test_a_model_without_names(tmp_path, data):
+    counts, _ = data
+    model, other = tmp_path / "m.npz", tmp_path / "other.csv"
+    run("fit", table(tmp_path / "c.csv", counts), "--alpha", 0.05, "--threads", 1, "-o", model)
+    expected = float(run("score", model, tmp_path / "c.csv"))
+    assert float(run("score", model, table(other, counts, NAMES))) == expected
+    shuffled = table(other, counts[:, [2, 0, 1]], ["x2", "x0", "x1"])  # the names of the model
+    assert float(run("score", model, shuffled)) == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(InvalidInputError, match="no column 'x1'"):
+        run("score", model, table(other, counts, ["x2", "x0", "y"]))
+
+
+def test_columns_of_covariates(tmp_path, data):
+    counts, z = data
+    model, other = tmp_path / "m.npz", tmp_path / "z.csv"
+    given, extra = table(tmp_path / "c.csv", counts, NAMES), table(other, z, ["age", "dose"])
+    run("fit", given, "--covariates", extra, "--alpha", 0.05, "--threads", 1, "-o", model)
+    assert fg.GeneralizedRootModel.load(model).covariate_names_ == ["age", "dose"]
+    expected = float(run("score", model, given, "--covariates", extra))
+    drawn = run(
+        "sample", model, "-n", 3, "--seed", 1, "--covariates", table(other, z[:1], ["age", "dose"])
+    )
+    assert drawn == run(
+        "sample", model, "-n", 3, "--seed", 1,
+        "--covariates", table(other, z[:1, ::-1], ["dose", "age"]),
+    )  # fmt: skip
+    turned = table(other, z[:, ::-1], ["dose", "age"])
+    assert float(run("score", model, given, "--covariates", turned)) == pytest.approx(expected)
+    assert float(run("score", model, given, "--covariates", table(other, z))) == expected
+    with pytest.raises(InvalidInputError, match="no column 'dose'"):
+        run("score", model, given, "--covariates", table(other, z, ["age", "weight"]))
+
+
+def test_covariates_in_a_data_Frame(tmp_path, data):
+    counts, z = data
+    model = fg.GeneralizedRootModel(2, alpha=0.05).fit(
+        counts, covariates=Frame(z, columns=["age", "dose"])
+    )
+    model.save(tmp_path / "m.npz")
+    for fitted in (model, fg.GeneralizedRootModel.load(tmp_path / "m.npz")):
+        expected = fitted.score(counts, covariates=z)
+        assert fitted.score(counts, covariates=Frame(z, columns=["age", "dose"])) == expected
+        turned = Frame(z[:, ::-1], columns=["dose", "age"])
+        with pytest.raises(InvalidInputError, match=r"covariates\[\['age', 'dose'\]\]"):
+            fitted.score(counts, covariates=turned)
+        assert fitted.score(counts, covariates=Frame(z, columns=["age", "dose"])) == expected
