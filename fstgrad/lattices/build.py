@@ -212,16 +212,15 @@ def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[i
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     arcs = parse_text(text, "text", acceptor=True, known=alphabet)
     names = dict(arcs.symbols)
-    for line, input_, output in zip(arcs.line, arcs.ilabel, arcs.olabel, strict=True):
-        if input_ != output:
-            raise FstError(
-                f"text:{line}: an arc of a transducer, with {names[input_]!r} and "
-                f"{names[output]!r}; give an acceptor (project it to one side)"
-            )
+    for arc in np.flatnonzero(arcs.ilabel != arcs.olabel)[:1]:
+        raise FstError(
+            f"text:{arcs.line[arc]}: an arc of a transducer, with {names[arcs.ilabel[arc]]!r} and "
+            f"{names[arcs.olabel[arc]]!r}; give an acceptor (project it to one side)"
+        )
     ids = np.full(len(names), NO_SYMBOL)
-    for label, symbol in arcs.symbols[1:]:
-        line = arcs.line[arcs.ilabel == label][0]
-        ids[label] = alphabet.encode([symbol], name=f"text:{line}")[0]
+    for label, first in zip(*np.unique(arcs.ilabel, return_index=True), strict=True):
+        if label > 0:
+            ids[label] = alphabet.encode([names[label]], name=f"text:{arcs.line[first]}")[0]
     final = {state: -cost for state, cost in arcs.final.items()}
     checked = ScoredArcs.checked(
         arcs.source, arcs.nextstate, ids[arcs.ilabel], -arcs.cost, len(alphabet)

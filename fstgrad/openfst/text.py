@@ -8,6 +8,7 @@ which give different FSTs, an error says how to write the line.
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -133,6 +134,7 @@ def parse_text(
     arcs = [line for line in lines if line.is_arc]
     final = _final_states([line for line in lines if not line.is_arc])
     _reject_k2(lines, arcs, final)
+    _reject_several(lines)
     has_cost = _four_are_label_and_cost(arcs, acceptor)
     rows = list(_arcs(arcs, has_cost))
     table = _Table(symbols, [(row[2:4], line) for row, line in zip(rows, arcs, strict=True)], known)
@@ -231,7 +233,7 @@ def _fields(line: _Line) -> list[str]:
     spaced = any(len(field) > 1 and " " in field for field in tabbed)
     if spaced and len(tabbed) < 4:
         return split
-    blank = len(tabbed) > 2 and not any(tabbed[2:])
+    blank = len(tabbed) > 2 and (not any(tabbed[2:]) or tabbed[2:] == [" "])
     if _is_row(split) and (spaced or blank):
         raise line.error(
             "tabs separate other fields than tabs and spaces together; separate fields by one tab "
@@ -338,8 +340,8 @@ class _Table:
         if given is None:
             if "0" in lines and are_numbers and "0" not in known:
                 raise lines["0"].error(
-                    "all labels are numbers, and 0 may be epsilon; give the symbol table, an "
-                    "alphabet with the symbol '0', or write epsilon as <eps>:"
+                    "all labels are numbers, and 0 may be epsilon; give an alphabet with the "
+                    "symbol '0', or write symbols (fstprint --isymbols) and epsilon as <eps>:"
                 )
             self.labels = {symbol: label for label, symbol in enumerate(lines, start=1)}
             self.symbols: Symbols = ((0, "<eps>"), *((i, s) for s, i in self.labels.items()))
@@ -367,6 +369,17 @@ def _reject_k2(lines: list[_Line], arcs: list[_Line], final: dict[int, float]) -
             "sign of costs; convert it with kaldifst.utils.k2_to_openfst (if -1 is a symbol, give "
             "the final state a cost):"
         )
+
+
+def _reject_several(lines: list[_Line]) -> None:
+    """Raise FstError if, after a final state and a blank line, the start state begins again."""
+    for before, line in pairwise(lines):
+        is_apart = line.number > before.number + 1 and not before.is_arc
+        if is_apart and line.is_arc and line.fields[0] == lines[0].fields[0]:
+            raise line.error(
+                "after a blank line, a second FST may begin; give each FST its own file (without "
+                "the blank line, the text is one FST):"
+            )
 
 
 def _check_start(start: int, lines: list[_Line], name: str) -> None:

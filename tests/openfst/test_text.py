@@ -91,6 +91,7 @@ def test_epsilons(tmp_path, epsilon):
 def test_escapes_and_the_space_between_tabs():
     expected = (0, [(0, 1, " ", " N", 0.5), (0, 1, "\t", ":", 0.0)], {1: 0.0})
     assert arcs("0\t1\t@_SPACE_@\t@_SPACE_@N\t0.5\n0\t1\t@_TAB_@\t@_COLON_@\n1\n") == expected
+    assert arcs("0\t1\t \t \n1\n") == (0, [(0, 1, " ", " ", 0.0)], {1: 0.0})
     assert arcs("0\t1\t \tb\t0.5\n1\n") == (0, [(0, 1, " ", "b", 0.5)], {1: 0.0})  # foma, pyfoma
 
 
@@ -112,6 +113,7 @@ REFUSED = {
     "'@_IDENTITY_SYMBOL_@' stands for": "0 1 @_IDENTITY_SYMBOL_@ @_IDENTITY_SYMBOL_@\n1\n",
     "'@_UNKNOWN_SYMBOL_@' stands for": "0 1 a @_UNKNOWN_SYMBOL_@ 0.5\n1\n",
     "text:3: '--': several FSTs": "0 1 a b 0.5\n1 0\n--\n0 1 b b 0.5\n1 0\n",
+    "text:4: after a blank line, a second FST": "0 1 a b\n1\n\n0 1 b b\n1\n",
     "network of foma": "##foma-net 1.0##\n##props##\n",
     "Prolog": 'network(net).\narc(net, 0, 1, "a").\nfinal(net, 1).\n',
     "text of k2": "0 1 1 0.5\n0 1 2 0.25\n1 2 -1 0\n2\n",
@@ -125,6 +127,7 @@ REFUSED = {
     "text:1: a carriage return": "0 1 a b\r1\r",
     "tabs separate other fields": "0\t1\ta b\t2\n1\n",
     "write .* and epsilon as @0@": "0\t1\t\n1\n",
+    "fields than tabs and spaces together": "0 1 a a\n1\t1\t \n",  # a final state, or an arc
     "write a space in a symbol": "0\t1\ta\tb \n1\n",
     "has the cost 1 before": "0 1 a b\n1 1\n1 2\n",
     "all labels are numbers": "0 0 1 0 2\n0 0 1 1\n0\n",
