@@ -12,7 +12,7 @@ Index
 - `positive_number`, `positive_integer`, `one_of`, `flag` : scalars, modes and booleans.
 - `instance`, `optional`, `items`, `path_name` : objects of a class, iterables, file names;
   `called` : the result of a function; `symbol_strings`, `fields` : sequences of strings, of rows.
-- `freeze` : make arrays read-only.
+- `writable` : a copy of a read-only array; `freeze` : make arrays read-only.
 - `generator` : a random generator; `extra` : import an optional package, or say how to install it.
 
 In a shape, None is any length.
@@ -233,25 +233,13 @@ def one_of(name: str, value: str, options: Sequence[str]) -> str:
 
 
 def instance(name: str, value: object, kind: Any, what: str) -> None:
-    """Check that `value` is an instance of `kind`, a class or a union; errors call it `what`.
-
-    Raises
-    ------
-    InvalidInputError
-        `value` is not an instance.
-    """
+    """Raise InvalidInputError unless `value` is an instance of `kind`, which errors call `what`."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} is a {type(value).__name__}; give {what}")
 
 
 def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind | None:
-    """Return `value`, which is None or an instance of `kind`.
-
-    Raises
-    ------
-    InvalidInputError
-        `value` is neither.
-    """
+    """Return `value`; raise InvalidInputError unless it is None or an instance of `kind`."""
     if value is not None:
         instance(name, value, kind, what)
     return value
@@ -284,13 +272,7 @@ def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
 
 
 def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
-    """Return strings, each a str or a sequence of symbols, as tuples of symbols.
-
-    Raises
-    ------
-    InvalidInputError
-        A symbol is not a str.
-    """
+    """Return strings, each a str or a sequence of symbols (all str), as tuples of symbols."""
     found = [tuple(items(f"{name}[{i}]", one)) for i, one in enumerate(items(name, sequences))]
     for i, one in enumerate(found):
         for symbol in one:
@@ -333,6 +315,14 @@ def path_name(path: Any, name: str = "path") -> str:
     if not is_name:
         raise InvalidInputError(f"{path!r} is not a path; a file name cannot have these characters")
     return text
+
+
+def writable(array: FloatArray) -> FloatArray:
+    """Return an array of the caller for kernels: itself, or a copy if it is read-only.
+
+    numba would compile a kernel again for read-only arrays.  Kernels do not write to it.
+    """
+    return array if array.flags.writeable else array.copy()
 
 
 def freeze(**arrays: Any) -> None:

@@ -16,6 +16,7 @@ from fstgrad.checks import (
     items,
     positive_number,
     real_array,
+    writable,
 )
 from fstgrad.costs.kernels.arrays import PairLabels
 from fstgrad.errors import InvalidInputError
@@ -125,8 +126,8 @@ def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
 def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:
     """Return the mass (N,) of the pairs, or `mass` (N,), which must be finite, if it is given."""
     if mass is None:
-        return pairs.mass
-    return np.ascontiguousarray(real_array("mass", mass, (len(pairs),)))
+        return writable(pairs.mass)
+    return writable(np.ascontiguousarray(real_array("mass", mass, (len(pairs),))))
 
 
 def check_labels(pairs: Pairs, alphabet: Alphabet) -> None:

@@ -248,7 +248,7 @@ class PairTransducer:
                 f"aligning {x - 1:,} with {y - 1:,} symbols through {self.num_states:,} states "
                 f"needs {nbytes:,} bytes, more than {ALIGNMENT_MEMORY:,}; give shorter strings"
             )
-        return array
+        return checks.writable(array)
 
     @cached_property
     def _arcs(self) -> AlignmentArcs:

@@ -53,7 +53,8 @@ class FiniteCounts(CountBase):
             if largest is None:
                 raise InvalidInputError("log_measure is a function; give largest, the last count")
             values = log_measure(np.arange(checks.positive_integer("largest", largest) + 1.0))
-        self.log_measure = checks.log_weights("log_measure", values, (None,))  # type: ignore[arg-type]
+        measure = checks.log_weights("log_measure", values, (None,))  # type: ignore[arg-type]
+        self.log_measure = measure.copy()
         if len(self.log_measure) < 2 or not np.isfinite(self.log_measure).sum() > 1:
             raise InvalidInputError("log_measure allows fewer than two counts; give more")
         self.log_measure.flags.writeable = False

@@ -56,6 +56,7 @@ class ArcTable:
             )
         items = array[None] if not batch else array
         flat = np.ascontiguousarray(array.reshape(-1, *event) if len(batch) > 1 else items)
+        flat = checks.writable(flat)
         if lengths is None:
             sizes = _full_lengths(len(flat), event[0] - 1)
         else:

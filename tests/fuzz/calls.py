@@ -23,6 +23,13 @@ def calls() -> tuple[Call, ...]:
         found.append(Call(name, function, bound(function, given, named)))
         return function(*given, **named)
 
+    make(add)
+    _estimators(add)
+    return tuple(found)
+
+
+def make(add: Callable[..., Any]) -> None:
+    """Call add(name, function, *arguments, **named) for all functions; it returns their results."""
     abc = add("Alphabet", fg.Alphabet, "ab")
     add("encode", abc.encode, "ab")
     _losses(add, abc)
@@ -33,8 +40,6 @@ def calls() -> tuple[Call, ...]:
     _roots(add)
     _training(add, abc)
     _costs(add, abc)
-    _estimators(add)
-    return tuple(found)
 
 
 def _losses(add: Callable[..., Any], abc: fg.Alphabet) -> None:
