@@ -29,7 +29,7 @@ Reading order
 - `library`, `messages` : pynini or stand-ins; the reasons of its errors.
 - `arrays`, `stored`, `symbols`, `binary` : FSTs as arrays, and the binary form between.
 - `apart`, `operations`, `rewriting` : a separate process; operations; replacement rules.
-- `text`, `files` : AT&T text; FST files.
+- `lines`, `text`, `files` : lines of AT&T text; their FST; FST files.
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols

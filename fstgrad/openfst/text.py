@@ -7,7 +7,6 @@ which give different FSTs, an error says how to write the line.
 
 import re
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,20 +16,21 @@ from fstgrad.checks import FloatArray, IntArray, instance
 from fstgrad.errors import FstError
 from fstgrad.io import read_text
 from fstgrad.openfst.arrays import FstArrays, Symbols
+from fstgrad.openfst.lines import (
+    COST,
+    KALDI,
+    STATE,
+    Line,
+    cost_of,
+    lines_of,
+    split_fields,
+    text_lines,
+)
 from fstgrad.openfst.symbols import EPSILONS, check_ordinary
 
-_STATE = re.compile(r"[0-9]{1,18}")
-_COST = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 _FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?|inf", re.I)  # a cost of Python
-_KALDI = re.compile(r"[-+.e0-9]+,[-+.e0-9]+(,[0-9_]*)?", re.I)
 _LABELS = 2**31  # OpenFst stores labels as int32
 _ESCAPES = {"@_SPACE_@": " ", "@_TAB_@": "\t", "@_COLON_@": ":"}
-_FORMS = "a line is 'source nextstate input output [cost]' or 'state [cost]'"
-_FOREIGN = {
-    "##foma-net": "a network of foma in its own form; write it with foma's 'write att'",
-    "network(": "a network in Prolog form; write it with foma's 'write att' or hfst-fst2txt",
-    "--": "several FSTs with the line '--' between them, as HFST writes; give each its own file",
-}
 
 
 class TextArcs(NamedTuple):
@@ -72,27 +72,6 @@ class TextArcs(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class _Line:
-    """One line: the name of the text, the number of the line from 1, its text and its fields."""
-
-    name: str
-    number: int
-    text: str
-    fields: list[str]
-
-    @property
-    def place(self) -> str:
-        return f"{self.name}:{self.number}"
-
-    @property
-    def is_arc(self) -> bool:
-        return len(self.fields) > 2
-
-    def error(self, reason: str) -> FstError:
-        return FstError(f"{self.place}: {reason} in {self.text!r}")
-
-
 def parse_text(
     text: str,
     name: str,
@@ -128,7 +107,7 @@ def parse_text(
         `symbols`, or stands for other symbols, as a flag diacritic does.
     """
     instance("text", text, str, "AT&T text")
-    lines = list(_lines(text, name))
+    lines = list(lines_of(text, name))
     if not lines:
         raise FstError(f"{name} is empty; give the lines of an FST in AT&T text")
     arcs = [line for line in lines if line.is_arc]
@@ -161,12 +140,12 @@ def read_symbols(path: str) -> Symbols:
     """
     pairs: dict[int, str] = {}
     seen: set[str] = set()
-    for number, line in _text_lines(read_text(path), str(path)):
-        fields = line.split("\t") if line.count("\t") == 1 else _split(line)
+    for number, line in text_lines(read_text(path), str(path)):
+        fields = line.split("\t") if line.count("\t") == 1 else split_fields(line)
         if not fields:
             continue
         label = fields[-1].strip(" ")
-        if len(fields) != 2 or not _STATE.fullmatch(label) or int(label) >= _LABELS:
+        if len(fields) != 2 or not STATE.fullmatch(label) or int(label) >= _LABELS:
             raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
         symbol = _unescaped(fields[0])
         if int(label) in pairs or symbol in seen:
@@ -178,119 +157,32 @@ def read_symbols(path: str) -> Symbols:
     return tuple(pairs.items())
 
 
-def _text_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
-    r"""Yield (number, line); "\r\n" ends lines if it ends all of them."""
-    lines = text.removeprefix("\ufeff").split("\n")
-    ended = lines[:-1] or lines
-    is_windows = all(line.endswith("\r") for line in ended)
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r") if is_windows else line
-        if "\r" in line and any(len(field) > 1 and "\r" in field for field in _split(line)):
-            raise FstError(
-                f"{name}:{number}: a carriage return in {line!r}; end all lines with \\n, or all "
-                "with \\r\\n"
-            )
-        yield number, line
-
-
-def _lines(text: str, name: str) -> Iterator[_Line]:
-    """Yield the lines that are not blank, with their fields; states are checked."""
-    for number, content in _text_lines(text, name):
-        line = _Line(name, number, content, [])
-        line.fields = _fields(line)
-        if not line.fields:
-            continue
-        if len(line.fields) > 5:
-            raise line.error(f"{len(line.fields)} fields; {_FORMS}:")
-        for field in line.fields[: 2 if len(line.fields) > 2 else 1]:
-            if not _STATE.fullmatch(field):
-                raise _no_state(field, line)
-        yield line
-
-
-def _no_state(field: str, line: _Line) -> FstError:
-    for mark, what in _FOREIGN.items():
-        if line.text.startswith(mark):
-            return FstError(f"{line.place}: {line.text!r}: {what}")
-    if len(line.fields) == 1:
-        return line.error(
-            f"{field!r} is not the number of a state; if it is the key of an entry in an archive "
-            "of Kaldi, give each entry its own file, without its key:"
-        )
-    return line.error(f"{field!r} is not the number of a state of at most 18 digits; {_FORMS}:")
-
-
-def _split(line: str) -> list[str]:
-    """Return the fields as OpenFst splits a line."""
-    return [field for field in line.replace("\t", " ").split(" ") if field]
-
-
-def _fields(line: _Line) -> list[str]:
-    """Return the fields of a line, without an empty cost."""
-    split, tabbed = _split(line.text), line.text.split("\t")
-    if len(tabbed) == 1 or tabbed == split or not _is_row(tabbed):
-        return split
-    spaced = any(len(field) > 1 and " " in field for field in tabbed)
-    if spaced and len(tabbed) < 4:
-        return split
-    blank = len(tabbed) > 2 and (not any(tabbed[2:]) or tabbed[2:] == [" "])
-    if _is_row(split) and (spaced or blank):
-        raise line.error(
-            "tabs separate other fields than tabs and spaces together; separate fields by one tab "
-            "each, and write a space in a symbol as @_SPACE_@ and epsilon as @0@:"
-        )
-    return tabbed[:-1] if len(tabbed) in (2, 5) and not tabbed[-1] else tabbed
-
-
-def _is_row(fields: list[str]) -> bool:
-    """Return whether fields are an arc or a final state."""
-    states = fields[: 2 if len(fields) > 2 else 1]
-    if not (0 < len(fields) <= 5 and all(map(_STATE.fullmatch, states))):
-        return False
-    cost = fields[-1] if len(fields) in (2, 5) else ""
-    return not cost or bool(_COST.fullmatch(cost))
-
-
-def _final_states(lines: list[_Line]) -> dict[int, float]:
+def _final_states(lines: list[Line]) -> dict[int, float]:
     final: dict[int, float] = {}
     for line in lines:
         state = int(line.fields[0])
-        cost = _cost(line.fields[1], line) if len(line.fields) == 2 else 0.0
+        cost = cost_of(line.fields[1], line) if len(line.fields) == 2 else 0.0
         if final.setdefault(state, cost) != cost:
             raise line.error(f"state {state} has the cost {final[state]:g} before, and another")
     return final
 
 
-def _cost(field: str, line: _Line) -> float:
-    if _KALDI.fullmatch(field):
-        raise line.error(
-            f"the cost {field!r} has several parts, as in lattices of Kaldi; convert them with "
-            "lattice-to-fst --lm-scale=1 --acoustic-scale=1 (a decimal comma must be a point):"
-        )
-    if not _COST.fullmatch(field):
-        raise line.error(f"{field!r} is not a cost; {_FORMS}:")
-    cost = float(field)
-    if not cost > -np.inf:
-        raise line.error(f"the cost {field}, which is neither finite nor inf,")
-    return cost
-
-
-def _four_are_label_and_cost(arcs: list[_Line], acceptor: bool) -> bool:
+def _four_are_label_and_cost(arcs: list[Line], acceptor: bool) -> bool:
     """Return whether lines of four fields are a label and its cost, not two labels."""
     sizes = {len(line.fields) for line in arcs}
     four = [line for line in arcs if len(line.fields) == 4]
     if not four:
         return False
     for line in four:
-        if _KALDI.fullmatch(line.fields[3]) and line.fields[3].count(",") == 2:
-            _cost(line.fields[3], line)
+        if KALDI.fullmatch(line.fields[3]) and line.fields[3].count(",") == 2:
+            cost_of(line.fields[3], line)
     first = four[0]
     both = "one label and its cost, or two labels; give two labels and a cost"
     if 5 in sizes:
         if all(_FRACTION.fullmatch(line.fields[3]) for line in four):
             raise first.error(f"{both}, as pyfoma does since version 2:")
         return False
-    if not all(_COST.fullmatch(line.fields[3]) for line in four):
+    if not all(COST.fullmatch(line.fields[3]) for line in four):
         return False
     if 3 not in sizes and not acceptor:
         return False
@@ -299,7 +191,7 @@ def _four_are_label_and_cost(arcs: list[_Line], acceptor: bool) -> bool:
     return True
 
 
-def _arcs(lines: list[_Line], has_cost: bool) -> Iterator[tuple[int, int, str, str, float]]:
+def _arcs(lines: list[Line], has_cost: bool) -> Iterator[tuple[int, int, str, str, float]]:
     """Yield source, nextstate, input and output symbol ("" for epsilon) and cost of each arc."""
     names: dict[str, str] = {}
     for line in lines:
@@ -307,7 +199,7 @@ def _arcs(lines: list[_Line], has_cost: bool) -> Iterator[tuple[int, int, str, s
         size = len(fields)
         cost = 0.0
         if size == 5 or (size == 4 and has_cost):
-            cost = _cost(fields[-1], line)
+            cost = cost_of(fields[-1], line)
             size -= 1
         for field in fields[2:size]:
             if field not in names:
@@ -328,15 +220,15 @@ class _Table:
     def __init__(
         self,
         given: Symbols | None,
-        used: list[tuple[tuple[str, ...], _Line]],
+        used: list[tuple[tuple[str, ...], Line]],
         known: Container[str],
     ) -> None:
-        lines: dict[str, _Line] = {}
+        lines: dict[str, Line] = {}
         for names, line in used:
             for symbol in names:
                 lines.setdefault(symbol, line)
         lines.pop("", None)
-        are_numbers = all(map(_STATE.fullmatch, lines))
+        are_numbers = all(map(STATE.fullmatch, lines))
         if given is None:
             if "0" in lines and are_numbers and "0" not in known:
                 raise lines["0"].error(
@@ -358,7 +250,7 @@ class _Table:
         self.labels[""] = 0
 
 
-def _reject_k2(lines: list[_Line], arcs: list[_Line], final: dict[int, float]) -> None:
+def _reject_k2(lines: list[Line], arcs: list[Line], final: dict[int, float]) -> None:
     """Raise FstError for the text of k2, in which label -1 marks all arcs to the final state."""
     last = lines[-1].fields
     if len(final) != 1 or len(last) != 1 or not any(line.fields[2] == "-1" for line in arcs):
@@ -371,7 +263,7 @@ def _reject_k2(lines: list[_Line], arcs: list[_Line], final: dict[int, float]) -
         )
 
 
-def _reject_several(lines: list[_Line]) -> None:
+def _reject_several(lines: list[Line]) -> None:
     """Raise FstError if, after a final state and a blank line, the start state begins again."""
     for before, line in pairwise(lines):
         is_apart = line.number > before.number + 1 and not before.is_arc
@@ -382,7 +274,7 @@ def _reject_several(lines: list[_Line]) -> None:
             )
 
 
-def _check_start(start: int, lines: list[_Line], name: str) -> None:
+def _check_start(start: int, lines: list[Line], name: str) -> None:
     """Raise FstError if another state than the first one in the text may be the start."""
     ahead: dict[int, list[int]] = {}
     order: list[int] = []  # the states whose lines begin
