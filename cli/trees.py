@@ -265,13 +265,15 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
 
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
     las the share of words with the correct head and relation; both are also given without the words
-    tagged PUNCT.  `expected` is the expected uas over all trees.  With --projective, sentences
-    whose gold tree has crossing arcs are counted, and left out of the mean log-probability.
+    tagged PUNCT.  Words with the head _ are left out; a relation that --labels lacks is an error of
+    the parser, and gold_log_prob is then null.  `expected` is the expected uas over all trees.
+    With --projective, sentences whose gold tree has crossing arcs are counted, and left out of the
+    mean log-probability.
 
     The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
     `lengths`) or sent_ids, tables and sentences have the same order.
     """
-    sentences = list(treebank.read_conllu(gold))
+    sentences = list(treebank.read_conllu(gold, partial=True))
     tables = read_scores(scores).in_order_of(sentences_of(gold, sentences))
     names = Treebank(None, labels).names(tables)
     remaining = iter(sentences)

@@ -1,12 +1,14 @@
 """Attachment scores of a distribution against a treebank."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.structures import PADDING
 from fstgrad.trees.treebank import Sentence
 
 PUNCTUATION = "PUNCT"
@@ -22,34 +24,38 @@ def compare(
 ) -> dict[str, Any]:
     """Return the scores of one sentence against its gold tree.
 
-    names : the relations of the label axis.  uas and las are shares of words with the right head,
-    or the right head and relation; `gold_log_prob` is -inf if the family forbids the gold tree.
+    names : the relations of the label axis.  uas and las are shares of the words with a known head
+    that have the right head, or the right head and relation; a relation not in `names` is wrong.
+    `gold_log_prob` is that of all trees with the known heads and relations: -inf if the family or
+    the labels forbid them.
     """
     n = len(sentence.heads)
     check_words(distribution, sentence.name, n)
     best = distribution.minimum_risk_tree() if minimum_risk else distribution.mode()
+    known = sentence.heads != PADDING
+    real = known & np.array([tag != PUNCTUATION for tag in sentence.tags], dtype=bool)
     right = (best[:, 0] if distribution.labeled else best) == sentence.heads
     arcs = distribution.marginals()
     arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
-    real = np.array([tag != PUNCTUATION for tag in sentence.tags], dtype=bool)
-    row: dict[str, Any] = {"sentence": sentence.name, "words": n, "words_no_punct": int(real.sum())}
-    row |= {"uas": _mean(right), "uas_no_punct": _mean(right[real])}
-    gold = sentence.heads
+    row: dict[str, Any] = {"sentence": sentence.name}
+    row |= {"words": int(known.sum()), "words_no_punct": int(real.sum())}
+    row |= {"uas": _mean(right[known]), "uas_no_punct": _mean(right[real])}
+    gold, exists = sentence.heads, True
     if distribution.labeled:
-        known = checked_names(distribution, names)
-        unknown = sorted(set(sentence.relations) - set(known))
-        if unknown:
-            raise InvalidInputError(
-                f"--labels names {len(known)} relations, but not {unknown} of sentence "
-                f"{sentence.name}; name all, in order"
-            )
-        relations = np.array([known.index(r) for r in sentence.relations], dtype=np.int64)
-        gold = np.stack([gold, relations], axis=-1)
+        place = {name: i for i, name in enumerate(checked_names(distribution, names))}
+        relations = np.array([place.get(r, PADDING) for r in sentence.relations], dtype=np.int64)
+        gold = np.stack([gold, np.where(known, relations, PADDING)], axis=-1)
+        exists = not (known & (relations == PADDING)).any()
         both = right & (best[:, 1] == relations)
-        row |= {"las": _mean(both), "las_no_punct": _mean(both[real])}
-    row["expected"] = _mean(arcs[sentence.heads, np.arange(1, n + 1)])
+        row |= {"las": _mean(both[known]), "las_no_punct": _mean(both[real])}
+    row["expected"] = _mean(arcs[sentence.heads[known], np.arange(1, n + 1)[known]])
     row["entropy"] = distribution.entropy()
-    row["gold_log_prob"] = float(distribution.log_prob(gold))
+    row["gold_log_prob"] = -np.inf
+    if exists and known.all():
+        row["gold_log_prob"] = float(distribution.log_prob(gold))
+    elif exists:
+        with contextlib.suppress(InfeasibleError):
+            row["gold_log_prob"] = -float(distribution.partial_nll(gold)[0])
     return row
 
 

@@ -17,6 +17,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import Items, load_arrays, matched
 from fstgrad.summary import short_repr
 from fstgrad.trees.conllu import read_blocks
+from fstgrad.trees.structures import PADDING
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
 
@@ -25,7 +26,7 @@ _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths
 class Sentence:
     """One tree of a treebank with the words 1 .. n.
 
-    heads : (n,) int64, 0 is the root; relations, forms and tags : n strings each.
+    heads : (n,) int64, 0 is the root and -1 unknown; relations, forms and tags : n strings each.
     """
 
     name: str  # the sent_id, or the number of the sentence in the file
@@ -38,13 +39,16 @@ class Sentence:
     __repr__ = short_repr
 
 
-def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-U file without multiword tokens and empty nodes."""
+def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[Sentence]:
+    """Yield the sentences of a CoNLL-U file without multiword tokens and empty nodes.
+
+    partial : whether words may have the head _, which becomes -1; otherwise it is an error.
+    """
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
     for number, block in enumerate(read_blocks(path), start=1):
         try:
             sentences = conllu.parse("\n".join(block.lines) + "\n\n")
-            found = [_sentence(tokens, str(path), number) for tokens in sentences]
+            found = [_sentence(tokens, str(path), number, partial=partial) for tokens in sentences]
         except InvalidInputError:
             raise
         except Exception as error:  # the parser accepts files that rename their columns
@@ -53,11 +57,13 @@ def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
         yield from found
 
 
-def _sentence(tokens: object, path: str, number: int) -> Sentence:
+def _sentence(tokens: object, path: str, number: int, *, partial: bool) -> Sentence:
     words = [token for token in tokens if isinstance(token["id"], int)]  # type: ignore[attr-defined]
     sent_id = tokens.metadata.get("sent_id") or None  # type: ignore[attr-defined]
     name = sent_id or str(number)
     for word in words:
+        if partial and word["head"] is None:
+            continue
         if not isinstance(word["head"], int):
             raise InvalidInputError(
                 f"{path}, sentence {name}: word {word['id']} has the head {word['head']!r}; "
@@ -72,7 +78,7 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
         name,
         tuple(word["form"] for word in words),
         tuple(word["upos"] or "_" for word in words),
-        np.array([word["head"] for word in words], dtype=np.int64),
+        np.array([PADDING if (h := word["head"]) is None else h for word in words], dtype=np.int64),
         tuple(word["deprel"] or "_" for word in words),
         sent_id,
     )

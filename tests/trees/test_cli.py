@@ -311,6 +311,28 @@ def test_labels_become_relations(run, rich, tmp_path):
     assert total["las_no_punct"] == pytest.approx(2 / 3)
 
 
+def test_relations_outside_the_list_and_unknown_heads(run, rich, tmp_path):
+    """Relation obj of word 2 is not in the list; then the head of word 2 is unknown."""
+    gold, scores, labels = rich[0], tmp_path / "s.npz", tmp_path / "labels"
+    labels.write_text("root punct")
+    table, other = np.zeros((4, 4, 2)), np.zeros((2, 2, 2))
+    for head, dependent, label in ((0, 1, 0), (1, 2, 1), (1, 3, 1)):
+        table[head, dependent, label] = 9.0
+    other[0, 1, 0] = 9.0
+    np.savez(scores, a=other, b=table)
+    arguments = ("evaluate", gold, "--scores", scores, "--labels", labels)
+    _, lines, _ = run(*arguments)
+    assert (lines[0]["uas"], lines[0]["las"], lines[0]["gold_log_prob"]) == (1, 2 / 3, None)
+    assert lines[-1]["impossible_gold_trees"] == 1
+    gold.write_text(RICH.replace("\t1\tobj\t", "\t_\tobj\t"))
+    _, lines, _ = run(*arguments)
+    assert (lines[0]["words"], lines[0]["words_no_punct"]) == (2, 1)
+    assert (lines[0]["uas"], lines[0]["las"], lines[-1]["words"]) == (1, 1, 3)
+    trees = fg.SpanningTrees(table, single_root=True)
+    expected = -trees.partial_nll([[0, 0], [-1, -1], [1, 1]])[0]
+    assert lines[0]["gold_log_prob"] == pytest.approx(expected, abs=1e-12)
+
+
 def test_crossing_gold_trees_are_counted(run, tmp_path):
     gold, scores = tmp_path / "gold.conllu", tmp_path / "scores.npz"
     crossing = [0, 1, 1, 2]
