@@ -188,11 +188,10 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             the row; a common factor has no effect.
         offset : (n,) array-like, optional
             Added to the coefficient of T of every node.  With the Poisson base, this is the log of
-            an exposure, for example of the length of a document.
+            an exposure, for example of the length of a document; at most 30.
         covariates : (n, d) array-like, optional
             z_i . slopes_s is added to the coefficient of T of node s in row i; each node has its
-            own slopes.  Scores then need the covariates of their rows; `at` returns the joint model
-            of rows with given covariates.
+            own slopes.  Scores then need those of their rows; `at` returns a joint model of them.
         feature_names : sequence of str, optional
             Names of the columns if X has none, for example a CSR matrix.
 
@@ -227,7 +226,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
                 f"give k <= {x.shape[1]}"
             )
-        return self._problem(preparation.weighted_rows(x, sample_weight, offset, covariates))
+        given = sample_weight, offset, covariates
+        return self._problem(preparation.weighted_rows(x, *given, resolve(self.base)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz file."""

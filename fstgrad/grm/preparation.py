@@ -16,6 +16,8 @@ from fstgrad.grm import covariates as extra
 from fstgrad.grm.base import Base
 from fstgrad.grm.families import resolve
 
+LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13, or of a ratio of exposures
+
 
 class NotNumbers(InvalidInputError, TypeError):
     """X has entries that are not numbers; also a TypeError, which scikit-learn expects."""
@@ -123,10 +125,11 @@ def weighted_rows(
     sample_weight: npt.ArrayLike | None,
     offset: npt.ArrayLike | None,
     covariates: npt.ArrayLike | None,
+    base: Base,
 ) -> Rows:
     """Return the rows of x (n, p), with what belongs to them checked, that have a weight > 0."""
     n = x.shape[0]
-    weights, shift = sample_weights(sample_weight, n), offsets(offset, n)
+    weights, shift = sample_weights(sample_weight, n), offsets(offset, n, base)
     z = extra.checked(covariates, n)
     used = np.flatnonzero(weights)
     if len(used) == n:
@@ -152,11 +155,21 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
     return np.asarray(array / array.mean())
 
 
-def offsets(offset: npt.ArrayLike | None, samples: int) -> FloatArray:
-    """Return the offsets (n,) of the rows, checked; zeros for None."""
+def offsets(offset: npt.ArrayLike | None, samples: int, base: Base) -> FloatArray:
+    """Return the offsets (n,) of the rows, checked; zeros for None.
+
+    Raises InvalidInputError for counts if they cannot be logarithms of exposures.
+    """
     if offset is None:
         return np.zeros(samples)
-    return checks.real_array("offset", offset, (samples,))
+    found = checks.real_array("offset", offset, (samples,))
+    low, high = float(found.min()), float(found.max())
+    if base.whole_numbers and max(high, high - low) > LARGEST_OFFSET:
+        raise InvalidInputError(
+            f"offset runs from {low:g} to {high:g}, and e^offset is the exposure of a row; "
+            "give log(exposure)"
+        )
+    return found
 
 
 def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:

@@ -166,7 +166,7 @@ class ScoringMixin:
             )
         extra.check_names(covariates, self.covariate_names_)
         z = extra.checked(covariates, rows, parameters.covariates)
-        return parameters.shifts(preparation.offsets(offset, rows), z)
+        return parameters.shifts(preparation.offsets(offset, rows, parameters.family), z)
 
     def _fitted(self) -> "Parameters":
         if not hasattr(self, "parameters_"):

@@ -193,6 +193,17 @@ def test_a_row_of_weight_0_does_not_change_the_dispersion():
         assert model.score(x[:6]) == alone.score(x[:6])
 
 
+@pytest.mark.parametrize("base", ["poisson", "hurdle-negative-binomial", "bernoulli"])
+def test_a_raw_exposure_is_no_offset(base):
+    x, exposure = counts(n=50, p=2), np.linspace(20.0, 2000.0, 50)
+    model = fg.GeneralizedRootModel(k=2, base=base, alpha=0.1)
+    with pytest.raises(InvalidInputError, match=r"from 20 to 2000, .* give log\(exposure\)"):
+        model.fit(x, offset=exposure)
+    model.set_params(tol=1e-3).fit(x, offset=np.log(exposure))
+    with pytest.raises(InvalidInputError, match=r"give log\(exposure\)"):
+        model.score(x, offset=exposure)
+
+
 def test_an_offset_is_an_exposure():
     rng = np.random.default_rng(0)
     exposure = rng.uniform(1, 20, size=3000)
