@@ -30,6 +30,11 @@ def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
     them out.
     """
     fitted, reading, tags = open_model(model)
+    if {"wer": "chars", "cer": "words"}.get(choice.loss) == reading.tokens_y:
+        raise click.UsageError(
+            f"--loss {choice.loss} does not count {reading.tokens_y}, which the model writes; use "
+            f"--loss {'cer' if choice.loss == 'wer' else 'wer'}"
+        )
     fitted.loss_ = model_loss(model, fitted, choice)
     inputs, targets = columns(pairs, reading, tags)
     result = fitted.evaluate(inputs, targets)

@@ -7,7 +7,7 @@ import click
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
-from fstgrad.cli.options import Reading, pairs_argument, reading_options, skip_errors
+from fstgrad.cli.options import Reading, counted, pairs_argument, reading_options, skip_errors
 from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
@@ -34,6 +34,7 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, al
     and the target.  The operations are . match, S substitute, D delete (a symbol of y), I insert (a
     symbol of the target), T transpose, and a blank outside a local alignment.
     """
+    reading = counted(reading, choice, ("tokens_x", "tokens_y"))
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
     function = build_loss(choice, alphabet)
 

@@ -8,9 +8,11 @@ A command receives a group as one argument:
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from fstgrad.alphabet import STANDARD
 from fstgrad.cli.border import (
@@ -58,6 +60,26 @@ class Reading:
     tokens_x: Tokens
     tokens_y: Tokens
     alphabet: str | None
+
+
+def counted(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Reading:
+    """Return a reading of `columns` as the words or characters that wer or cer counts.
+
+    It raises UsageError if an option asks for other symbols.
+    """
+    if choice.loss not in ("wer", "cer"):
+        return reading
+    tokens, other = ("words", "cer") if choice.loss == "wer" else ("chars", "wer")
+    context = click.get_current_context(silent=True)
+    for name in columns:
+        given = context is not None and context.get_parameter_source(name)
+        if getattr(reading, name) != tokens and given is ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')} {getattr(reading, name)}"
+            raise click.UsageError(
+                f"--loss {choice.loss} counts {'words' if other == 'cer' else 'characters'}; leave "
+                f"{flag} out, or use --loss {other}"
+            )
+    return dataclasses.replace(reading, **dict.fromkeys(columns, tokens))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +137,10 @@ class ProblemOptions:
     compilation: Compilation
     model: Weights
     reading: Reading
+
+    def __post_init__(self) -> None:
+        """Read the targets as the loss counts them."""
+        object.__setattr__(self, "reading", counted(self.reading, self.choice, ("tokens_y",)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +210,7 @@ reading_options = group(
         type=TOKENS,
         default="chars",
         show_default=True,
-        help="Symbols of column 2: characters or words.",
+        help="Symbols of column 2: characters or words; for --loss wer always words.",
     ),
     click.option(
         "--alphabet",

@@ -8,6 +8,7 @@ import click
 _SAMPLED = r"fg\.sampled_softmax_margin(\([^)]*\))?"
 # (pattern of a remedy of the library, name of the option, value with the same effect)
 _REMEDIES = (
+    (r"Alphabet\.from_sequences\(\[s\.split.*ErrorRate", "alphabet", "with one word per line"),
     (_SAMPLED, "method", "sampled"),
     (r"fg\.choose_cap\([^)]*\)(\.automaton)?", "cap", "auto"),
     (r"fg\.PairObjective\([^)]*\)", "cap", "auto"),

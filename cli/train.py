@@ -21,6 +21,7 @@ from fstgrad.cli.options import (
     cache_gib_option,
     cap_options,
     constant_options,
+    counted,
     method_options,
     pairs_argument,
     reading_options,
@@ -230,6 +231,7 @@ def train(
     """
     _check_effects(model, training, choice, estimation, validation)
     model, estimation = _bounded(model, estimation, choice)
+    reading = counted(reading, choice, ("tokens_y",))
     reading = ModelReading(**dataclasses.asdict(reading), decompose=decompose)
     if curves is not None:
         check_name(curves)

@@ -63,7 +63,7 @@ def layers():
             r"^(?:from|import) fstgrad\.(\w+)", path.read_text("utf-8"), re.MULTILINE
         )
         found |= {(own, name) for name in names if name != own}
-    packages = {own for own, _ in found} - {"models", "io", "plot"}
+    packages = {own for own, _ in found} - {"containers", "models", "io", "plot"}
     edges = {(a, b) for a, b in found if {a, b} <= packages}
     # an arrow that longer ways imply is left out
     reach = {a: {b for x, b in edges if x == a} for a in packages}

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray, index_array, instance, items
-from fstgrad.errors import AlphabetError
+from fstgrad.checks import IntArray, index_array, instance, is_integer
+from fstgrad.containers.labels import check_mask
+from fstgrad.containers.sequences import check_container, items, symbol_strings
+from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.uninitialized import empty
 
 EPSILON_SYMBOL = "<eps>"  # the empty string in files and symbol tables
@@ -36,7 +38,7 @@ class Alphabet:
     Parameters
     ----------
     symbols : str or iterable of str
-        The symbols in order: the characters of a str, or non-empty strings.
+        The symbols in order: the characters of a str, or non-empty strings.  A set has no order.
 
     Raises
     ------
@@ -54,9 +56,9 @@ class Alphabet:
 
     def __init__(self, symbols: str | Iterable[str]) -> None:
         try:
-            self.symbols: tuple[str, ...] = tuple(symbols)
-        except Exception as error:  # a foreign __iter__ may raise anything
-            raise AlphabetError(f"symbols is {symbols!r}; give a str or a sequence") from error
+            self.symbols: tuple[str, ...] = tuple(items("symbols", symbols))
+        except InvalidInputError as error:
+            raise AlphabetError(str(error)) from error
         for symbol in self.symbols:
             if not isinstance(symbol, str) or symbol in ("", EPSILON_SYMBOL):
                 raise AlphabetError(
@@ -79,12 +81,11 @@ class Alphabet:
         AlphabetError
             There is no symbol, or a symbol is not a str or is reserved.
         """
-        found = [items("a sequence", sequence) for sequence in items("sequences", sequences)]
-        symbols = list(itertools.chain.from_iterable(found))
-        for symbol in symbols:
-            if not isinstance(symbol, str):
-                raise AlphabetError(f"sequences has {symbol!r}; a symbol is a str")
-        return cls(sorted(set(symbols)))
+        try:
+            found = symbol_strings("sequences", sequences)
+        except InvalidInputError as error:
+            raise AlphabetError(str(error)) from error
+        return cls(sorted(set(itertools.chain.from_iterable(found))))
 
     @classmethod
     def named(cls, name: str) -> "Alphabet":
@@ -135,7 +136,7 @@ class Alphabet:
         Parameters
         ----------
         sequence : str, sequence of symbols, or sequence or (length,) integer array of ids
-            Each character of a str is a symbol.
+            Each character of a str is a symbol, unless the str has a longer symbol of the alphabet.
         name : str
             The name of the sequence in errors.
 
@@ -151,33 +152,38 @@ class Alphabet:
                 return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         if type(sequence) in (str, list, tuple):
             with contextlib.suppress(TypeError, ValueError):  # an unknown symbol, or no hash
-                return np.array([*map(self._ids.get, sequence)], dtype=np.int64)
-        if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
-            sequence
-        ):
-            raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")
+                ids = np.array([*map(self._ids.get, sequence)], dtype=np.int64)
+                if type(sequence) is not str or not self._is_ambiguous(sequence):
+                    return ids
+        return self._read(sequence, name)
+
+    def _read(self, sequence: Any, name: str) -> IntArray:
+        """Return the ids of a sequence of any kind; see `encode`."""
+        if isinstance(sequence, str) and not self.is_characters:
+            self._refuse_text(sequence, name)
         if isinstance(sequence, range) and len(sequence) > _LONGEST_RANGE:
             raise AlphabetError(f"{name} is {sequence!r}, too many ids; give a shorter sequence")
-        if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
-            raise AlphabetError(
-                f"{name} has shape {sequence.shape}; a sequence of ids is 1-dimensional"
-            )
-        if isinstance(sequence, np.ndarray) and sequence.dtype.kind in "iu":
-            return self._checked_ids(sequence.astype(np.int64), name)
-        if not isinstance(sequence, str) and all(
-            isinstance(item, int | np.integer) and not isinstance(item, np.timedelta64)
-            for item in sequence
-        ):
-            largest = max(map(abs, map(int, sequence)), default=0)
+        if not isinstance(sequence, str) and hasattr(sequence, "__array__"):
+            sequence = self._as_array(sequence, name)
+            if sequence.dtype.kind in "iu":
+                return self._checked_ids(sequence.astype(np.int64), name)
+        try:
+            if not isinstance(sequence, np.ndarray) and not _is_sized(sequence):
+                raise InvalidInputError(f"{name} is {sequence!r}; give a str, symbols or ids")
+            symbols = items(name, sequence)
+        except InvalidInputError as error:
+            raise AlphabetError(str(error)) from error
+        if all(is_integer(symbol) for symbol in symbols):
+            largest = max(map(abs, map(int, symbols)), default=0)
             if largest >= 2**63:
                 raise AlphabetError(
                     f"{name} has an id of {largest.bit_length()} bits; ids of this alphabet run "
                     f"from 0 to {len(self) - 1}"
                 )
-            return self._checked_ids(np.array(sequence, dtype=np.int64), name)
-        ids = empty(len(sequence), dtype=np.int64)
-        for position, symbol in enumerate(sequence):
-            number = self._ids.get(str(symbol))
+            return self._checked_ids(np.array(symbols, dtype=np.int64), name)
+        ids = empty(len(symbols), dtype=np.int64)
+        for position, symbol in enumerate(symbols):
+            number = self._ids.get(symbol) if isinstance(symbol, str) else None
             if number is None:
                 raise AlphabetError(
                     f"{name}[{position}] is {symbol!r}, which is not in the alphabet of "
@@ -186,6 +192,39 @@ class Alphabet:
                 )
             ids[position] = number
         return ids
+
+    def _as_array(self, sequence: Any, name: str) -> Any:
+        """Return an array or a column of another library as an array with one axis."""
+        try:
+            check_container(name, sequence)
+            check_mask(name, sequence)
+            array = np.asarray(sequence)
+        except InvalidInputError as error:
+            raise AlphabetError(str(error)) from error
+        except Exception as error:  # a foreign __array__ may raise anything
+            raise AlphabetError(f"{name} is a {type(sequence).__name__}; give ids") from error
+        if array.ndim != 1:
+            raise AlphabetError(f"{name} has shape {array.shape}; a sequence is 1-dimensional")
+        if array.dtype.kind not in "iuUTO" and array.size:
+            raise AlphabetError(f"{name} has dtype {array.dtype}; give a str, symbols or ids")
+        return array
+
+    def _is_ambiguous(self, text: str) -> bool:
+        """Return whether a text of known characters has a longer symbol too."""
+        return any(symbol in text for symbol in self._spelled)
+
+    @cached_property
+    def _spelled(self) -> tuple[str, ...]:
+        """The symbols of several characters, all of which are symbols."""
+        return tuple(s for s in self.symbols if len(s) > 1 and all(c in self._ids for c in s))
+
+    def _refuse_text(self, text: str, name: str) -> None:
+        """Raise AlphabetError: a text is characters, and this alphabet has longer symbols."""
+        word = next(symbol for symbol in self.symbols if len(symbol) > 1)
+        raise AlphabetError(
+            f"{name} is the str {text[:40]!r}, but the alphabet has symbols of several characters "
+            f"such as {word!r}; give a list of symbols, such as {name}.split() for words"
+        )
 
     def encode_characters(self, text: str) -> IntArray | None:
         """Return the ids (int64) of a text's characters; None if one is not in the alphabet.
@@ -242,3 +281,40 @@ def _is_sized(sequence: object) -> bool:
         return len(sequence) >= 0 and iter(sequence) is not None  # type: ignore[arg-type, call-overload]
     except (TypeError, ValueError):  # no length, or a negative one
         return False
+
+
+class WordAlphabet(Alphabet):
+    """An alphabet of words: a str is a sentence, split at white space.
+
+    Equal to an `Alphabet` of the same symbols.
+    """
+
+    is_characters = False
+
+    def encode(self, sequence: SequenceLike, *, name: str = "sequence") -> IntArray:
+        """Return the ids of the words of a str, or of a sequence as `Alphabet.encode` does.
+
+        Raises
+        ------
+        AlphabetError
+            A word is not in the alphabet, or as in `Alphabet.encode`.
+        """
+        words = sequence.split() if isinstance(sequence, str) else sequence
+        try:
+            return super().encode(words, name=name)
+        except AlphabetError as error:
+            word = self._word_of_characters(words)
+            if word is None:
+                raise
+            raise AlphabetError(
+                f"{name} has the word {word!r}, but the alphabet has characters; make the alphabet "
+                "from words: give Alphabet.from_sequences([s.split() for s in sentences]), or use "
+                "CharacterErrorRate"
+            ) from error
+
+    def _word_of_characters(self, words: Any) -> str | None:
+        """Return the first unknown word if all symbols are characters, otherwise None."""
+        if any(len(symbol) > 1 for symbol in self.symbols) or not isinstance(words, list | tuple):
+            return None
+        unknown = (word for word in words if isinstance(word, str) and word not in self._ids)
+        return next((word for word in unknown if len(word) > 1), None)

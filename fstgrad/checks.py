@@ -10,8 +10,8 @@ Index
 - `index_array`, `index` : integers in a range; `output_array` : an array to add results to.
 - `sparse_matrix` : a scipy matrix whose indices are within its shape.
 - `positive_number`, `positive_integer`, `one_of`, `flag` : scalars, modes and booleans.
-- `instance`, `optional`, `items`, `path_name` : objects of a class, iterables, file names;
-  `called` : the result of a function; `symbol_strings`, `fields` : sequences of strings, of rows.
+- `instance`, `optional`, `path_name` : objects of a class, file names; `called` : the result of a
+  function.
 - `writable` : a copy of a read-only array; `freeze` : make arrays read-only.
 - `generator` : a random generator; `extra` : import an optional package, or say how to install it.
 
@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.containers.labels import check_mask, check_positions
 from fstgrad.errors import FstgradError, InvalidInputError, MissingDependencyError
 
 FloatArray = npt.NDArray[np.float64]
@@ -58,8 +59,8 @@ def unusable_score(place: str, value: float) -> InvalidInputError:
 
 
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array without NaN and infinities."""
-    array = float_array(name, values, shape)
+    """Return `values` as a float64 array without NaN and infinities; its axes may have labels."""
+    array = _numbers(name, values, shape)
     if not (good := np.isfinite(array)).all():
         raise InvalidInputError("{} is {}; give finite numbers".format(*_wrong(name, array, ~good)))
     return array
@@ -77,7 +78,16 @@ def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None
 
 
 def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array of real numbers, which may be infinite or NaN."""
+    """Return `values` as a float64 array of real numbers, which may be infinite or NaN.
+
+    A table with labels is an error, because its positions count.
+    """
+    if type(values) is not np.ndarray:
+        check_positions(name, values)
+    return _numbers(name, values, shape)
+
+
+def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArray:
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         _check_shape(name, values, shape)
         return values
@@ -86,7 +96,7 @@ def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
         raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")  # type: ignore[union-attr]
     if kind in ("m", "M"):
         raise InvalidInputError(f"{name} has times, {values.dtype}; give numbers in a unit")  # type: ignore[union-attr]
-    _check_mask(name, values)
+    check_mask(name, values)
     try:
         array = np.asarray(values, dtype=np.float64)
     except Exception as error:  # a foreign __array__ may raise anything
@@ -129,7 +139,7 @@ def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
 
 def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return `values` as an array of any integer dtype and shape (an empty one may be float)."""
-    _check_mask(name, values)
+    check_mask(name, values)
     try:
         array = np.asarray(values)
     except Exception as error:
@@ -183,7 +193,7 @@ def cost(name: str, value: float) -> float:
 
 def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:
     """Return `value` as a finite float."""
-    _check_mask(name, value)
+    check_mask(name, value)
     try:
         array = np.asarray(value)
     except Exception as error:
@@ -245,16 +255,6 @@ def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind
     return value
 
 
-def items(name: str, values: Any) -> list[Any]:
-    """Return the items of an iterable as a list; raise InvalidInputError if it is not iterable."""
-    try:
-        return list(values)
-    except InvalidInputError:  # from a generator of fstgrad, with a more precise message
-        raise
-    except Exception as error:  # a foreign __iter__ may raise anything
-        raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
-
-
 def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
     """Return the result of a caller's function; errors raised inside it propagate.
 
@@ -269,32 +269,6 @@ def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
         if error.__traceback__ and error.__traceback__.tb_next is None:  # the call itself failed
             raise InvalidInputError(f"{name} is {function!r}; calling it fails: {error}") from error
         raise
-
-
-def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
-    """Return strings, each a str or a sequence of symbols (all str), as tuples of symbols."""
-    found = [tuple(items(f"{name}[{i}]", one)) for i, one in enumerate(items(name, sequences))]
-    for i, one in enumerate(found):
-        for symbol in one:
-            instance(f"a symbol of {name}[{i}]", symbol, str, "a str")
-    return found
-
-
-def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
-    """Return rows of `size` fields as lists.
-
-    Raises
-    ------
-    InvalidInputError
-        A row is not iterable, or has another number of fields.
-    """
-    found: list[list[Any]] = []
-    for i, row in enumerate(items(name, rows)):
-        long = isinstance(row, np.ndarray) and row.ndim and len(row) > size
-        found.append([] if long else items(f"{name}[{i}]", row))
-        if len(found[i]) != size:
-            raise InvalidInputError(f"{name}[{i}] does not have {size} fields; give {size}")
-    return found
 
 
 def path_name(path: Any, name: str = "path") -> str:
@@ -368,12 +342,6 @@ def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None)
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise InvalidInputError(f"{name} has shape {array.shape}; the shape must be ({wanted})")
-
-
-def _check_mask(name: str, values: object) -> None:
-    """Raise if a masked array hides entries, because numpy uses the values below the mask."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 
 
 def _wrong(name: str, array: npt.NDArray[Any], mask: BoolArray) -> tuple[str, Any]:

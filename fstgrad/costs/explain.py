@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, items, positive_integer
+from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
 from fstgrad.costs.transducer import PairTransducer

@@ -13,11 +13,11 @@ from fstgrad.checks import (
     index_array,
     instance,
     is_integer,
-    items,
     positive_number,
     real_array,
     writable,
 )
+from fstgrad.containers.sequences import rows_of
 from fstgrad.costs.kernels.arrays import PairLabels
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
@@ -73,17 +73,14 @@ class Pairs:
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         xs, ys, mass = [], [], []
-        for n, row in enumerate(items(name, rows)):
-            row = items(f"{name}[{n}]", row)
+        for own, row in rows_of(name, rows):
             if len(row) not in (2, 3):
                 raise InvalidInputError(
-                    f"{name}[{n}] has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
+                    f"{own} has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
                 )
-            xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
-            ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
-            mass.append(
-                positive_number(f"the mass of {name}[{n}]", row[2]) if len(row) == 3 else 1.0
-            )
+            xs.append(alphabet.encode(row[0], name=f"{own}[0]") + 1)
+            ys.append(alphabet.encode(row[1], name=f"{own}[1]") + 1)
+            mass.append(positive_number(f"the mass of {own}", row[2]) if len(row) == 3 else 1.0)
         if not xs:
             raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
         return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))

@@ -11,11 +11,11 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
-    items,
     one_of,
     positive_integer,
     positive_number,
 )
+from fstgrad.containers.sequences import batch, rows_of
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
@@ -59,19 +59,18 @@ class Questions(NamedTuple):
         """
         rows: list[tuple[Any, Any]] = []
         first, right = [0], []
-        for n, question in enumerate(items("questions", questions)):
-            fields = items(f"questions[{n}]", question)
+        for own, fields in rows_of("questions", questions):
             if len(fields) != 3:
                 raise InvalidInputError(
-                    f"questions[{n}] has {len(fields)} fields; a question is (hypothesis, number "
+                    f"{own} has {len(fields)} fields; a question is (hypothesis, number "
                     "of the right candidate, candidates)"
                 )
             hypothesis = fields[0]
-            number = positive_integer(f"questions[{n}][1]", fields[1], minimum=0)
-            candidates = items(f"questions[{n}][2]", fields[2])
+            number = positive_integer(f"{own}[1]", fields[1], minimum=0)
+            candidates = batch(f"{own}[2]", fields[2])
             if not 0 <= number < len(candidates):
                 raise InvalidInputError(
-                    f"questions[{n}][1], the number of the right candidate, is {number}; the "
+                    f"{own}[1], the number of the right candidate, is {number}; the "
                     f"question has {len(candidates)} candidates, counted from 0"
                 )
             right.append(len(rows) + number)

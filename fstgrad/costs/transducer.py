@@ -8,7 +8,8 @@ import numpy as np
 
 from fstgrad import checks
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, index_array, instance, items, positive_integer
+from fstgrad.checks import FloatArray, IntArray, index_array, instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses

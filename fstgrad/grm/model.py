@@ -15,6 +15,7 @@ from scipy import sparse
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
 from fstgrad.grm import fitting, normalization, preparation, storage
@@ -268,8 +269,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         """Return the given names, those of the data frame, or x0, x1, ..."""
         if given is None:
             given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
-        given = checks.items("feature_names", given)
-        names = [str(name) for name in given]
+        names = [str(name) for name in items("feature_names", given)]
         if len(set(names)) != features or len(names) != features:
             raise InvalidInputError(
                 f"feature_names has {len(set(names))} distinct names for {features} columns of X"

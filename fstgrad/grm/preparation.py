@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.containers.sequences import members
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
 from fstgrad.grm.base import Base
@@ -200,21 +201,21 @@ def candidates(
         return {}
     number_of = {name: i for i, name in enumerate(names)}
     found: dict[int, set[tuple[int, ...]]] = {size: set() for size in range(2, k + 1)}
-    for at, members in enumerate(checks.items("candidate_sets", sets)):
-        members = checks.items(f"candidate_sets[{at}]", members)
+    for at, given in enumerate(members("candidate_sets", sets)):
+        columns = members(f"candidate_sets[{at}]", given)
         unknown = [
             m
-            for m in members
+            for m in columns
             if not (m in number_of if isinstance(m, str) else checks.is_integer(m))
         ]
         if unknown:
             raise InvalidInputError(
                 f"candidate_sets[{at}] names {unknown[0]!r}, which is not a column of X"
             )
-        ids = sorted({number_of[m] if isinstance(m, str) else int(m) for m in members})
+        ids = sorted({number_of[m] if isinstance(m, str) else int(m) for m in columns})
         if len(ids) < 2 or ids[0] < 0 or ids[-1] >= features:
             raise InvalidInputError(
-                f"candidate_sets[{at}] is {list(members)}; give two or more distinct columns "
+                f"candidate_sets[{at}] is {columns}; give two or more distinct columns "
                 f"from 0 to {features - 1}"
             )
         for size in found:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed, instance, items, positive_integer
+from fstgrad.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
 from fstgrad.grm import preparation, report

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, instance, items
+from fstgrad.checks import FloatArray, instance
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path, shown
 from fstgrad.io.pairs import Row, located, read_rows

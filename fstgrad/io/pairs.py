@@ -17,7 +17,8 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
-from fstgrad.checks import FloatArray, cost_array, instance, one_of, path_name, symbol_strings
+from fstgrad.checks import FloatArray, cost_array, instance, one_of, path_name
+from fstgrad.containers.sequences import symbol_strings
 from fstgrad.errors import (
     AlphabetError,
     FstgradError,
@@ -222,7 +223,7 @@ def read_alphabet(path: Path) -> Alphabet:
             )
         symbols[symbol] = row.line
     try:
-        return Alphabet(symbols)
+        return Alphabet(list(symbols))
     except AlphabetError as error:
         raise AlphabetError(f"{path}: {error}") from error
 

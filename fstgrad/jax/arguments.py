@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fstgrad.containers.labels import check_positions
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax.operators import widened
 from fstgrad.objectives.strings import IGNORED
@@ -16,6 +17,7 @@ IGNORE_INDEX = -100
 
 def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
     """Return scores as an array of floating-point numbers with one of the ranks."""
+    check_positions(name, given)
     try:
         known = jnp.asarray(given)
     except (TypeError, ValueError) as error:

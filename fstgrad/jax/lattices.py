@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad.automata.band import Band
 from fstgrad.checks import instance, one_of
-from fstgrad.checks import items as sequence
+from fstgrad.containers.sequences import items as sequence
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import values

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import flag, instance, items, positive_integer
+from fstgrad.checks import flag, instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.jax import arguments
 from fstgrad.jax.fields import tables

@@ -7,15 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    index_array,
-    instance,
-    items,
-    log_weights,
-)
+from fstgrad.checks import BoolArray, FloatArray, IntArray, index_array, instance, log_weights
+from fstgrad.containers.labels import check_same_rows
+from fstgrad.containers.sequences import batch, items, members
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.lattices.graph import NO_SYMBOL, Graph
 from fstgrad.openfst import (
@@ -176,7 +170,7 @@ def scored_states(final: Mapping[int, float] | Iterable[int]) -> dict[int, float
     """Return final states and their scores in nats; 0 for states without a score."""
     if isinstance(final, Mapping):
         return dict(final)
-    states = items("final", final)
+    states = members("final", final)
     for state in states:
         index_array("final", state, _LARGEST_STATE, ())
     return dict.fromkeys(map(int, states), 0.0)
@@ -233,7 +227,8 @@ def arcs_of_nbest(
 ) -> tuple[ScoredArcs, int]:
     """Return the arcs of an n-best list (the scored epsilon arcs first), and the final state."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    every = items("hypotheses", hypotheses)
+    check_same_rows(hypotheses=hypotheses, scores=scores)
+    every = batch("hypotheses", hypotheses)
     strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(every)]
     if not strings:
         raise InvalidInputError("hypotheses is empty; give at least one")

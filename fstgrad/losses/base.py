@@ -26,11 +26,11 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     instance,
-    items,
     one_of,
     positive_integer,
     positive_number,
 )
+from fstgrad.containers.sequences import items
 from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.evaluation import PairEvaluation, Programme, rejected

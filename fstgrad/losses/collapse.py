@@ -15,7 +15,8 @@ from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.product import automaton_product
-from fstgrad.checks import FloatArray, IntArray, instance, items, one_of
+from fstgrad.checks import FloatArray, IntArray, instance, one_of
+from fstgrad.containers.sequences import items, members
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
 from fstgrad.losses.base import Engine, Loss, SumLoss, Target
 from fstgrad.losses.constant import NoLoss
@@ -240,7 +241,7 @@ def collapsed(
             raise InvalidInputError(f"collapse is {collapse!r} without a blank; give blank")
         return loss
     instance("loss", loss, Loss, "a Loss")
-    blanks = [blank] if isinstance(blank, str) else items("blank", blank)
+    blanks = [blank] if isinstance(blank, str) else members("blank", blank)
     made: Callable[[Loss], Loss] = partial(
         CollapsedLoss,
         alphabet=loss.alphabet,
@@ -256,7 +257,7 @@ def _members(
     alphabet: Alphabet, symbols: Sequence[str], name: str = "blank"
 ) -> npt.NDArray[np.bool_]:
     """Return which symbols of the alphabet are listed, (n,) bool."""
-    symbols = items(name, symbols)
+    symbols = members(name, symbols)
     for symbol in symbols:
         if not isinstance(symbol, str) or symbol not in alphabet:
             raise AlphabetError(

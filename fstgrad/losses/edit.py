@@ -5,9 +5,9 @@ from functools import cached_property
 import numpy.typing as npt
 
 from fstgrad import transducers
-from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.alphabet import Alphabet, SequenceLike, WordAlphabet
 from fstgrad.checks import flag, instance
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.base import Loss, ScaledLoss, Target
 from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
@@ -211,10 +211,10 @@ class OptimalStringAlignment(TransducerLoss):
 
 
 class Normalized(ScaledLoss):
-    """A loss divided by the number of symbols of the target: L(y, y_i) / |y_i|.
+    """A loss divided by the number of symbols of the target: L(y, y_i) / max(1, |y_i|).
 
-    A target acceptor may hold several references if all have one length; otherwise the loss raises
-    NotSupportedError.  An empty target raises InvalidInputError.
+    Against an empty target it is L, as in jiwer.  A target acceptor may hold several references if
+    all have one length; otherwise the loss raises NotSupportedError.
 
     Parameters
     ----------
@@ -231,34 +231,39 @@ class Normalized(ScaledLoss):
         super().__init__(loss, 1.0)
 
     def _factor(self, target: Target) -> float:
-        lengths = string_lengths(target) if isinstance(target, Fst) else {len(target)}
+        if isinstance(target, Fst):
+            lengths = string_lengths(target)
+        else:
+            lengths = {len(self.alphabet.encode(target, name="target"))}
         if len(lengths) != 1:
             raise NotSupportedError(
                 f"the references have the lengths {sorted(lengths)}; a rate divides by one length: "
                 "use EditDistance, or give references of one length"
             )
-        (length,) = lengths
-        if length == 0:
-            raise InvalidInputError("target is empty; a rate divides by its length")
-        return self.factor / length
+        return self.factor / max(1, *lengths)
 
 
 class WordErrorRate(Normalized):
-    """Edit distance divided by the number of symbols of the target, with words as symbols.
+    """Edit distance divided by the number of words of the target.
 
-    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / |y_i| for the best
-    alignment.  Target acceptors are supported as in `Normalized`.
+    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / max(1, |y_i|) for the
+    best alignment.  A str is a sentence, split at white space.  Target acceptors are supported as
+    in `Normalized`.
 
     Parameters
     ----------
-    alphabet, insert_cost, delete_cost, substitute_cost
+    alphabet : Alphabet
+        The words, such as `Alphabet.from_sequences([s.split() for s in sentences])`.
+    insert_cost, delete_cost, substitute_cost : float
         As in `EditDistance`.  sclite aligns with costs 3, 3, 4 but counts each error as 1.
 
     Examples
     --------
     >>> from fstgrad import Alphabet
     >>> rate = WordErrorRate(Alphabet(["the", "cat", "a", "sat"]))
-    >>> rate(["a", "cat"], ["the", "cat", "sat", "sat"])  # a substitution, two insertions
+    >>> rate("a cat", "the cat sat sat")  # a substitution, two insertions
+    0.75
+    >>> rate(["a", "cat"], ["the", "cat", "sat", "sat"])
     0.75
     """
 
@@ -269,13 +274,28 @@ class WordErrorRate(Normalized):
         delete_cost: float = 1.0,
         substitute_cost: float = 1.0,
     ) -> None:
-        super().__init__(EditDistance(alphabet, insert_cost, delete_cost, substitute_cost))
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        words = WordAlphabet(alphabet.symbols)
+        super().__init__(EditDistance(words, insert_cost, delete_cost, substitute_cost))
 
 
-class CharacterErrorRate(WordErrorRate):
-    """Edit distance divided by the number of symbols of the target, with characters as symbols.
+class CharacterErrorRate(Normalized):
+    """Edit distance divided by the number of characters of the target; a space is one.
 
-    The formula and the parameters are those of `WordErrorRate`; only the alphabet differs.
+    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / max(1, |y_i|) for the
+    best alignment.  Target acceptors are supported as in `Normalized`.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        Characters.  The rate of other symbols is `Normalized(EditDistance(alphabet))`.
+    insert_cost, delete_cost, substitute_cost : float
+        As in `EditDistance`.
+
+    Raises
+    ------
+    AlphabetError
+        A symbol is a word.
 
     Examples
     --------
@@ -283,3 +303,19 @@ class CharacterErrorRate(WordErrorRate):
     >>> CharacterErrorRate(Alphabet("abcdt"))("cat", "cadt")
     0.25
     """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        insert_cost: float = 1.0,
+        delete_cost: float = 1.0,
+        substitute_cost: float = 1.0,
+    ) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        word = next((s for s in alphabet if len(s) > 1 and s.isalpha()), None)
+        if word is not None:
+            raise AlphabetError(
+                f"the alphabet has the word {word!r}, but CharacterErrorRate counts characters; "
+                "use WordErrorRate(alphabet), or Normalized(EditDistance(alphabet)) for others"
+            )
+        super().__init__(EditDistance(alphabet, insert_cost, delete_cost, substitute_cost))

@@ -12,7 +12,8 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.pairs import Strings
-from fstgrad.checks import FloatArray, IntArray, items, positive_integer
+from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.containers.sequences import batch, paired_batches
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.pairs import joined
@@ -75,7 +76,7 @@ class PairEvaluation(ABC):
         >>> fg.EditDistance(fg.Alphabet("abc")).pairwise(["ab", "cab"], ["ac", "b"]).tolist()
         [1.0, 2.0]
         """
-        ys, targets = items("ys", ys), items("targets", targets)
+        ys, targets = paired_batches(ys=ys, targets=targets)
         if len(ys) != len(targets):
             raise InvalidInputError(
                 f"ys has {len(ys)} strings and targets {len(targets)}; pair them, or use matrix()"
@@ -103,7 +104,7 @@ class PairEvaluation(ABC):
         AlphabetError
             A string has a symbol outside the alphabet.
         """
-        ys, targets = items("ys", ys), items("targets", targets)
+        ys, targets = batch("ys", ys), batch("targets", targets)
         pairs = np.indices((len(targets), len(ys))).reshape(2, -1)[::-1].T
         values = self._of_pairs(
             *self._joined(ys, targets),

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, direction_array, instance, items, path_name
+from fstgrad.checks import FloatArray, direction_array, instance, path_name
+from fstgrad.containers.labels import over_symbols
+from fstgrad.containers.sequences import items
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 from fstgrad.summary import short_repr
@@ -133,4 +135,5 @@ def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) ->
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     if isinstance(matrix, SubstitutionMatrix):
         return matrix.over(alphabet)
-    return direction_array("matrix", matrix, (len(alphabet), len(alphabet)))
+    table = over_symbols("matrix", matrix, alphabet.symbols)
+    return direction_array("matrix", table, (len(alphabet), len(alphabet)))

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import items
+from fstgrad.containers.sequences import batch
 from fstgrad.errors import InvalidInputError
 
 _CLOSE = 1e-9
@@ -99,7 +99,7 @@ def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
     """
     strings = [
         loss.alphabet.encode(s, name=f"samples[{i}]")
-        for i, s in enumerate(items("samples", samples))
+        for i, s in enumerate(batch("samples", samples))
     ]
     if not strings:
         raise InvalidInputError("samples is empty; give at least one string")

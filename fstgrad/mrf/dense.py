@@ -18,13 +18,13 @@ import numpy.typing as npt
 from fstgrad.checks import (
     FloatArray,
     instance,
-    items,
     log_weights,
     positive_integer,
     positive_number,
     real_array,
     real_number,
 )
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 

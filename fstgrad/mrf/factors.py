@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, items, log_weights
+from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
+from fstgrad.containers.sequences import items, rows_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
@@ -90,8 +91,7 @@ def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted
     sizes = index_array("labels_per_node", labels_per_node, 1 << 40, (None,), lower=1).tolist()
     found = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0
-    for number, factor in enumerate(items("factors", factors)):
-        parts = items(f"factors[{number}]", factor)
+    for number, (_, parts) in enumerate(rows_of("factors", factors)):
         if len(parts) != 2:
             raise InvalidInputError(
                 f"factors[{number}] has {len(parts)} parts; give (scope, table)"

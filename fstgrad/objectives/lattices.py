@@ -9,7 +9,8 @@ import numpy as np
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, instance
-from fstgrad.checks import items as sequence
+from fstgrad.containers.sequences import batch as sequences
+from fstgrad.containers.sequences import items as sequence
 from fstgrad.errors import InvalidInputError, StateLimitError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
@@ -114,10 +115,10 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
     size = len(lattices)
     if size == 0:
         raise InvalidInputError("lattice has no items; give at least one")
-    golds = [None] * size if golds is None else golds
+    golds = [None] * size if golds is None else sequences("gold", golds)
     losses = losses if isinstance(losses, list | tuple) else [losses] * size
     for name, given in (("gold", golds), ("loss", losses)):
-        if len(sequence(name, given)) != size:
+        if len(given) != size:
             raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
     return [_item(*parts, options) for parts in zip(lattices, golds, losses, strict=True)]
 

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fstgrad.automata.band import Band
-from fstgrad.checks import instance, items, one_of, positive_integer
+from fstgrad.checks import instance, one_of, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.estimates import EVERYTHING, UNRELIABLE, SampledObjective
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.proposals import KINDS, Kind

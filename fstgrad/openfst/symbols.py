@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
-from fstgrad.checks import IntArray, fields, instance, is_integer, items, one_of
+from fstgrad.checks import IntArray, instance, is_integer, one_of
+from fstgrad.containers.sequences import fields, items
 from fstgrad.errors import (
     AlphabetError,
     FstError,

@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fstgrad.checks import (
-    fields,
-    flag,
-    float_array,
-    instance,
-    items,
-    positive_number,
-    real_number,
-)
+from fstgrad.checks import flag, float_array, instance, positive_number, real_number
+from fstgrad.containers.sequences import fields, items
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, MARKERS, blank, look
 

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
-    extra,
-    float_array,
-    index_array,
-    instance,
-    items,
-    positive_integer,
-    real_number,
-)
+from fstgrad.checks import extra, float_array, index_array, instance, positive_integer, real_number
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, canvas, look
 

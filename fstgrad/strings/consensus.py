@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray, Seed, instance, items, positive_integer
+from fstgrad.checks import FloatArray, IntArray, Seed, instance, positive_integer
+from fstgrad.containers.sequences import batch
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import EditDistance, Loss
@@ -112,7 +113,7 @@ def mbr(
     else:
         chosen = [
             loss.alphabet.encode(candidate, name=f"candidates[{i}]")
-            for i, candidate in enumerate(items("candidates", candidates))
+            for i, candidate in enumerate(batch("candidates", candidates))
         ]
     if not chosen:
         raise InvalidInputError("candidates is empty; give at least one string")

@@ -8,7 +8,7 @@ import torch
 
 from fstgrad.automata.band import Band
 from fstgrad.checks import instance, one_of
-from fstgrad.checks import items as sequence
+from fstgrad.containers.sequences import items as sequence
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss

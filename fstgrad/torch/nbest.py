@@ -7,6 +7,7 @@ import torch
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import instance, one_of
+from fstgrad.containers.sequences import batch
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.lists import NbestLosses
@@ -129,27 +130,24 @@ def _as_table(
             )
         ids = marked("hypotheses", hypotheses, ignore_index)
         return ids, torch.full(log_probs.shape[:1], log_probs.shape[1])
-    if not isinstance(hypotheses, Sequence):
+    lists = [batch(f"hypotheses[{i}]", y) for i, y in enumerate(batch("hypotheses", hypotheses))]
+    if len(lists) != len(log_probs):
         raise InvalidInputError(
-            f"hypotheses is a {type(hypotheses).__name__}; give a tensor (B, N, L) or B lists"
+            f"log_probs has {len(log_probs)} lists; hypotheses has {len(lists)}"
         )
-    if len(hypotheses) != len(log_probs):
-        raise InvalidInputError(
-            f"log_probs has {len(log_probs)} lists; hypotheses has {len(hypotheses)}"
-        )
-    for i, own in enumerate(hypotheses):
-        if not isinstance(own, Sequence) or len(own) == 0:
+    for i, own in enumerate(lists):
+        if len(own) == 0:
             raise InvalidInputError(
                 f"hypotheses[{i}] is {own!r}; give the hypotheses of that list, at least one"
             )
-    counts = [len(own) for own in hypotheses]
+    counts = [len(own) for own in lists]
     if max(counts, default=0) > log_probs.shape[1]:
         raise InvalidInputError(
             f"a list has {max(counts)} hypotheses, but log_probs has {log_probs.shape[1]} columns; "
             "give a column for each"
         )
-    every = [y for own in hypotheses for y in own]
-    flat = as_ids(every, loss, ignore_index, is_batch=True)  # type: ignore[arg-type]
+    every = [y for own in lists for y in own]
+    flat = as_ids(every, loss, ignore_index, is_batch=True, name="hypotheses")
     ids = torch.full((*log_probs.shape, flat.shape[1]), IGNORED)
     rows = [j + i * log_probs.shape[1] for i, count in enumerate(counts) for j in range(count)]
     ids.view(-1, flat.shape[1])[rows] = flat

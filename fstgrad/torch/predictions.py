@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, Seed, flag, generator, instance, items, positive_integer
+from fstgrad.checks import IntArray, Seed, flag, generator, instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss

@@ -9,7 +9,8 @@ import torch
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import IntArray, index_array, instance, items, one_of
+from fstgrad.checks import IntArray, index_array, instance, one_of
+from fstgrad.containers.sequences import batch, items
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Objective
@@ -146,6 +147,7 @@ def _evaluated(
     arguments.losses(loss)
     if options.sampling is not None:
         instance("sampling", options.sampling, Sampling, "a Sampling, or None")
+    gold = as_list("gold", gold)
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     axis = is_batch or lengths is not None
@@ -174,6 +176,15 @@ def _evaluated(
     return reduced(values(objective, [scores], constants), reduction)
 
 
+def as_list(name: str, gold: Any) -> Any:
+    """Return a tensor, an array of ids or a sequence unchanged, and other containers as a list."""
+    if isinstance(gold, torch.Tensor | Sequence):
+        return gold
+    if isinstance(gold, np.ndarray) and gold.dtype.kind in "iuf":
+        return gold
+    return items(name, gold)
+
+
 def as_ids(
     gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool, name: str = "gold"
 ) -> torch.Tensor:
@@ -183,7 +194,7 @@ def as_ids(
             wanted = "(B, L'), a row for each item" if is_batch else "(l,), one string"
             raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give {wanted}")
         return marked(name, gold, ignore_index)
-    return _listed(gold, loss, ignore_index, is_batch=is_batch)
+    return _listed(name, gold, loss, ignore_index, is_batch=is_batch)
 
 
 def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
@@ -201,18 +212,16 @@ def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
 
 
 @aside
-def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
+def _listed(
+    name: str, gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool
+) -> torch.Tensor:
     """Return sequences as padded ids."""
-    if not isinstance(gold, Sequence | np.ndarray):
-        raise InvalidInputError(
-            f"gold is a {type(gold).__name__}; give an integer tensor, a sequence, or sequences"
-        )
-    given = items("gold", gold) if is_batch else [gold]
+    given = batch(name, gold) if is_batch else [gold]
     each = loss if isinstance(loss, Sequence) else [loss] * len(given)
     if len(each) != len(given):
-        raise InvalidInputError(f"loss has {len(each)} items; gold has {len(given)}")
+        raise InvalidInputError(f"loss has {len(each)} items; {name} has {len(given)}")
     rows = [
-        _encoded(item, one, f"gold[{i}]", ignore_index)
+        _encoded(item, one, f"{name}[{i}]", ignore_index)
         for i, (item, one) in enumerate(zip(given, each, strict=True))
     ]
     ids = np.full((len(rows), max(map(len, rows), default=0)), IGNORED, dtype=np.int64)

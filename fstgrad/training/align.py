@@ -21,16 +21,14 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     called,
-    fields,
     flag,
     instance,
-    items,
     log_weights,
     one_of,
     positive_integer,
     positive_number,
-    symbol_strings,
 )
+from fstgrad.containers.sequences import fields, items, symbol_strings
 from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute, renamed_arguments
 from fstgrad.training import kernels
 from fstgrad.uninitialized import empty

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from fstgrad.checks import FloatArray, fields, instance, items, positive_integer, real_array
+from fstgrad.checks import FloatArray, instance, positive_integer, real_array
+from fstgrad.containers.sequences import check_container, fields, items, row_of
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
 from fstgrad.summary import short_repr
@@ -319,6 +320,7 @@ def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
 def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
     """Yield (index of the first item, items), split at 1 and at multiples of the chunk size."""
     first = positive_integer("first", first, minimum=0)
+    check_container("pairs", pairs, of_rows=True)
     try:
         iterator = iter(pairs)
         if issparse(pairs):
@@ -327,7 +329,7 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
         raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         for index, pair in enumerate(chunk, start=first):
-            if not isinstance(pair, FstgradError) and len(items(f"pairs[{index}]", pair)) != 2:
+            if not isinstance(pair, FstgradError) and len(row_of(f"pairs[{index}]", pair)) != 2:
                 raise InvalidInputError(f"pairs[{index}] does not have two fields; give (x, y)")
         yield first, chunk
         first += len(chunk)

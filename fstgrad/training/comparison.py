@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, Seed, generator, positive_integer, symbol_strings
+from fstgrad.checks import FloatArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
-from fstgrad.training.measures import Symbols, edit_distances
+from fstgrad.training.measures import Symbols, edit_distances, parallel_strings
 
 LEVEL = 0.95
 
@@ -66,8 +66,7 @@ def compare(
     >>> result.word_difference.value, result.word_difference.upper < 0
     (-0.5, True)
     """
-    first, second = symbol_strings("first", first), symbol_strings("second", second)
-    targets = symbol_strings("targets", targets)
+    first, second, targets = parallel_strings(first=first, second=second, targets=targets)
     if not targets or not len(first) == len(second) == len(targets):
         raise InvalidInputError(
             f"first, second and targets have {len(first)}, {len(second)} and {len(targets)} items; "

@@ -1,16 +1,12 @@
 """The data of a fit: pairs of sequences, and losses by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fstgrad import losses
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import (
-    called,
-    instance,
-    items,
-    one_of,
-)
+from fstgrad.alphabet import Alphabet, WordAlphabet
+from fstgrad.checks import called, instance, one_of
+from fstgrad.containers.sequences import batch, items, paired_batches
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.training.sums import XY
@@ -25,15 +21,18 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
 }
 
 
-def paired(X: Sequences, Y: Sequences) -> list[XY]:
-    """Return the pairs of inputs and targets.
+def paired(X: Sequences, Y: Sequences, symbols: Iterable[str] = ()) -> list[XY]:
+    """Return the pairs of inputs and targets; `symbols` are those of the targets, if known.
 
     Raises
     ------
     InvalidInputError
-        If the numbers of inputs and targets differ, there are none, or a target is empty.
+        If the numbers of inputs and targets differ, there are none, a target is empty, or a target
+        is a str although a symbol has several characters.
     """
-    X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
+    X, Y = paired_batches(X=X, Y=Y)
+    check_words("Y", Y, symbols)
+    Y = [as_input(y) for y in Y]
     if len(X) != len(Y):
         raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
     if len(X) == 0:
@@ -55,7 +54,43 @@ def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     both = items(name, given)
     if len(both) != 2:
         raise InvalidInputError(f"{name} is (X, Y); give two sequences, not {len(both)}")
-    return items(f"{name}[0]", both[0]), items(f"{name}[1]", both[1])
+    X, Y = paired_batches(**{f"{name}[{i}]": side for i, side in enumerate(both)})
+    return X, Y
+
+
+def as_inputs(X: Sequences, model: Any) -> list[Any]:
+    """Return the inputs of a model in the form that the features need; see `as_input`."""
+    X = batch("X", X)
+    features, latent = (getattr(model, name, None) for name in ("features_", "latent_"))
+    known = getattr(getattr(features, "vocabulary", None), "symbols", ())
+    slots = set() if latent is None else set(latent.padded(()))
+    check_words("X", X, [symbol for symbol in known if symbol not in slots])
+    return [as_input(x) for x in X]
+
+
+def check_words(name: str, sequences: Sequence[Any], symbols: Iterable[str]) -> None:
+    """Raise InvalidInputError if a sequence is a str, but a symbol has several characters."""
+    word = next((symbol for symbol in symbols if len(symbol) > 1), None)
+    if word is None:
+        return
+    for i, sequence in enumerate(sequences):
+        if isinstance(sequence, str):
+            raise InvalidInputError(
+                f"{name}[{i}] is the str {sequence[:40]!r}, but the model has words such as "
+                f"{word!r}; give a list of symbols, {name}[{i}].split()"
+            )
+
+
+def check_loss(loss: Loss | None, Y: Sequences) -> None:
+    """Raise InvalidInputError if a loss counts words, but a target is a str."""
+    if loss is None or not isinstance(loss.alphabet, WordAlphabet):
+        return
+    for i, y in enumerate(Y):
+        if isinstance(y, str):
+            raise InvalidInputError(
+                f"loss is a word error rate, but Y[{i}] is the str {y[:40]!r}; give a list of "
+                f"words, Y[{i}].split(), or use CharacterErrorRate"
+            )
 
 
 def made_loss(

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, fields, instance, items, one_of
+from fstgrad.checks import FloatArray, instance, one_of
+from fstgrad.containers.sequences import fields, items
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.training.align import Aligner, Pair, Symbols, per_symbol

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad.checks import IntArray, fields, index_array, positive_integer, positive_number
+from fstgrad.checks import IntArray, index_array, positive_integer, positive_number
+from fstgrad.containers.sequences import fields
 from fstgrad.errors import InvalidInputError
 
 _LONGEST = 2**53

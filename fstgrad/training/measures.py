@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, symbol_strings
+from fstgrad.checks import FloatArray, instance
+from fstgrad.containers.sequences import paired_batches, symbol_strings
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.summary import short_repr
@@ -125,13 +126,38 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
 
 def _paired(predictions: Any, targets: Any) -> tuple[list[Symbols], list[Symbols]]:
     """Return predictions and targets, equal in number, as tuples of symbols."""
-    left: list[Symbols] = [*symbol_strings("predictions", predictions)]
-    right: list[Symbols] = [*symbol_strings("targets", targets)]
+    left, right = parallel_strings(predictions=predictions, targets=targets)
     if len(left) != len(right):
         raise InvalidInputError(
             f"there are {len(left)} predictions and {len(right)} targets; give one for each"
         )
     return left, right
+
+
+def parallel_strings(**given: Any) -> list[list[Symbols]]:
+    """Return batches of strings that belong together, as tuples of symbols.
+
+    Raises
+    ------
+    InvalidInputError
+        One has a str and another a list of words, or as in `paired_batches` and `symbol_strings`.
+    """
+    batches = dict(zip(given, paired_batches(**given), strict=True))
+    found: list[list[Symbols]] = [[*symbol_strings(name, own)] for name, own in batches.items()]
+    texts = [(name, s) for name, own in batches.items() for s in own if isinstance(s, str)]
+    words = [
+        (name, symbol)
+        for (name, own), strings in zip(batches.items(), found, strict=True)
+        for s, string in zip(own, strings, strict=True)
+        for symbol in string
+        if len(symbol) > 1 and not isinstance(s, str)
+    ]
+    if texts and words:
+        raise InvalidInputError(
+            f"{texts[0][0]} has the str {texts[0][1][:40]!r} and {words[0][0]} a list with the "
+            f"symbol {words[0][1]!r}; give each as a str, or each as a list of words (text.split())"
+        )
+    return found
 
 
 def _unit_distance(sequences: Sequence[Symbols]) -> EditDistance:

@@ -16,12 +16,12 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     instance,
-    items,
     one_of,
     positive_integer,
     positive_number,
     real_number,
 )
+from fstgrad.containers.sequences import items
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.cache import AutomatonCache

@@ -5,9 +5,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from fstgrad import checks
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, flag, instance, items, one_of, positive_integer
+from fstgrad.checks import FloatArray, flag, instance, one_of, optional, positive_integer
+from fstgrad.containers.sequences import fields, paired_batches
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Path
 from fstgrad.losses import MAX_STATES, Loss
@@ -16,7 +16,7 @@ from fstgrad.strings.caps import TOLERANCE
 from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
-from fstgrad.training.data import Sequences, made_loss, paired, two_sequences
+from fstgrad.training.data import Sequences, as_inputs, check_loss, made_loss, paired, two_sequences
 from fstgrad.training.estimator import Estimator
 from fstgrad.training.kinds import CONSTANTS
 from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent
@@ -34,7 +34,7 @@ from fstgrad.training.recipes import (
     split,
 )
 from fstgrad.training.template_features import Pairs, TemplateFeatures
-from fstgrad.training.templates import Template, Window, as_input
+from fstgrad.training.templates import Template, Window
 from fstgrad.training.trainer import Callback, State, Trainer
 from fstgrad.training.vocabulary import Vocabulary
 
@@ -101,8 +101,7 @@ class SequenceModel(Estimator):
     Attributes
     ----------
     coef_ : (d,) float64, the weights w
-    features_ : TemplateFeatures
-    alphabet_ : Alphabet
+    features_, alphabet_ : TemplateFeatures, Alphabet
     loss_ : Loss or None
     lengths_ : LengthModel
     history_ : list of Epoch
@@ -201,13 +200,14 @@ class SequenceModel(Estimator):
         InvalidInputError
             If there are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
-        settings, X, Y = settings_of(self), items("X", X), items("Y", Y)
+        settings, (X, Y) = settings_of(self), paired_batches(X=X, Y=Y)
         if validation is not None:
             validation = two_sequences("validation", validation)
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self
-        start, pairs, places = self._start(paired(X, Y), Y)
+        start, pairs, places = self._start(paired(X, Y, self.alphabet or ()), Y)
+        check_loss(self.loss_, Y)
         trained = pairs
         if validation is None:
             trained, validation = split(self, pairs, [(X[i], Y[i]) for i in places])
@@ -242,8 +242,8 @@ class SequenceModel(Estimator):
     ) -> None:
         """Create the loss and the features, from known names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
-        checks.optional("latent", latent, LatentOutputs, "LatentOutputs")
-        read = [(x, cast(Sequence[str], y)) for x, y in checks.fields("pairs", pairs, 2)]
+        optional("latent", latent, LatentOutputs, "LatentOutputs")
+        read = [(x, y) for x, y in fields("pairs", pairs, 2)]
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()
@@ -252,7 +252,7 @@ class SequenceModel(Estimator):
         outputs = alphabet if latent is None else latent.symbols
         copies = self._copies()
         if known is not None:
-            names, own = checks.fields("known", [known], 2)[0]
+            names, own = fields("known", [known], 2)[0]
             self.features_ = TemplateFeatures(outputs, self.order, template, names, own, copies)
             return
         least = positive_integer("min_count", self.min_count)
@@ -310,7 +310,7 @@ class SequenceModel(Estimator):
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); by default, the length of y is that of the length model."""
-        x, found = self._input(as_input(x))
+        x, found = self._input(as_inputs([x], self)[0])
         if self.latent_ is not None or length is None:
             length = found
         return StringDistribution(self.features_.scores(self.coef_, x, length))
@@ -326,10 +326,9 @@ class SequenceModel(Estimator):
     def predict(self, X: Sequences) -> list[Any]:
         """Return the most probable y of every x: a str if the targets were str, otherwise a list.
 
-        With an alignment, it is the y of the most probable latent string.  The y of an empty x is
-        empty.
+        With an alignment, it is that of the most probable latent string; "" or [] for an empty x.
         """
-        xs = [as_input(x) for x in items("X", X)]
+        xs = as_inputs(X, self)
         read = [self._input(x) for x in xs]
         found = self._shown(best(self.features_, self.coef_, read)) if read else []
         return [y if len(x) else self._joined([]) for x, y in zip(xs, found, strict=True)]
@@ -340,7 +339,7 @@ class SequenceModel(Estimator):
         With an alignment, the probabilities of the 4 k best latent strings with the same y are
         added.
         """
-        return [self._nbest(self.distribution(x), k) for x in items("X", X)]
+        return [self._nbest(self.distribution(x), k) for x in as_inputs(X, self)]
 
     def _nbest(self, distribution: StringDistribution, k: int) -> list[tuple[Any, float]]:
         if self.latent_ is None:
@@ -350,7 +349,8 @@ class SequenceModel(Estimator):
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
-        targets = [cast(Sequence[str], y) for _, y in paired(X, Y)]
+        X, Y = paired_batches(X=X, Y=Y)
+        targets: list[Any] = [y for _, y in paired(X, Y, getattr(self, "alphabet_", ()))]
         return measures.evaluate(self.predict(X), targets, self.loss_)
 
     def score(
@@ -383,7 +383,7 @@ class SequenceModel(Estimator):
         return cast(SequenceModel, storage.load(cls, path, given))
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
-        targets = [cast(Sequence[str], y) for _, y in paired(X, Y)]
+        targets: list[Any] = [y for _, y in paired(X, Y, self.alphabet_)]
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, items, one_of, path_name, positive_integer, real_array
+from fstgrad.checks import FloatArray, one_of, path_name, positive_integer, real_array
+from fstgrad.containers.sequences import items
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Path, Tokens, located, read_table
 from fstgrad.training.batch import Batch, Outcome, Sums

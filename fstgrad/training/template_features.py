@@ -11,16 +11,14 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import (
     FloatArray,
     IntArray,
-    fields,
     index_array,
     instance,
     is_integer,
-    items,
     output_array,
     positive_integer,
     real_array,
-    symbol_strings,
 )
+from fstgrad.containers.sequences import fields, items, symbol_strings
 from fstgrad.errors import InvalidInputError, RenamedAttribute
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fstgrad.checks import instance, items, positive_integer
+from fstgrad.checks import instance, positive_integer
+from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 
 Template = Callable[[Sequence[str], int, int], Iterable[str]]

@@ -17,14 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fstgrad.checks import (
-    FloatArray,
-    called,
-    items,
-    one_of,
-    positive_integer,
-    positive_number,
-)
+from fstgrad.checks import FloatArray, called, one_of, positive_integer, positive_number
+from fstgrad.containers.sequences import items
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, Chunk, Sums

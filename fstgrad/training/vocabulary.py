@@ -13,14 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import (
-    IntArray,
-    called,
-    fields,
-    instance,
-    items,
-    positive_integer,
-)
+from fstgrad.checks import IntArray, called, instance, positive_integer
+from fstgrad.containers.sequences import fields, items
 from fstgrad.errors import InvalidInputError, MemoryLimitError
 from fstgrad.io import memory_limit
 from fstgrad.training import kernels

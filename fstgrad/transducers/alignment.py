@@ -6,7 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import LARGEST_COST, IntArray, direction_array, one_of, positive_number
+from fstgrad.checks import (
+    LARGEST_COST,
+    IntArray,
+    direction_array,
+    one_of,
+    positive_number,
+)
+from fstgrad.containers.labels import over_symbols
 from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -140,7 +147,7 @@ def alignment_transducer(
     (3, 68)
     """
     n, label = len(alphabet), labels(alphabet)
-    align = direction_array("costs", costs, (n, n))
+    align = direction_array("costs", over_symbols("costs", costs, alphabet.symbols), (n, n))
     opening = positive_number("gap_open", gap_open, allow_zero=True, most=LARGEST_COST)
     extending = positive_number("gap_extend", gap_extend, allow_zero=True, most=LARGEST_COST)
     one_of("free_ends", free_ends, get_args(Ends))

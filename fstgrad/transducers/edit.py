@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import cost, cost_array
+from fstgrad.containers.labels import over_symbols
 from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -60,7 +61,9 @@ def edit_transducer(
         costs = np.full((n, n), substitute)
         np.fill_diagonal(costs, 0.0)
     else:
-        costs = cost_array("confusion", confusion, (n, n))
+        costs = cost_array(
+            "confusion", over_symbols("confusion", confusion, alphabet.symbols), (n, n)
+        )
     return machine(
         arc_type,
         final_at(1, 0),

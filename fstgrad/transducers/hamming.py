@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.alphabet import Alphabet
+from fstgrad.containers.labels import over_symbols
 from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -43,7 +44,7 @@ def hamming_transducer(
     9
     """
     label = labels(alphabet)
-    table = checks.cost_array("cost", cost)
+    table = checks.cost_array("cost", over_symbols("cost", cost, alphabet.symbols))
     if table.ndim == 2:
         costs = checks.cost_array("cost", table, (len(alphabet), len(alphabet)))
     else:

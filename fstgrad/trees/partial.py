@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.containers.sequences import members
 from fstgrad.errors import InvalidInputError
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.structures import PADDING
@@ -75,7 +76,7 @@ def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
 
 def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Return (item index, arc) for all arcs."""
-    arcs = arcs if isinstance(arcs, np.ndarray) else checks.items(name, arcs)
+    arcs = arcs if isinstance(arcs, np.ndarray) else members(name, arcs)
     if _is_per_item(arcs):
         items = len(table.lengths)
         if len(arcs) != items or not table.batch_shape:

@@ -1,0 +1,43 @@
+"""`--loss wer` counts words and `--loss cer` characters, whatever the default of a column is."""
+
+import json
+
+import pytest
+
+PAIR = "the cat\tthe dog\n"
+
+
+@pytest.mark.parametrize("loss, expected", [("wer", 1 / 2), ("cer", 3 / 7)])
+def test_rates_of_sentences(run, loss, expected):
+    assert float(run("loss", "--loss", loss, "-", stdin=PAIR)[1]) == expected
+
+
+def test_a_rate_of_an_empty_reference(run):
+    code, out, _ = run("loss", "--loss", "wer", "-", stdin="the cat\t\n\tthe\n\t\n")
+    assert (code, out) == (0, "2.0\n1.0\n0.0\n")
+
+
+@pytest.mark.parametrize("command", ["loss", "risk", "grad"])
+@pytest.mark.parametrize("loss, tokens, other", [("wer", "chars", "cer"), ("cer", "words", "wer")])
+def test_other_tokens_are_refused(run, command, loss, tokens, other):
+    code, _, err = run(command, "--loss", loss, "--tokens-y", tokens, "-", stdin=PAIR)
+    assert code == 2
+    assert f"leave --tokens-y {tokens} out, or use --loss {other}" in err
+
+
+def test_an_alphabet_of_characters_has_no_words(run, tmp_path):
+    letters = tmp_path / "letters"
+    letters.write_text("\n".join("acdeghot"), encoding="utf-8")
+    code, _, err = run("loss", "--loss", "wer", "--alphabet", letters, "-", stdin=PAIR)
+    assert code == 1
+    assert "the word 'the'" in err
+    assert "make the alphabet from words: give --alphabet with one word per line" in err
+
+
+def test_a_model_of_characters_has_no_word_error_rate(run, tmp_path):
+    model = tmp_path / "model.npz"
+    assert run("train", "--epochs", "1", "-o", model, "-", stdin=PAIR)[0] == 0
+    code, _, err = run("evaluate", "--loss", "wer", model, "-", stdin=PAIR)
+    assert code == 2
+    assert "--loss wer does not count chars, which the model writes; use --loss cer" in err
+    assert json.loads(run("evaluate", "--loss", "cer", model, "-", stdin=PAIR)[1])["pairs"] == 1
