@@ -219,6 +219,14 @@ def positive_number(
     return number
 
 
+def divisor(name: str, value: float) -> float:
+    """Return `value` as a finite float, at least 1e-150, so that quotients are finite."""
+    number = positive_number(name, value)
+    if number < 1 / _LARGEST_FACTOR:
+        raise InvalidInputError(f"{name} is {value!r}; give a number >= 1e-150")
+    return number
+
+
 def is_integer(value: object) -> bool:
     """Return whether a value is a Python or NumPy integer, but not a bool or a timedelta."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)

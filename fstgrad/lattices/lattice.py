@@ -365,9 +365,9 @@ class Lattice(ArrayDistribution):
         ------
         StateLimitError
         """
-        k = positive_integer("k", k)
+        k, log_z = positive_integer("k", k), self._flow.log_z  # raises if there is no path
         found = search.kbest(self.graph, self.label, self.near.scores, k, max_states=max_states)
-        return [(ids, float(total - self._flow.log_z)) for ids, total in found]
+        return [(ids, float(total - log_z)) for ids, total in found]
 
     def best_path(self) -> tuple[IntArray, float]:
         """Return the most probable path as (arcs, log_prob)."""

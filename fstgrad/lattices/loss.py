@@ -21,11 +21,11 @@ from fstgrad.checks import (
     BoolArray,
     FloatArray,
     IntArray,
+    divisor,
     float_array,
     index_array,
     instance,
     log_weights,
-    positive_number,
     real_number,
 )
 from fstgrad.errors import (
@@ -145,7 +145,7 @@ class LatticeLoss:
     def reward(self, lattice: Graph, temperature: float) -> FloatArray:
         """Return the arc posteriors (A,) under exp(-L / temperature) / Z; temperature > 0, nats."""
         self._check(lattice)
-        temperature = positive_number("temperature", temperature)
+        temperature = divisor("temperature", temperature)
         return self._summed(Flow.of(self.graph, -self.cost / temperature).posterior)
 
     def closest(self) -> tuple[IntArray, float]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, positive_number
+from fstgrad.checks import FloatArray, divisor
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
@@ -104,7 +104,8 @@ def raml(
     b : LossAutomaton, or a LatticeLoss for a lattice
         The loss L against the target, in nats.
     temperature : float
-        In nats, > 0.  As it goes to 0, r concentrates on the strings with the least loss.
+        In nats, at least 1e-150.  As it goes to 0, r concentrates on the strings with the least
+        loss.
 
     Returns
     -------
@@ -117,7 +118,7 @@ def raml(
     InfeasibleError
         No string has a finite score, or no string has a finite loss.
     InvalidInputError
-        The temperature is not above 0, shapes do not match, or `b` is of the wrong type.
+        The temperature is below 1e-150, shapes do not match, or `b` is of the wrong type.
 
     References
     ----------
@@ -131,7 +132,7 @@ def raml(
     >>> print(round(value / np.log(2), 12))  # all four strings have p = 1/4
     2.0
     """
-    temperature = positive_number("temperature", temperature)
+    temperature = divisor("temperature", temperature)
     if isinstance(scores, Lattice):
         return lattice_raml(scores, _compiled(b), temperature)
     b = _of_strings(b)
@@ -158,7 +159,8 @@ def direct_loss(
     b : LossAutomaton, or a LatticeLoss for a lattice
         The loss L against the target, in nats.
     epsilon : float
-        Weight of the loss in y_direct, > 0: the update moves away from strings of higher loss.
+        Weight of the loss in y_direct, at least 1e-150: the update moves away from strings of
+        higher loss.
 
     Returns
     -------
@@ -171,13 +173,13 @@ def direct_loss(
     InfeasibleError
         No string has a finite score and a finite loss.
     InvalidInputError
-        Epsilon is not above 0, shapes do not match, or `b` is of the wrong type.
+        Epsilon is below 1e-150, shapes do not match, or `b` is of the wrong type.
 
     References
     ----------
     McAllester, Hazan, Keshet (2010), Theorem 1.
     """
-    epsilon = positive_number("epsilon", epsilon)
+    epsilon = divisor("epsilon", epsilon)
     if isinstance(scores, Lattice):
         return lattice_direct_loss(scores, _compiled(b), epsilon)
     b = _of_strings(b)

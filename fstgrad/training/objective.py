@@ -15,6 +15,7 @@ from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import (
     FloatArray,
     IntArray,
+    divisor,
     instance,
     one_of,
     positive_integer,
@@ -147,8 +148,8 @@ class PairObjective:
                 f"{self.features.alphabet!r}; make both from one"
             )
         vars(self).update(
-            temperature=positive_number("temperature", self.temperature),
-            epsilon=positive_number("epsilon", self.epsilon),
+            temperature=divisor("temperature", self.temperature),
+            epsilon=divisor("epsilon", self.epsilon),
         )
         self._check_method()
 
