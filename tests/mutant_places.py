@@ -34,6 +34,11 @@ class Mutant:
     at_import: bool = False  # a constant, a class attribute or a default
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether the mutant is compiled."""
+        return "/kernels/" in self.path
+
+    @property
     def key(self) -> str:
         """What names the mutant in the list of equivalent ones, wherever the line moves."""
         return f"{self.path}::{self.function}: {self.old} => {self.new} #{self.number}"
@@ -160,12 +165,13 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-def mutants_of(folders: list[str]) -> list[Mutant]:
-    """Return the mutants of all files below the folders, kernels and aliases left out."""
+def mutants_of(folders: list[str], *, kernels: bool = False) -> list[Mutant]:
+    """Return the mutants of all files below the folders, those of kernels or all others."""
     found: list[Mutant] = []
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if "kernels" not in name and not name.endswith("__init__.py"):
+            is_alias = name.endswith("__init__.py") and not kernels
+            if ("/kernels/" in name) == kernels and not is_alias:
                 found += Places(name, path.read_text(encoding="utf-8")).found
     return found

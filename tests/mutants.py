@@ -2,9 +2,10 @@
 
 A mutant is the package with one small defect: a comparison that excludes its bound, a plus for a
 minus, a condition turned round, a statement left out (`tests/mutant_places.py`).  Mutants are
-sampled from all such places outside the compiled kernels.  For each one the tests that reach its
-line are run: those of its package, then the others, quick ones first, half a minute of each.  A
-mutant under which all of them pass has survived; survivors are printed with their line.
+sampled from all such places outside the compiled kernels, or with --kernels from those inside; an
+edited kernel is compiled again by itself.  For each mutant the tests that reach its line, or a call
+of its kernel, are run: those of its package, then the others, quick ones first, half a minute of
+each.  A mutant under which all of them pass has survived; survivors are printed with their line.
 `tests/equivalent_mutants.txt` lists those that change nothing, with the reason.  What the tests
 reach and what became of each mutant are kept in build/mutants until a source changes.
 
@@ -30,6 +31,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from tests.mutant_kernels import calls
 from tests.mutant_places import ROOT, Mutant, mutants_of
 
 EQUIVALENT = ROOT / "tests/equivalent_mutants.txt"
@@ -39,6 +41,7 @@ FILES = ("conftest.py", "pyproject.toml", "setup.cfg", "README.md", "CHANGELOG.m
 MEMORY = 12 * 2**30
 SECONDS = 30.0  # of tests for a mutant, in each stage
 PATIENCE = 30.0  # seconds beyond three times what the tests take, before a mutant hangs
+COMPILATION = 120.0  # more of them for a mutant that is compiled
 IDLE = 5  # wall-clock seconds for each second of processor time, before a mutant sleeps
 
 
@@ -100,7 +103,8 @@ class Reach:
         the test that passes SECONDS in total.
         """
         lines = self.lines.get(mutant.path, {})
-        tests = set(lines.get(mutant.line, ()))
+        reached = (self.lines.get(path, {}).get(line, ()) for path, line in calls(mutant))
+        tests = {test for found in reached for test in found}
         path = pathlib.PurePath(mutant.path)
         package = [part for part in path.parts[:-1] if part != "fstgrad"][:1]
         own = "/".join(["tests", *package, ""])
@@ -228,7 +232,8 @@ def verdict(tree: pathlib.Path, mutant: Mutant, reach: Reach) -> str:
     for tests in stages:
         expected = sum(reach.durations[test] for test in tests)
         with planted(tree, mutant):
-            result = outcome(tree, tests, 3 * expected + PATIENCE)
+            patience = PATIENCE + COMPILATION * mutant.is_kernel
+            result = outcome(tree, tests, 3 * expected + patience)
         if result != "survived":
             return result
     return "survived" if stages else "unreached"
@@ -265,6 +270,9 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", default=list(FOLDERS))
     parser.add_argument("--sample", type=int, default=300, help="number of mutants")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kernels", action="store_true", help="mutants inside kernels")
+    parser.add_argument("--tests", nargs="+", default=groups_of_tests(),
+                        help="folders and files of tests that are run")  # fmt: skip
     parser.add_argument("--part", type=int, default=0, help="with --parts: which one")
     parser.add_argument("--parts", type=int, default=1, help="for so many runs side by side, each "
                         "with a folder of its own")  # fmt: skip
@@ -276,11 +284,12 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     deadline = time.monotonic() + 60 * options.minutes
-    every = mutants_of(options.folders)
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(options.folder.resolve() / "kernels"))
+    every = mutants_of(options.folders, kernels=options.kernels)
     sample = sample_of(every, options.seed)[: options.sample][options.part :: options.parts]
     tree = copy_of_the_tree(options.folder)
     reach = Reach(tree)
-    for tests in groups_of_tests():
+    for tests in options.tests:
         if time.monotonic() > deadline:
             sys.exit("stopped while measuring what the tests reach; the next run goes on")
         reach.add(tests)
