@@ -6,18 +6,15 @@ inherits it, uses its name.
 """
 
 import collections
-import importlib
 import inspect
 import pathlib
 import re
 
 import pytest
 
-import fstgrad as fg
+from tests.helpers.public import MODULES, public
 
 PAGES = pathlib.Path(__file__).parent.parent / "docs/api"
-NEEDED = {"fstgrad.torch": "torch", "fstgrad.jax": "jax", "fstgrad.plot": "matplotlib"}
-MODULES = ["fstgrad", "fstgrad.costs", "fstgrad.grammars", "fstgrad.openfst", *NEEDED]
 LISTS = re.compile(
     r"currentmodule:: (\S+)\n\n\.\. autosummary::\n   :toctree: generated\n\n((?:   \w+\n)+)"
 )
@@ -35,17 +32,6 @@ def listed():
 
 
 BLOCKS = listed()
-
-
-def public(module):
-    """Return the classes and functions of a package by name."""
-    pytest.importorskip(NEEDED.get(module, "numpy"))
-    package = importlib.import_module(module)
-    named = {name: getattr(package, name) for name in package.__all__}
-    own = {k: v for k, v in named.items() if inspect.isclass(v) or inspect.isfunction(v)}
-    if package is not fg:  # those are listed once
-        own = {k: v for k, v in own.items() if getattr(fg, k, None) is not v}
-    return {k: v for k, v in own.items() if v.__module__.startswith("fstgrad")}
 
 
 def doctests(of):

@@ -213,6 +213,13 @@ def test_every_package_is_listed():
     assert listed == found
 
 
+def test_no_test_module_imports_another():
+    """What several of them use is in `tests/helpers`, or in a module of their folder."""
+    paths = (ROOT / "tests").rglob("*.py")
+    found = [f"{path}: {name}" for path in paths for name in imports(path) if ".test_" in name]
+    assert not found
+
+
 def test_no_assert_for_input():
     for path in SOURCES:
         assert not any(isinstance(n, ast.Assert) for n in ast.walk(parsed(path)))

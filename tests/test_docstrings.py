@@ -2,21 +2,12 @@
 
 import doctest
 import importlib
-import pathlib
-import re
 
 import numpy as np
 import pytest
 
 import fstgrad as fg
-
-ROOT = pathlib.Path(__file__).parent.parent
-MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in ROOT.glob("fstgrad/**/*.py")
-    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
-)
-NEEDED = {"torch": ["torch"], "jax": ["jax"], "plot": ["matplotlib"], "grm": ["sklearn"]}
+from tests.helpers.docstrings import MODULES, NEEDED
 
 
 @pytest.mark.parametrize("name", MODULES)

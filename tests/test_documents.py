@@ -5,9 +5,7 @@ prompts), and a ```text block right after one is what it prints.  In ```console 
 after `$ ` is a command, followed by what it prints on standard output.  "..." matches anything.
 """
 
-import contextlib
 import doctest
-import io
 import json
 import os
 import pathlib
@@ -17,33 +15,15 @@ import sys
 
 import pytest
 
+from tests.helpers.documents import blocks, run_python
+
 ROOT = pathlib.Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("data/*.md")])
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(path):
-    return [(match[1], match[2]) for match in BLOCK.finditer(path.read_text())]
 
 
 def assert_printed(found, expected, source):
     matches = doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
     assert matches, f"{source}\nprinted\n{found}\ninstead of\n{expected}"
-
-
-def run_python(code, namespace):
-    if ">>> " in code:
-        test = doctest.DocTestParser().get_doctest(code, namespace, "block", None, 0)
-        report = io.StringIO()
-        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-        runner.run(test, out=report.write, clear_globs=False)
-        namespace.update(test.globs)
-        assert not report.getvalue(), report.getvalue()
-        return ""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "<block>", "exec"), namespace)
-    return printed.getvalue()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))

@@ -23,7 +23,7 @@ def test_faults_cover_every_command_and_every_output():
     assert {one.option for one in outputs()} > {"--output", "--journal", "--checkpoint"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_no_result_is_lost_and_no_output_lies(check, capsys):
     assert run_all(kills=3, seed=0, names=[check.__name__]) == 0, capsys.readouterr().out

@@ -14,8 +14,8 @@ import click
 import pytest
 
 from fstgrad.mrf import decode, losses, methods
-from tests.cli.test_help import LEAVES
-from tests.test_api_pages import MODULES, NEEDED, public
+from tests.helpers.commands import LEAVES
+from tests.helpers.public import MODULES, NEEDED, public
 
 FILE = pathlib.Path(__file__).parent / "signatures.txt"
 DOCS = [*FILE.parents[1].glob("docs/**/*.md"), FILE.parents[1] / "README.md"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
 KINDS = ["edit", "factored", "smith-waterman", "confusion"]

@@ -8,7 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.automata import determinize, few, minimize
 from fstgrad.strings import solve
-from tests.strings.test_exact import KINDS, make_loss
+from tests.helpers.losses import KINDS, make_loss
 
 ABC = fg.Alphabet("abc")
 

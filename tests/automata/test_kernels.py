@@ -24,10 +24,10 @@ from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 from fstgrad.strings.solve import solve, used_contexts
 from fstgrad.strings.tangents import tangent
+from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import determinization as oracle_determinization
 from tests.oracles import reduction as oracle_reduction
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import KINDS, make_loss
 
 ABC = fg.Alphabet("abc")
 

@@ -39,7 +39,7 @@ def test_what_is_missing_is_said(run, monkeypatch):
     assert "dot           not found; for pictures of automata" in out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", STEPS)
 def test_every_family_is_warmed(name):
     STEPS[name]()

@@ -10,22 +10,9 @@ import click
 import pytest
 
 from fstgrad.cli.epilogs import EXAMPLES
-from fstgrad.cli.grouping import Command, Group
-from fstgrad.cli.main import fstgrad
+from fstgrad.cli.grouping import Command
+from tests.helpers.commands import LEAVES
 
-
-def leaves(command=fstgrad, name=""):
-    """Yield every command that is no group, with its full name."""
-    if not isinstance(command, click.Group):
-        yield name, command
-        return
-    assert isinstance(command, Group)
-    context = click.Context(command)
-    for part in command.list_commands(context):
-        yield from leaves(command.get_command(context, part), f"{name} {part}".strip())
-
-
-LEAVES = dict(leaves())
 MAIN = '-c "from fstgrad.cli.main import main; main()"'
 
 
@@ -85,7 +72,7 @@ def shell(program, lines, folder, **more):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LEAVES)
 def test_examples_run(name, program, tmp_path):
     if name == "mrf denoise":

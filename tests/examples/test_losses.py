@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.test_architecture import ROOT
+from tests.helpers.sources import ROOT
 
 
 def table(*args):
@@ -33,7 +33,7 @@ def test_spelling(shared_data):
         assert first > 50
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind, matrix", [("protein", "BLOSUM62"), ("dna", "NUC.4.4")])
 def test_homologs(shared_data, kind, matrix):
     losses = table("homologs.py", kind, shared_data / f"{kind}_homologs", 12)

@@ -61,13 +61,13 @@ def test_segmentation():
     assert tied > alone
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # PyTorch's own
 def test_mixed_precision():
     assert load("torch_finetune").main() > 0.7  # by chance 1 / 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes():
     program = subprocess.run(
         [sys.executable, EXAMPLES / "torch_ddp.py"], capture_output=True, text=True, timeout=300

@@ -25,10 +25,11 @@ import numpy as np
 
 import fstgrad as fg
 from tests.fuzz.wrong import Call, bound
-from tests.test_api_pages import MODULES as LISTED
-from tests.test_docstrings import MODULES as SHOWN
-from tests.test_docstrings import NEEDED
-from tests.test_documents import ROOT, blocks, run_python
+from tests.helpers.docstrings import MODULES as SHOWN
+from tests.helpers.docstrings import NEEDED
+from tests.helpers.documents import blocks, run_python
+from tests.helpers.public import MODULES as LISTED
+from tests.helpers.sources import ROOT
 
 # JAX keeps threads of its own, which no fork survives.
 LEFT_OUT = "fstgrad.jax"

@@ -14,7 +14,7 @@ import numpy as np
 import fstgrad as fg
 from tests.fuzz import wrong
 from tests.fuzz.wrong import Call
-from tests.test_documents import ROOT
+from tests.helpers.sources import ROOT
 
 OURS = tuple(str(ROOT / folder) for folder in ("fstgrad", "grammars", "cli"))
 _NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)

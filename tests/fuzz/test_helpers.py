@@ -12,6 +12,7 @@ from fstgrad.training.latent import check_aligned
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import edit_distances, errors, evaluate
 from fstgrad.training.templates import Tagged, Window
+from tests.helpers.refusals import not_refused
 
 AB = fg.Alphabet("ab")
 ITSELF: list = []
@@ -44,85 +45,81 @@ def test_measures_take_strings_and_lists_of_symbols():
     assert errors(iter(["a"]), iter([["b"]])).substituted == ((("a", "b"), 1),)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: list(Window()("ab", 0, 0)),
-        lambda: list(Window()("ab", 2, 2)),
-        lambda: list(Window()("ab", 0, ITSELF)),
-        lambda: list(Window()([0, 1], 0, 2)),
-        lambda: list(Window()(3, 0, 2)),
-        lambda: list(Window()(Tagged((), ("V",)), 0, 1)),
-        lambda: Tagged(3, ()),
-        lambda: Tagged(("a",), [1]),
-        lambda: LengthModel.fit(3),
-        lambda: LengthModel.fit([3]),
-        lambda: LengthModel.fit([(1, 2, 3)]),
-        lambda: LengthModel.fit([(1, "a")]),
-        lambda: LengthModel.fit([(-1, 2)]),
-        lambda: LengthModel.fit([(1, 2)])(0.5),
-        lambda: LengthModel.fit([(1, 2)])(ITSELF),
-        lambda: LengthModel.fit([(1, 2)])(-1),
-        lambda: LengthModel(np.array([2, 1]), np.array([1, 1]), 1.0),
-        lambda: LengthModel(np.array([1]), np.array([1, 1]), 1.0),
-        lambda: LengthModel(np.array([1]), np.array([1]), float("nan")),
-        lambda: Aligner(empty_x="yes"),
-        lambda: Aligner(longest=3),
-        lambda: Aligner(longest={"a": "b"}),
-        lambda: Aligner(start=3),
-        lambda: Aligner(start=lambda u, v: float("nan")).fit([("a", "b")]),
-        lambda: Aligner(start=lambda u, v: "x").fit([("a", "b")]),
-        lambda: Aligner().fit(3),
-        lambda: Aligner().fit([("a", "b", "c")]),
-        lambda: Aligner().fit([("a", 3)]),
-        lambda: Aligner().fit([([1], "a")]),
-        lambda: Aligner().align("a", "b"),
-        lambda: Aligner().discourage(2.0),
-        lambda: Aligner().fit([("a", "b")]).align(ITSELF, "b"),
-        lambda: Aligner().fit([("a", "b")]).align_all(0.5),
-        lambda: Aligner().fit([("a", "b")]).discourage("x"),
-        lambda: per_symbol([("a", "b")]),
-        lambda: check_aligned([3]),
-        lambda: check_aligned([(1, 2)]),
-        lambda: made_loss([], AB),
-        lambda: made_loss(lambda alphabet: 3, AB),
-        lambda: check_symbols(3, ((0, "a"),)),
-        lambda: check_symbols(((0, "a"),), (1, 2)),
-        lambda: check_symbols(((0, "a"),), ((0, ITSELF),)),
-        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).with_score(0, 1, ITSELF),
-        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).with_score(0, 1, np.nan),
-    ],
-)
-def test_one_clear_error(call):
-    with pytest.raises(fg.InvalidInputError):
-        call()
+WRONG = [
+    lambda: list(Window()("ab", 0, 0)),
+    lambda: list(Window()("ab", 2, 2)),
+    lambda: list(Window()("ab", 0, ITSELF)),
+    lambda: list(Window()([0, 1], 0, 2)),
+    lambda: list(Window()(3, 0, 2)),
+    lambda: list(Window()(Tagged((), ("V",)), 0, 1)),
+    lambda: Tagged(3, ()),
+    lambda: Tagged(("a",), [1]),
+    lambda: LengthModel.fit(3),
+    lambda: LengthModel.fit([3]),
+    lambda: LengthModel.fit([(1, 2, 3)]),
+    lambda: LengthModel.fit([(1, "a")]),
+    lambda: LengthModel.fit([(-1, 2)]),
+    lambda: LengthModel.fit([(1, 2)])(0.5),
+    lambda: LengthModel.fit([(1, 2)])(ITSELF),
+    lambda: LengthModel.fit([(1, 2)])(-1),
+    lambda: LengthModel(np.array([2, 1]), np.array([1, 1]), 1.0),
+    lambda: LengthModel(np.array([1]), np.array([1, 1]), 1.0),
+    lambda: LengthModel(np.array([1]), np.array([1]), float("nan")),
+    lambda: Aligner(empty_x="yes"),
+    lambda: Aligner(longest=3),
+    lambda: Aligner(longest={"a": "b"}),
+    lambda: Aligner(start=3),
+    lambda: Aligner(start=lambda u, v: float("nan")).fit([("a", "b")]),
+    lambda: Aligner(start=lambda u, v: "x").fit([("a", "b")]),
+    lambda: Aligner().fit(3),
+    lambda: Aligner().fit([("a", "b", "c")]),
+    lambda: Aligner().fit([("a", 3)]),
+    lambda: Aligner().fit([([1], "a")]),
+    lambda: Aligner().align("a", "b"),
+    lambda: Aligner().discourage(2.0),
+    lambda: Aligner().fit([("a", "b")]).align(ITSELF, "b"),
+    lambda: Aligner().fit([("a", "b")]).align_all(0.5),
+    lambda: Aligner().fit([("a", "b")]).discourage("x"),
+    lambda: per_symbol([("a", "b")]),
+    lambda: check_aligned([3]),
+    lambda: check_aligned([(1, 2)]),
+    lambda: made_loss([], AB),
+    lambda: made_loss(lambda alphabet: 3, AB),
+    lambda: check_symbols(3, ((0, "a"),)),
+    lambda: check_symbols(((0, "a"),), (1, 2)),
+    lambda: check_symbols(((0, "a"),), ((0, ITSELF),)),
+    lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).with_score(0, 1, ITSELF),
+    lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).with_score(0, 1, np.nan),
+]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: fg.plot.curves([], xlabel="x", ylabel="y"),
-        lambda: fg.plot.curves({"a": 3}, xlabel="x", ylabel="y"),
-        lambda: fg.plot.curves({"a": {"b": ([1], [1, 2])}}, xlabel="x", ylabel="y"),
-        lambda: fg.plot.bars({"a": np.zeros(2)}, xlabel="x"),
-        lambda: fg.plot.bars({"a": 1.0}, xlabel="x", dark=np.zeros(2)),
-        lambda: fg.plot.learning([3]),
-        lambda: fg.plot.learning(0.5),
-        lambda: fg.plot.bounds([1], [1], [1], exact="a"),
-        lambda: fg.plot.trees(np.zeros((3, 3)), 3),
-        lambda: fg.plot.trees(np.zeros((3, 3)), heads=[9, 0]),
-        lambda: fg.plot.trees(np.zeros((3, 3)), threshold=np.zeros(2)),
-        lambda: fg.plot.alignment(3),
-        lambda: fg.plot.confusion_network(3),
-        lambda: fg.plot.marginals(np.zeros((2, 2)), "ab"),
-        lambda: fg.plot.save(3, "x.png"),
-        lambda: fg.plot.check_name(3),
-    ],
-)
-def test_what_cannot_be_drawn(call):
+def test_one_clear_error():
+    assert not_refused(WRONG) == []
+
+
+NO_PICTURES = [
+    lambda: fg.plot.curves([], xlabel="x", ylabel="y"),
+    lambda: fg.plot.curves({"a": 3}, xlabel="x", ylabel="y"),
+    lambda: fg.plot.curves({"a": {"b": ([1], [1, 2])}}, xlabel="x", ylabel="y"),
+    lambda: fg.plot.bars({"a": np.zeros(2)}, xlabel="x"),
+    lambda: fg.plot.bars({"a": 1.0}, xlabel="x", dark=np.zeros(2)),
+    lambda: fg.plot.learning([3]),
+    lambda: fg.plot.learning(0.5),
+    lambda: fg.plot.bounds([1], [1], [1], exact="a"),
+    lambda: fg.plot.trees(np.zeros((3, 3)), 3),
+    lambda: fg.plot.trees(np.zeros((3, 3)), heads=[9, 0]),
+    lambda: fg.plot.trees(np.zeros((3, 3)), threshold=np.zeros(2)),
+    lambda: fg.plot.alignment(3),
+    lambda: fg.plot.confusion_network(3),
+    lambda: fg.plot.marginals(np.zeros((2, 2)), "ab"),
+    lambda: fg.plot.save(3, "x.png"),
+    lambda: fg.plot.check_name(3),
+]
+
+
+def test_what_cannot_be_drawn():
     pytest.importorskip("matplotlib")
-    with pytest.raises(fg.InvalidInputError):
-        call()
+    assert not_refused(NO_PICTURES) == []
 
 
 @pytest.mark.parametrize(

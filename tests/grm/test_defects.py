@@ -16,7 +16,7 @@ from fstgrad.grm.kernels.moments import empty_moments
 from fstgrad.grm.kernels.sampling import draw_count
 from fstgrad.grm.normalization import _negative_quotient
 from fstgrad.grm.sampling import gibbs
-from tests.grm.test_inference import parameters
+from tests.helpers.counts import parameters
 
 pytest.importorskip("sklearn")
 

@@ -12,7 +12,7 @@ import fstgrad as fg
 from fstgrad.errors import InvalidInputError, MemoryLimitError
 from fstgrad.grm.files import read_table
 from fstgrad.grm.regression import NodeFit
-from tests.grm.test_fit import counts
+from tests.helpers.counts import counts
 
 sklearn_base = pytest.importorskip("sklearn.base")
 

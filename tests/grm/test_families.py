@@ -74,7 +74,7 @@ def test_intervals_hold_the_value_of_mpmath():
     check_against_mpmath(24, seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_intervals_hold_2000_values_of_mpmath(seed):
     check_against_mpmath(250, seed)

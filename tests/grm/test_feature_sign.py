@@ -48,7 +48,7 @@ def test_counts_from_0_to_100000_converge_within_some_hundred_steps():
     The limit is on the sum: the steps of one problem depend on the rounding of the processor.
     """
     steps = 0
-    for seed, k in ((1, 2), (1, 3), (5, 3)):
+    for seed, k in ((1, 2), (5, 3)):
         random = np.random.default_rng(seed)
         X = random.poisson(2, size=(12, 3)).astype(float)
         large = 2.0 ** random.integers(0, 18, size=(12, 3))
@@ -58,4 +58,4 @@ def test_counts_from_0_to_100000_converge_within_some_hundred_steps():
         ).fit(X)
         assert max(model.kkt_) <= model.tol
         steps += sum(fit.steps for fit in model.node_fits_)
-    assert steps <= 300 + 500 + 400
+    assert steps <= 300 + 400

@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 PROGRAM = pathlib.Path(__file__).parents[2] / "benchmarks" / "figures_grm.py"
 
 
+@pytest.mark.nightly
 def test_laws_and_bounds_are_drawn(tmp_path):
     out = tmp_path / "bounds.json"
     done = subprocess.run(

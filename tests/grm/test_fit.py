@@ -13,16 +13,10 @@ from fstgrad.grm.kernels import columns, descent, normal
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
+from tests.helpers.counts import counts
 from tests.oracles import grm as oracle
 
 sklearn_base = pytest.importorskip("sklearn.base")
-
-
-def counts(n=300, p=5, seed=0):
-    """Counts with a shared rate, so that sets matter."""
-    rng = np.random.default_rng(seed)
-    shared = rng.gamma(1.0, size=(n, 1))
-    return rng.poisson(0.3 + shared * np.linspace(0.3, 1.0, p))
 
 
 def coefficients(fit, model, x):

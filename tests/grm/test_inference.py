@@ -9,25 +9,10 @@ import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, partition
 from fstgrad.grm.calibration import calibrate
-from fstgrad.grm.design import Term
 from fstgrad.grm.normalization import is_normalizable
-from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
+from tests.helpers.counts import parameters
 from tests.oracles import grm as oracle
-
-
-def parameters(base, intercepts, *terms):
-    """Parameters from intercepts (p, k) and ((size, root), {set: theta}) terms."""
-    matrix = np.array(intercepts, dtype=float)
-    return Parameters(
-        (families.BASES[base],) * len(matrix),
-        matrix.shape[1],
-        matrix,
-        tuple(
-            Interactions(Term(*term), np.array(list(sets)), np.array(list(sets.values())))
-            for term, sets in terms
-        ),
-    )
 
 
 def small_counts():

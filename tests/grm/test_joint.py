@@ -9,7 +9,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm import calibration, families, newton
 from fstgrad.grm import design as designs
 from fstgrad.grm.sampling import gibbs
-from tests.grm.test_fit import counts
+from tests.helpers.counts import counts
 from tests.oracles import grm as oracle
 
 pytest.importorskip("sklearn")

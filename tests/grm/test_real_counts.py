@@ -9,7 +9,7 @@ import fstgrad as fg
 from fstgrad.grm.files import read_table
 
 datasets = pytest.importorskip("sklearn.datasets")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*constant")]
+pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore:.*constant")]
 ROWS, COLUMNS, DRAWS, CHAINS = 250, 5, 1000, 100
 
 

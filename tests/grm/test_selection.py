@@ -7,7 +7,7 @@ import fstgrad as fg
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import report
 from fstgrad.grm.families import BASES
-from tests.grm.test_fit import counts
+from tests.helpers.counts import counts
 
 pytest.importorskip("sklearn")
 FRACTIONS = {  # these checks draw fractions and do not ask the tags
@@ -90,7 +90,7 @@ def test_scores_and_names_follow_scikit_learn():
     assert model.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("base", list(BASES))
 @pytest.mark.parametrize("k", [1, 2])

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import fstgrad as fg
 from fstgrad.openfst import Fst, FstArrays, from_arrays
+from tests.helpers.losses import KINDS, make_loss
 from tests.lattices.random_lattice import ABC, RandomLattice
 from tests.oracles.lattices import Paths
-from tests.strings.test_exact import KINDS, make_loss
 
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
 LATTICES = {

@@ -9,10 +9,10 @@ import fstgrad as fg
 from fstgrad.automata.semiring import INF
 from fstgrad.lattices import kernels, rows
 from fstgrad.lattices.graph import Flow
+from tests.helpers.losses import make_loss
 from tests.lattices.random_lattice import ABC, RandomLattice
 from tests.oracles import lattice_kernels as twins
 from tests.oracles.lattices import all_paths
-from tests.strings.test_exact import make_loss
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True)
 SEEDS = st.integers(0, 2**32 - 1)

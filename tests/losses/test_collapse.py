@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from tests.helpers.losses import KINDS, make_loss
+from tests.helpers.selection import pairwise
 from tests.oracles import strings as oracle
 from tests.oracles.losses import collapse
-from tests.strings.test_exact import KINDS, make_loss
 
 ABC = fg.Alphabet("ab_")
 COLLAPSES = ["blank", "ctc", "end"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", COLLAPSES)
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("kind, how, order", pairwise(KINDS, COLLAPSES, [1, 2]))
 def test_marginals_and_risk_equal_enumeration(kind, how, order):
     for seed in range(4):
         rng = np.random.default_rng([seed, order, KINDS.index(kind)])

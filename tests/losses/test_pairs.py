@@ -11,9 +11,9 @@ from fstgrad.losses import pairs
 from fstgrad.losses.pairs import losses_of_pairs
 from fstgrad.openfst import to_arrays
 from fstgrad.training.measures import errors, evaluate
+from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import KINDS, make_loss
 
 ABC = fg.Alphabet("abc")
 MATRIX = np.array([[2.0, -1.0, 0.5], [-1.0, 3.0, -2.0], [0.5, -2.0, 1.0]])

@@ -4,6 +4,8 @@ Kernels write into arrays whose size was computed beforehand; small examples do 
 `make bounds` runs these tests with every index checked.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -129,8 +131,9 @@ def test_every_loss_at_random_sizes(name):
     assert compiled
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 2, 18, 19, 20, 40, 60])
+@pytest.mark.parametrize(
+    "order, size", [*itertools.product([1, 2, 3], [1, 2, 18, 19, 20]), (1, 60)]
+)
 def test_ngrams_of_targets_with_many_distinct_symbols(order, size):
     target = np.arange(size)
     automaton = fg.NGram(MANY, order=order, smoothing=0.5).compile(target)

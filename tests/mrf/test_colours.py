@@ -8,7 +8,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.graph import grid_edges
 from fstgrad.mrf.sampling.chains import Chain
 from fstgrad.mrf.sampling.colours import ColourDraws
-from tests.mrf.test_loopy import graph_of_hubs
+from tests.helpers.fields import graph_of_hubs
 
 
 def one_by_one(model, sweeps, key, room):

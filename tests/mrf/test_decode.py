@@ -8,8 +8,8 @@ from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.kernels import sequential
 from fstgrad.mrf.sequential import _Best
+from tests.helpers.fields import model_of
 from tests.mrf.models import masked_model, random_grid, random_model
-from tests.mrf.test_factors import model_of
 
 
 def submodular_grid(height, width, seed):

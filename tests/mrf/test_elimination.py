@@ -9,8 +9,8 @@ from fstgrad.mrf.budget import Budget
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.wiring import Wiring
 from fstgrad.mrf.parts import engine_of
+from tests.helpers.fields import model_of
 from tests.mrf.models import random_grid, random_model
-from tests.mrf.test_factors import model_of
 
 
 def in_segments(monkeypatch, number):

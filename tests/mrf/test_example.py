@@ -25,7 +25,7 @@ def test_denoise(example, capsys):
             assert 1 - accuracy < (1 - before) / 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_denoise_on_real_images(example, shared_data, tmp_path):
     pytest.importorskip("matplotlib")
     figure = tmp_path / "figure.png"

@@ -1,7 +1,5 @@
 """Factors over three and more nodes: every method against enumeration."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -11,30 +9,7 @@ from fstgrad.mrf import factors as factors_module
 from fstgrad.mrf.factors import Factor, pairwise_form
 from fstgrad.mrf.sampling.chains import Chain, start_labels
 from fstgrad.mrf.table import Table
-
-SIZES = [2, 3, 2, 3, 2]
-SCOPES = [(0,), (3,), (0, 1), (4, 3), (2, 0, 1), (1, 3, 4, 2)]
-
-
-def random_factors(seed, scopes=SCOPES, sizes=SIZES, scale=1.0, zeros=0.0):
-    rng = np.random.default_rng(seed)
-    found = []
-    for scope in scopes:
-        table = scale * rng.normal(size=[sizes[v] for v in scope])
-        table[rng.random(table.shape) < zeros] = -np.inf
-        found.append(Factor(scope, table))
-    return found
-
-
-def enumerated(factors, sizes=SIZES):
-    """All labelings and their scores, from the factors as they were given."""
-    ys = np.array(list(itertools.product(*map(range, sizes))))
-    return ys, np.array([sum(f.table[tuple(y[list(f.scope)])] for f in factors) for y in ys])
-
-
-def model_of(seed, **options):
-    factors = random_factors(seed, **options)
-    return fg.PairwiseMRF.from_factors(SIZES, factors), *enumerated(factors)
+from tests.helpers.fields import SIZES, model_of, random_factors
 
 
 def expected_tables(model, ys, weights):

@@ -9,6 +9,8 @@ from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
 from fstgrad.mrf.messages.tree_weights import spanning_tree_weights, tree_cover
 from fstgrad.mrf.messages.weights import WeightMessages
+from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
+from tests.helpers.selection import pairwise
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
@@ -28,24 +30,10 @@ def test_exact_on_forests(name, build, schedule, method):
     np.testing.assert_allclose(result.edge, model.marginals().edge, atol=1e-11)
 
 
-def assert_equal_sweeps(model, tables, damping, tolerance):
-    """Two implementations of the messages agree for nine sweeps, and in what follows from them."""
-    for _ in range(9):
-        changes = [table.sweep(damping) for table in tables]
-        assert changes[0] == pytest.approx(changes[1], abs=tolerance)
-    (node, log_nodes), (other_node, other_log_nodes) = (t.node_beliefs() for t in tables)
-    np.testing.assert_allclose(node, other_node, atol=1e-13)
-    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
-    assert values[0] == pytest.approx(values[1], rel=1e-12)
-    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
-    np.testing.assert_allclose(*edges, atol=1e-13)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("maximum", [0, 1])
-@pytest.mark.parametrize("damping", [0.0, 0.3])
-@pytest.mark.parametrize("connectivity", [4, 8])
-@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (5, 1), (1, 1), (2, 2)])
+@pytest.mark.parametrize(
+    "shared, maximum, damping, shape, connectivity",
+    pairwise([True, False], [0, 1], [0.0, 0.3], [(4, 5), (1, 6), (5, 1), (1, 1), (2, 2)], [4, 8]),
+)
 def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape, connectivity):
     model = random_grid(*shape, 3, 1, 1.5, shared, connectivity)
     tables = [cls(model, maximum, 1) for cls in (GridMessages, GraphMessages)]
@@ -254,7 +242,7 @@ def test_every_schedule_is_exact_on_random_forests():
         every_schedule_is_exact(model)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_schedule_is_exact_on_2000_random_forests():
     for model in forests(2000, seed=1):
         every_schedule_is_exact(model)
@@ -332,20 +320,6 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
     model = fg.PairwiseMRF(node, edge, pairs)
     tables = [cls(model, maximum, 1) for cls in (WeightMessages, GraphMessages)]
     assert_equal_sweeps(model, tables, damping, 1e-11)
-
-
-def graph_of_hubs(rng, labels, *, shared, symmetric):
-    """Two nodes with hundreds of neighbours among nodes with a few, arcs both ways round."""
-    nodes = 1500
-    ends = np.stack((rng.integers(nodes, size=2500), rng.integers(nodes, size=2500)), axis=1)
-    hubs = np.stack((np.repeat([3, 700], 600), rng.integers(nodes, size=1200)), axis=1)
-    pairs = np.concatenate((ends, hubs))
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    _, first = np.unique(np.sort(pairs, axis=1), axis=0, return_index=True)
-    pairs = pairs[np.sort(first)]
-    edge = 0.05 * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
-    edge = edge + edge.T if shared and symmetric else edge
-    return fg.PairwiseMRF(rng.normal(size=(nodes, labels)), edge, pairs)
 
 
 @pytest.mark.parametrize(("shared", "symmetric"), [(True, True), (True, False), (False, False)])

@@ -7,9 +7,8 @@ import fstgrad as fg
 from fstgrad.mrf.block_field import block_field
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.mini_buckets import MiniBuckets
+from tests.helpers.fields import model_of, models
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
-from tests.mrf.test_bounds import models
-from tests.mrf.test_factors import model_of
 
 SCOPES = [(0, 1, 2), (1, 3, 4), (2, 3, 0), (4, 0, 2)]  # none is within another
 

@@ -1,15 +1,11 @@
 """A factor over no node is a constant of the score: every method counts it."""
 
-import numpy as np
 import pytest
 
 import fstgrad as fg
 from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
-
-PAIR = np.array([[1.0, 0.0], [-0.5, 0.8]])
-FACTORS = [Factor((0, 1), PAIR), Factor((1, 2), PAIR), Factor((0, 2), PAIR)]
-OFFSET = 3.7
+from tests.helpers.fields import FACTORS, OFFSET
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("labels, shape", [(2, (4, 5)), (3, (3, 4))])
 def test_annealed_log_partition_lies_within_its_error(labels, shape):
-    for seed in range(6):
+    for seed in range(2):
         model = random_grid(*shape, labels, seed=seed, scale=0.8)
         found = model.infer("ais", rng=seed, steps=100, runs=60)
         assert found.kind == "estimate"
@@ -193,11 +193,11 @@ def test_tempering_moves_between_modes():
 
 def test_tempering_leaves_the_distribution_as_it_is():
     model = random_grid(3, 3, 3, scale=1.0)
-    found = model.infer("tempered", samples=1500, rng=2)
+    found = model.infer("tempered", samples=500, rng=2)
     assert (np.abs(found.node - model.marginals().node) <= 2 * found.margin + 1e-3).all()
 
 
-@pytest.mark.parametrize("labels, coupling", [(2, 1.5), (2, 3.0), (3, 1.5), (4, 2.0)])
+@pytest.mark.parametrize("labels, coupling", [(2, 3.0), (3, 1.5)])
 def test_clusters_move_where_single_draws_stick(labels, coupling):
     """A strong Potts model with scores of its nodes: R-hat of single draws is 9 or infinite."""
     node = 0.2 * np.random.default_rng(0).normal(size=(100, labels))

@@ -11,8 +11,8 @@ from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.mini_buckets import MiniBuckets
+from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
 from tests.mrf.models import random_grid
-from tests.mrf.test_loopy import assert_equal_sweeps, graph_of_hubs
 
 
 def assert_equal_messages(model, threads=1, rho=None):

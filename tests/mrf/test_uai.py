@@ -135,7 +135,7 @@ SLOW = ["ObjectDetection_11", "Grids_15"]
 
 
 @pytest.mark.parametrize(
-    "name", FAST + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
+    "name", FAST + [pytest.param(name, marks=pytest.mark.nightly) for name in SLOW]
 )
 def test_published_results(shared_data, name):
     path = shared_data / "uai" / f"{name}.uai"

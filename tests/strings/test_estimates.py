@@ -6,8 +6,8 @@ import pytest
 import fstgrad as fg
 from fstgrad.estimates import controlled_marginals, jackknifed_log_mean, sampled_covariance
 from fstgrad.strings.chain import Chain
+from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import make_loss
 
 LENGTH, N = 4, 3
 ABC = fg.Alphabet("abc")

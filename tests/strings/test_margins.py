@@ -5,8 +5,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.strings.consensus import _representatives
+from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
 KINDS = ["edit", "smith-waterman", "hamming", "ngram-smooth", "ngram"]

@@ -7,8 +7,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.estimates import mean_interval
+from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
 TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "hamming"]
@@ -269,7 +269,7 @@ def test_intervals_of_unbounded_means_scale_with_the_values():
     assert scaled == pytest.approx(1e-3 * low, rel=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("proposal", ["plain", "band", "mixture", "auto"])
 @pytest.mark.parametrize("kind", ["edit", "smith-waterman"])
 def test_intervals_of_values_hold_in_95_percent_of_1000_runs(kind, proposal):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from tests.helpers.losses import make_loss
 from tests.lattices.random_lattice import RandomLattice
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
 TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine", "local"]
@@ -283,14 +283,14 @@ def test_a_few_cases_on_strings(first):
         check_strings(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, 8000, CHUNK))
 def test_8000_cases_on_strings(first):
     for seed in range(first, first + CHUNK):
         check_strings(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, 2000, CHUNK))
 def test_2000_cases_on_lattices(first):
     for seed in range(first, first + CHUNK):

@@ -5,8 +5,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.strings.chain import Chain
+from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import strings as oracle
-from tests.strings.test_exact import KINDS, make_loss
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -59,6 +59,11 @@ class Function(torch.nn.Module):
         return getattr(fgt, self.name)(*given, **named)
 
 
+# a row of each operator, for what depends on the operator alone
+EACH_OPERATOR = [
+    "SoftmaxMarginLoss", "LinearChainLoss", "CTCRiskLoss", "LatticeRiskLoss", "SpanningTreeKLLoss",
+    "MRFLoss",
+]  # fmt: skip
 # name: the shapes of the scores, the module, how it is called on the scores
 MODULES = {
     "SoftmaxMarginLoss": ([(2, 4, 4, 3)], lambda: fgt.SoftmaxMarginLoss(EDIT),

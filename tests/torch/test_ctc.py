@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from tests.losses.test_collapse import collapse
 from tests.oracles import strings as oracle
+from tests.oracles.losses import collapse
 
 torch = pytest.importorskip("torch")
 fgt = pytest.importorskip("fstgrad.torch")

@@ -27,10 +27,10 @@ def test_equals_the_arrays():
 
 
 def test_gradients():
-    scores = torch.tensor(NODE[:4, :5]).movedim(-1, 0).requires_grad_()
+    scores = torch.tensor(NODE[:3, :4]).movedim(-1, 0).requires_grad_()
     weights = torch.tensor([0.7, 1.3], dtype=torch.float64, requires_grad=True)
     table = torch.tensor(RNG.normal(size=(3, 3)), requires_grad=True)
-    image = torch.tensor(IMAGE[:4, :5])
+    image = torch.tensor(IMAGE[:3, :4])
 
     def layer(scores, weights, table):
         return fstgrad.torch.mrf_dense_marginals(

@@ -7,6 +7,7 @@ import fstgrad as fg
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
 from fstgrad.mrf.dense import Kernel  # noqa: E402
+from tests.helpers.selection import in_turn  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is experimental
@@ -37,8 +38,9 @@ SCORES_ALONE = {
 ROWS = [n for n in cases.MODULES if not n.startswith(("Lattice", "Transducer", "mrf_dense"))]
 
 
-@pytest.mark.parametrize("kind", KINDS | SCORES_ALONE)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    ("name", "kind"), in_turn(ROWS, KINDS | SCORES_ALONE, ("SoftmaxMarginLoss", "MRFLoss"))
+)
 def test_scores(name, kind):
     make, said = (KINDS | SCORES_ALONE)[kind]
     for place in range(len(cases.MODULES[name][0])):
@@ -108,7 +110,11 @@ OTHERS = {
 
 
 # a nested tensor has rows
-PAIRED = [(n, k) for n in OTHERS for k in KINDS if OTHERS[n][0].ndim > 1 or k not in RAGGED]
+PAIRED = [
+    (name, kind)
+    for name, kind in in_turn(OTHERS, KINDS, ("gold", "pixels"))
+    if OTHERS[name][0].ndim > 1 or kind not in RAGGED
+]
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRED)

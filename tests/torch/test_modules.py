@@ -10,6 +10,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.helpers.selection import pairwise  # noqa: E402
 
 ABC = fg.Alphabet("abc")
 EDIT = fg.EditDistance(ABC)
@@ -130,9 +131,10 @@ def made(name, **options):
     return getattr(fgt, name.split()[0])(**settings, **options), arguments, values
 
 
-@EVERY
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "reduction"),
+    pairwise(MODULES, [torch.float64, torch.float32], ["none", "mean", "sum"]),
+)
 def test_equals_the_function(name, dtype, reduction):
     module, arguments, values = made(name, reduction=reduction)
     inputs = arguments(dtype)

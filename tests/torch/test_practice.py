@@ -10,11 +10,16 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
+from tests.helpers.selection import in_turn  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 EVERY = pytest.mark.parametrize("name", cases.MODULES)
+SOME = pytest.mark.parametrize("name", cases.EACH_OPERATOR)
 # these take Python objects for each item, whose calls a compiled graph steps aside for
 PARTIAL = ("Lattice", "MRF", "mrf", "Transducer")
+WHOLE = pytest.mark.parametrize(
+    "name", [name for name in cases.EACH_OPERATOR if not name.startswith(PARTIAL)]
+)
 
 
 def close(found, expected, tolerance=1e-10):
@@ -45,7 +50,7 @@ NO_LEAVES = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:U
 
 @NO_LEAVES
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@EVERY
+@SOME
 def test_compile(name):
     torch._dynamo.reset()
     module, call = cases.MODULES[name][1](), cases.MODULES[name][2]
@@ -64,7 +69,7 @@ def test_compile(name):
 
 
 @NO_LEAVES
-@pytest.mark.parametrize("name", [n for n in cases.MODULES if not n.startswith(PARTIAL)])
+@WHOLE
 def test_a_compiled_loss_behind_a_plain_network(name):
     """Its inputs are no leaves of the graph."""
     torch._dynamo.reset()
@@ -84,8 +89,9 @@ def test_lists_break_a_compiled_graph_and_no_more(gold):
     assert found.item() == pytest.approx(2 * module(scores.exp(), gold).item(), abs=1e-12)
 
 
-@EVERY
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("name", "dtype"), in_turn(cases.MODULES, [torch.float32, torch.bfloat16, torch.float16])
+)
 def test_narrow_scores(name, dtype):
     narrow = cases.scores_of(name, dtype)
     found = cases.value(name, narrow)
@@ -97,8 +103,9 @@ def test_narrow_scores(name, dtype):
     close((found.item(), slopes), cases.gradients(name, wide), rounding)
 
 
-@EVERY
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("name", "dtype"), in_turn(cases.EACH_OPERATOR, [torch.bfloat16, torch.float16])
+)
 def test_autocast(name, dtype):
     """The scores come from a linear layer, which autocast runs in half precision."""
     shapes = cases.MODULES[name][0]
@@ -143,8 +150,9 @@ def test_pickle_and_no_state(name):
     assert list(module.state_dict()) == [name for name, _ in module.named_parameters()]
 
 
-@EVERY
-@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize(
+    ("name", "use_reentrant"), in_turn(cases.MODULES, [False, True], cases.EACH_OPERATOR[:1])
+)
 def test_checkpoint(name, use_reentrant):
     scores = cases.scores_of(name)
     found = checkpoint(lambda *s: cases.value(name, s), *scores, use_reentrant=use_reentrant)
@@ -158,7 +166,7 @@ def test_checkpoint(name, use_reentrant):
 
 
 @NO_LEAVES
-@pytest.mark.parametrize("name", [n for n in cases.MODULES if not n.startswith(PARTIAL)])
+@WHOLE
 def test_compiled_checkpoint_of_half_precision(name):
     """All three at once; every row of `cases` has padding of -100 where it has gold."""
     torch._dynamo.reset()
@@ -176,8 +184,9 @@ def test_compiled_checkpoint_of_half_precision(name):
     close((found.item(), torch.autograd.grad(found, scores)), (expected.item(), slopes), 1e-6)
 
 
-@EVERY
-@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    ("name", "guard"), in_turn(cases.MODULES, [torch.no_grad, torch.inference_mode])
+)
 def test_evaluation(name, guard):
     """What is computed without gradients, and is trained on with the same module afterwards."""
     module, scores = cases.MODULES[name][1](), cases.scores_of(name)
@@ -189,7 +198,7 @@ def test_evaluation(name, guard):
     close(cases.gradients(name, scores, module), cases.gradients(name, cases.scores_of(name)))
 
 
-@EVERY
+@SOME
 def test_upstream_and_accumulation(name):
     """Two backward passes add up, scaled as a loss scaler does."""
     scores = cases.scores_of(name)

@@ -8,7 +8,7 @@ from tests.oracles.trees import long_third
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from tests.torch.test_trees import MODES, array_trees, tables  # noqa: E402
+from tests.helpers.torch_trees import MODES, array_trees, tables  # noqa: E402
 
 
 @MODES

@@ -4,24 +4,12 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+import fstgrad.torch as fgt
+from fstgrad.torch import dense_trees
+from tests.helpers.torch_trees import MODES, array_trees, tables, torch
 from tests.oracles import trees as oracle
 
-torch = pytest.importorskip("torch")
-import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch import dense_trees  # noqa: E402
-
 LENGTHS = [3, 2]
-MODES = pytest.mark.parametrize("single_root", [True, False])
-
-
-def tables(seed=0, *, labels=None, size=4):
-    generator = torch.Generator().manual_seed(seed)
-    shape = (2, size, size) + ((labels,) if labels else ())
-    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def array_trees(scores, **options):
-    return fg.SpanningTrees(scores.detach().numpy(), **options)
 
 
 @MODES

@@ -42,7 +42,7 @@ def test_results_are_identical_for_any_number_of_processes(method):
     pairs[20] = ("x", "axb")
     objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC), method=method, samples=50)
     results = []
-    for jobs in (1, 2, 3):
+    for jobs in (1, 3):
         failed, counts = [], []
         with fg.Batch(objective, jobs=jobs) as batch:
             for _ in range(2):  # the second pass takes automata from the caches

@@ -13,11 +13,9 @@ from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.template_features import TemplateFeatures
 from fstgrad.training.templates import Window
 from fstgrad.training.trainer import State
+from tests.helpers.training import SMALL, Killed, X, Y
 
 ABC = fg.Alphabet("xyz")
-X = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
-Y = [x.translate(str.maketrans("abc", "xyz")) for x in X]
-SMALL = {"loss": "edit", "order": 2, "window": 1, "span": 2, "batch_size": 16, "epochs": 4}
 
 
 def by_definition(features, w, x, length):
@@ -133,10 +131,6 @@ def test_the_gradient_of_training_is_that_of_finite_differences():
 def test_processes_change_nothing():
     results = [SequenceModel(**SMALL, n_jobs=jobs).fit(X, Y).coef_.tobytes() for jobs in (1, 2)]
     assert results[0] == results[1]
-
-
-class Killed(Exception):
-    pass
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "lbfgs"])

@@ -11,7 +11,7 @@ from fstgrad.training.recipes import objective_of, split
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.templates import Tagged
 from fstgrad.training.trainer import Settings, State, Trainer
-from tests.training.test_models import SMALL, Killed, X, Y
+from tests.helpers.training import SMALL, Killed, X, Y
 
 
 def joined_settings(**more):

@@ -187,9 +187,7 @@ def test_bad_treebanks(tmp_path):
 
 def test_treebanks_are_trees(shared_data):
     for path in sorted((shared_data / "ud").glob("*/*.conllu")):
-        sentences = list(treebank.read_conllu(path))
-        assert len(sentences) == 1000
-        for sentence in sentences[:50]:
+        for sentence in itertools.islice(treebank.read_conllu(path), 50):
             n = len(sentence.heads)
             distribution = fg.SpanningTrees(np.zeros((n + 1, n + 1)), single_root=True)
             value, _ = distribution.nll(sentence.heads)

@@ -3,28 +3,8 @@
 import numpy as np
 import pytest
 
-import fstgrad as fg
-from tests.contract import DistributionContract, Enumerated
-from tests.oracles import trees as oracle
-
-
-def enumerated(scores, *, single_root, family=fg.SpanningTrees, projective=False):
-    structures, tables = oracle.tables(scores.shape, single_root=single_root, projective=projective)
-    allowed = [np.isfinite(scores[t > 0]).all() for t in tables]
-    structures = [s for s, keep in zip(structures, allowed, strict=True) if keep]
-    tables = [(t,) for t, keep in zip(tables, allowed, strict=True) if keep]
-
-    def make(table):
-        return family(table[0], single_root=single_root, labeled=scores.ndim == 3)
-
-    return Enumerated(make((scores,)), structures, tables, np.zeros(len(tables)), (scores,), make)
-
-
-def masked(scores, *arcs):
-    scores = scores.copy()
-    for arc in arcs:
-        scores[arc] = -np.inf
-    return scores
+from tests.contract import DistributionContract
+from tests.helpers.trees import enumerated, masked
 
 
 class Shared(DistributionContract):

@@ -34,7 +34,7 @@ def test_a_treebank_may_lack_a_tag():
     assert np.isfinite(gradient(batch, np.zeros(example.TABLE))).all()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_parser_learns(shared_data):
     pytest.importorskip("conllu")
     treebank = shared_data / "ud" / "UD_English-PUD" / "en_pud-ud-test.conllu"

@@ -7,8 +7,8 @@ import pytest
 
 import fstgrad as fg
 from tests.contract import DistributionContract
+from tests.helpers.trees import enumerated, masked
 from tests.oracles import trees as oracle
-from tests.trees.test_contract import enumerated, masked
 
 both = pytest.mark.parametrize("single_root", [True, False])
 

@@ -101,7 +101,7 @@ def grid_count(height, width):
 
 
 @pytest.mark.parametrize(
-    "height, width", [(2, 2), (5, 8), (60, 70), pytest.param(320, 320, marks=pytest.mark.slow)]
+    "height, width", [(2, 2), (5, 8), (60, 70), pytest.param(320, 320, marks=pytest.mark.nightly)]
 )
 def test_trees_of_a_grid(height, width):
     """Edge marginals add up to the number of edges of a tree (Foster's theorem)."""

@@ -7,8 +7,9 @@ import pytest
 import fstgrad as fg
 from fstgrad.trees import distinct
 from fstgrad.trees.kernels import sampling
+from tests.helpers.selection import pairwise
+from tests.helpers.trees import KILLERS
 from tests.oracles import trees as oracle
-from tests.trees.test_stability import KILLERS
 
 both = pytest.mark.parametrize("single_root", [True, False])
 
@@ -245,9 +246,9 @@ def test_inclusion_without_replacement(single_root):
             assert (np.abs(counts / repeats - chance) < 5 * deviation + 1e-3).all()
 
 
-@both
-@pytest.mark.parametrize("draws", [0, 16])
-@pytest.mark.parametrize("logs", [False, True])
+@pytest.mark.parametrize(
+    "single_root, draws, logs", pairwise([True, False], [0, 16], [False, True])
+)
 def test_order_statistics_without_replacement(single_root, draws, logs, monkeypatch):
     """Ordered triples have the chance p_i p_j / (1 - p_i) p_k / (1 - p_i - p_j): chi-square.
 

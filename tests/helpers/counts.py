@@ -1,0 +1,28 @@
+"""Counts and parameters of root models."""
+
+import numpy as np
+
+from fstgrad.grm import families
+from fstgrad.grm.design import Term
+from fstgrad.grm.parameters import Interactions, Parameters
+
+
+def counts(n=300, p=5, seed=0):
+    """Counts with a shared rate, so that sets matter."""
+    rng = np.random.default_rng(seed)
+    shared = rng.gamma(1.0, size=(n, 1))
+    return rng.poisson(0.3 + shared * np.linspace(0.3, 1.0, p))
+
+
+def parameters(base, intercepts, *terms):
+    """Parameters from intercepts (p, k) and ((size, root), {set: theta}) terms."""
+    matrix = np.array(intercepts, dtype=float)
+    return Parameters(
+        (families.BASES[base],) * len(matrix),
+        matrix.shape[1],
+        matrix,
+        tuple(
+            Interactions(Term(*term), np.array(list(sets)), np.array(list(sets.values())))
+            for term, sets in terms
+        ),
+    )
