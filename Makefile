@@ -54,7 +54,8 @@ test-slow: $(VENV)/.dev
 
 # The tests that .ci/run leaves out, a longer fuzzer, faults, and mutants of another sample each night.
 nightly: warm
-	$(BIN)/python -m pytest $(PARALLEL) -m nightly
+	FSTGRAD_FRESH=1 $(BIN)/python -m pytest $(PARALLEL) -m "nightly or not slow" tests/test_documents.py
+	$(BIN)/python -m pytest $(PARALLEL) -m nightly --ignore=tests/test_documents.py
 	$(MAKE) fuzz SECONDS=1800 SEED=$$(date +%j)
 	$(MAKE) faults
 	$(MAKE) mutants SEED=$$(date +%j)

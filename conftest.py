@@ -1,9 +1,9 @@
 """Import cli/ and grammars/ under their installed names if fstgrad is not installed from here.
 
 With FSTGRAD_WITHOUT=pynini, the tests run as if pynini were not installed: test modules that import
-it are left out, and tests that raise the error of a missing pynini are skipped.  Where pynini is
-installed, of the others those are run that can differ, since they or their rows name what OpenFst is
-used for, and the tables of all losses.
+it are left out, and tests that raise the error of a missing pynini are skipped.  If pynini is in
+fact installed, only the tests are run that can differ: those that name what OpenFst is used for, in
+their code or their rows, and those of all losses.
 """
 
 import importlib.util

@@ -16,9 +16,16 @@ import sys
 import pytest
 
 from tests.helpers.documents import blocks, run_python
+from tests.helpers.program import fast_program
 
 ROOT = pathlib.Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("data/*.md")])
+
+
+def night(path, *ends):
+    """A row that is run at night if the document takes many seconds."""
+    marks = [pytest.mark.nightly] if str(path).endswith(ends) else []
+    return pytest.param(path, marks=marks, id=str(path.relative_to(ROOT)))
 
 
 def assert_printed(found, expected, source):
@@ -26,7 +33,7 @@ def assert_printed(found, expected, source):
     assert matches, f"{source}\nprinted\n{found}\ninstead of\n{expected}"
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [night(path, "performance/clusters.md") for path in DOCUMENTS])
 def test_python_blocks(path):
     namespace = {"__name__": "__main__"}
     found = blocks(path)
@@ -46,11 +53,8 @@ def test_python_blocks(path):
 def shell(tmp_path_factory):
     """Run a line of bash in the project's folder with `fstgrad` on the path."""
     folder = tmp_path_factory.mktemp("bin")
-    program = folder / "fstgrad"
-    program.write_text(f"#!{sys.executable}\nfrom fstgrad.cli.main import main\nmain()\n")
     (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    for name in ("fstgrad", "python3"):
-        (folder / name).chmod(0o755)
+    (folder / "python3").chmod(0o755)
     (ROOT / "build").mkdir(exist_ok=True)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
@@ -62,7 +66,8 @@ def shell(tmp_path_factory):
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         return done.stdout
 
-    return run
+    with fast_program(folder):
+        yield run
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))

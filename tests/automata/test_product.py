@@ -106,7 +106,7 @@ def test_the_limit_of_states_bounds_the_product_of_long_targets(wrap, more):
 
 def test_a_higher_limit_of_states_admits_a_longer_target():
     loss = fg.EditDistance(ABC) + fg.EditDistance(ABC, insert_cost=2.0)
-    target = np.arange(120) % 3
+    target = np.arange(230) % 3
     with pytest.raises(fg.StateLimitError, match="max_states=1,000"):
         loss.compile(target, cap=1.0, max_states=1000)
     assert loss.machine(target, max_states=2_000_000).num_states > 1000

@@ -113,7 +113,7 @@ def test_a_file_with_states_out_of_range_is_refused(tmp_path):
 
 
 def test_automata_of_many_states_are_read_back(tmp_path):
-    b = fg.EditDistance(ABC).compile("abcabbcaa")
+    b = fg.EditDistance(ABC).compile("abcabbcaacb")
     assert max(len(level.nextstate) for level in b.levels) > 62
     save_automaton(tmp_path / "b.npz", b)
     assert same(load_automaton(tmp_path / "b.npz", ABC), b)

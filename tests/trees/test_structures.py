@@ -265,8 +265,7 @@ def test_order_statistics_without_replacement(single_root, draws, logs, monkeypa
         expected = ranked(scores, single_root)
         p = np.exp([log_prob for _, log_prob in expected])
         number = {key(tree): i for i, (tree, _) in enumerate(expected)}
-        repeats = 3000
-        counts = np.zeros((len(p),) * 3)
+        repeats, counts = 3000, np.zeros((len(p),) * 3)
         for _ in range(repeats):
             triple = distribution.sample_without_replacement(3, rng)
             counts[tuple(number[key(tree)] for tree, _ in triple)] += 1
