@@ -7,7 +7,7 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-plain warm quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
+.PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,17 @@ demo: $(VENV)/.core
 # longer runs at night, `make nightly`.
 test: warm
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# The list of kernels that wheels bring compiled: what the first steps of each kind of user call.
+# The first round compiles them, and what else they need; the second one records the calls.
+FIRST_STEPS := $(BIN)/python -m tests.first_steps && $(BIN)/python -m pytest -q $(PARALLEL) \
+    -m "slow or nightly or not slow" tests/examples tests/test_documents.py -k "examples or README or tasks"
+kernels: warm
+	$(FIRST_STEPS)
+	rm -rf build/kernels && mkdir -p build/kernels
+	export FSTGRAD_RECORD_KERNELS=$(CURDIR)/build/kernels; $(FIRST_STEPS)
+	$(BIN)/python -c "import pathlib; from fstgrad.machine_code.precompile import write_manifest; \
+	    write_manifest(pathlib.Path('build/kernels'))"
 
 # The tests closest to the files that differ from the branch main, for at most a minute.
 quick: $(VENV)/.dev
@@ -155,7 +166,7 @@ docs-clean:
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev
-	rm -rf build/dist build/dist-venv build/lib build/bdist.* && mkdir -p build
+	rm -rf build/dist build/dist-venv build/lib* build/bdist.* && mkdir -p build
 	$(BIN)/python -m build --quiet --wheel --outdir build/dist .
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest

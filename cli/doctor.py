@@ -5,14 +5,13 @@ import itertools
 import platform
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 import numpy as np
 
 from fstgrad._version import __version__
 from fstgrad.alphabet import Alphabet
-from fstgrad.automata.few import compiled_only
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstError, MissingDependencyError
@@ -153,12 +152,13 @@ def doctor(warm: bool) -> int:
         echo(f"  {package:<14}{_version(package) or remedy}")
     for program, purpose in PROGRAMS.items():
         echo(f"  {program:<14}{shutil.which(program) or f'not found; for {purpose}'}")
-    echo(f"  {'kernels':<14}{_kernels()}")
+    echo("compiled kernels")
+    for place, text in _kernels():
+        echo(f"  {place:<14}{text}")
     failed = 0
     for name, check in CHECKS.items():
         try:
-            with compiled_only():
-                verdict, found = "ok    ", check()
+            verdict, found = "ok    ", check()
         except MissingDependencyError as error:
             verdict, found = "absent", str(error)
         except Exception as error:  # report every failure and continue
@@ -178,8 +178,7 @@ def _warm() -> int:
     for name, step in STEPS.items():
         start = time.perf_counter()
         try:
-            with compiled_only():
-                step()
+            step()
             echo(f"warm   {name}: {time.perf_counter() - start:.1f} s")
         except MissingDependencyError as error:
             echo(f"absent {name}: {error}")
@@ -189,17 +188,19 @@ def _warm() -> int:
     return failed
 
 
-def _kernels() -> str:
-    """Remove compiled kernels that are long unused; say where the others are, and their size."""
-    from fstgrad import kernel_cache
+def _kernels() -> Iterator[tuple[str, str]]:
+    """Yield what is known of the compiled kernels; remove those of the user long unused."""
+    from fstgrad.machine_code import cache
 
-    folder = kernel_cache.cache_folder()
+    yield "shipped", cache.describe_shipped()
+    folder = cache.cache_folder()
     if folder is None:
-        return "no folder is writable: every process compiles its kernels (set NUMBA_CACHE_DIR)"
-    kernel_cache.trim(folder)
-    files, size = kernel_cache.usage(folder)
-    limit = kernel_cache.MAX_BYTES
-    return f"{files} compiled, {size / 1e6:.1f} MB of at most {limit / 1e6:.0f} MB, in {folder}"
+        yield "yours", "no folder is writable: every process compiles (set NUMBA_CACHE_DIR)"
+        return
+    cache.trim(folder)
+    files, size = cache.usage(folder)
+    limit = cache.MAX_BYTES / 1e6
+    yield "yours", f"{files}, {size / 1e6:.1f} MB (at most {limit:.0f} are kept), in {folder}"
 
 
 def _version(package: str) -> str:

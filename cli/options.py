@@ -9,7 +9,7 @@ A command receives a group as one argument:
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import click
 from click.core import ParameterSource
@@ -69,7 +69,8 @@ def counted(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Rea
     """
     if choice.loss not in ("wer", "cer"):
         return reading
-    tokens, other = ("words", "cer") if choice.loss == "wer" else ("chars", "wer")
+    tokens: Tokens = "words" if choice.loss == "wer" else "chars"
+    other = "cer" if choice.loss == "wer" else "wer"
     context = click.get_current_context(silent=True)
     for name in columns:
         given = context is not None and context.get_parameter_source(name)
@@ -79,7 +80,7 @@ def counted(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Rea
                 f"--loss {choice.loss} counts {'words' if other == 'cer' else 'characters'}; leave "
                 f"{flag} out, or use --loss {other}"
             )
-    return dataclasses.replace(reading, **dict.fromkeys(columns, tokens))
+    return dataclasses.replace(reading, **cast(Any, dict.fromkeys(columns, tokens)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,10 +33,10 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
 @cache
 def announce_compilation() -> None:
     """Report once, on standard error, when kernels are compiled, which takes seconds."""
-    from fstgrad import kernel_cache
+    from fstgrad.machine_code import cache
 
-    text = f"fstgrad: {kernel_cache.COMPILING}"
-    kernel_cache.announce_compilation(lambda: echo(text, err=True))
+    text = f"fstgrad: {cache.COMPILING}"
+    cache.announce_compilation(lambda: echo(text, err=True))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -14,7 +14,7 @@ from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.options import DefaultOptions
 from numba.core.typed_passes import NativeLowering
 
-from fstgrad.kernel_cache import KernelCache
+from fstgrad.machine_code.cache import KernelCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

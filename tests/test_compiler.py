@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from fstgrad import kernel_cache
+from fstgrad.machine_code import cache
 
 ROOT = pathlib.Path(__file__).parents[1]
 INNER = """
@@ -83,9 +83,9 @@ def test_the_least_recently_used_files_are_removed_first(tmp_path):
     partial = folder / "0.nbk.17.partial"
     partial.write_bytes(b"")
     os.utime(partial, (now, now - 2 * 86_400))
-    assert kernel_cache.trim(tmp_path, 250) == 3
+    assert cache.trim(tmp_path, 250) == 3
     assert sorted(path.name for path in folder.iterdir()) == ["0.nbk", "1.nbk"]
-    assert kernel_cache.usage(tmp_path) == (2, 200)
+    assert cache.usage(tmp_path) == (2, 200)
 
 
 def test_a_damaged_file_is_compiled_anew(copy):
@@ -129,14 +129,14 @@ def test_sources_of_a_kernel():
         "kernels/arcs",
         "semiring",
     }
-    found = kernel_cache.kernel_sources(folder / "kernels/reduction.py")
+    found = cache.kernel_sources(folder / "kernels/reduction.py")
     shared = ROOT / "fstgrad/uninitialized.py"
     assert found == {shared, *(folder / f"{name}.py" for name in expected)}
 
 
 def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
     """Over several lines, with another name, of a module, of a package; not within a function."""
-    monkeypatch.setattr(kernel_cache, "_ROOT", tmp_path)
+    monkeypatch.setattr(cache, "_ROOT", tmp_path)
     (tmp_path / "inner").mkdir()
     names = ["inner/__init__", "inner/one", "inner/two", "inner/three", "inner/four", "last"]
     for name in [*names, "late", "checks"]:
@@ -148,7 +148,7 @@ def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
         "from fstgrad import checks, last\n"
         "def later():\n    from fstgrad import late\n"
     )
-    found = kernel_cache.kernel_sources(tmp_path / "outer.py")
+    found = cache.kernel_sources(tmp_path / "outer.py")
     assert found == {tmp_path / f"{name}.py" for name in [*names, "outer"]}
 
 
@@ -184,101 +184,13 @@ def test_a_part_is_no_function_of_python():
         part(1.0)
 
 
-FIRST = """
-import logging
-import numpy as np, fstgrad as fg
-from fstgrad.automata.few import compiled_only
-from fstgrad.beside import BESIDE
-with compiled_only():
-    b = fg.EditDistance(fg.Alphabet("ab")).compile("ab")
-started = BESIDE.process is not None
-value, gradient = fg.softmax_margin(np.zeros((2, 3, 2)), "ab", b)
-print(repr(value), started)
-"""
-
-
-SMALL = """
-import numpy as np, fstgrad as fg
-b = fg.EditDistance(fg.Alphabet("acgt")).compile("gattaca")
-value, gradient = fg.softmax_margin(np.arange(28.0).reshape(7, 4) / 7, "gattaca", b)
-print(value.hex(), gradient.tobytes().hex())
-"""
-
-
-@pytest.mark.slow
-def test_a_small_first_gradient_compiles_the_pass_and_exponentials_alone(tmp_path):
-    """The bits are those of a run that compiles all kernels, and of the next run."""
-    few = ["__init__.exponentiate", "passes.exponentials", "passes.real_pass"]
-    where = {"NUMBA_CACHE_DIR": str(tmp_path / "small")}
-    first, said = run(ROOT, SMALL, **where)
-    assert said.count("compiling kernels") == 1
-    assert sorted(p.name.split("-")[0] for p in tmp_path.rglob("*.nbk")) == few
-    assert run(ROOT, SMALL, **where) == (first, "")
-    every = "from fstgrad.automata.few import INTERPRETER\nINTERPRETER.steps = -1" + SMALL
-    assert run(ROOT, every, NUMBA_CACHE_DIR=str(tmp_path / "every"))[0] == first
-    assert len(list(tmp_path.rglob("*.nbk"))) > 5
-
-
-@pytest.mark.slow
-def test_a_process_beside_compiles_the_passes(tmp_path):
-    """With and without it: the same value, one line that says what takes time, the same files."""
-    found = {}
-    for switch in "01":
-        cache = tmp_path / switch
-        where = {"NUMBA_CACHE_DIR": str(cache), "FSTGRAD_COMPILE_BESIDE": switch}
-        printed, said = run(ROOT, FIRST, **where)
-        value, started = printed.split()
-        assert said.count("compiling kernels") == 1
-        found[switch] = value, {p.name.split("-")[0] for p in cache.rglob("*.nbk")}
-        assert (started == "True") == (switch == "1" and compiler_cores() > 1)
-        assert run(ROOT, FIRST, **where) == (f"{value} False", "")
-    assert found["0"][0] == found["1"][0]
-    assert found["0"][1] <= found["1"][1]
-
-
-def compiler_cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def test_waiting_for_a_process_ends_with_it(tmp_path):
-    """A file that it wrote is there; one that it did not write is compiled here."""
-    from fstgrad.beside import Beside
-
-    source, path = ROOT / "fstgrad/strings/kernels/passes.py", tmp_path / "kernel"
-    beside = Beside()
-    assert not beside.is_coming(source, path), "nothing runs"
-    for code, expected in (("import sys", False), (f"open({str(path)!r}, 'w')", True)):
-        beside.process = subprocess.Popen([sys.executable, "-c", code])
-        assert beside.is_coming(source, path) is expected
-        beside.stop()
-    other = ROOT / "fstgrad/trees/kernels/dense.py"
-    assert not beside.is_coming(other, path), "not among what it compiles"
-    beside.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    beside.stop()
-    assert beside.process.poll() is not None
-
-
 def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
     """NUMBA_CACHE_DIR comes first; each package has a folder of its own in it."""
-    monkeypatch.setattr(kernel_cache._CONFIG, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "cache_folder", kernel_cache.cache_folder.__wrapped__)
+    monkeypatch.setattr(cache._CONFIG, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "cache_folder", cache.cache_folder.__wrapped__)
     files = [ROOT / "fstgrad/trees/kernels/dense.py", ROOT / "fstgrad/vectors/__init__.py"]
-    folders = [kernel_cache._package_folder.__wrapped__(file) for file in files]
+    folders = [cache._package_folder.__wrapped__(cache._package(file)) for file in files]
     assert folders == [tmp_path / "fstgrad.trees.kernels", tmp_path / "fstgrad.vectors"]
-
-
-@pytest.mark.parametrize("count, expected", [(1, False), (2, True)])
-def test_a_second_process_needs_a_second_core(monkeypatch, count, expected):
-    from fstgrad import beside
-
-    monkeypatch.setattr(beside, "cores", lambda: count)
-    monkeypatch.setattr(beside.multiprocessing, "current_process", _MainProcess)
-    monkeypatch.delenv("FSTGRAD_COMPILE_BESIDE", raising=False)
-    assert beside._is_allowed() is expected
-
-
-class _MainProcess:
-    name = "MainProcess"
 
 
 @pytest.mark.parametrize("mode, expected", [(0o700, True), (0o755, True), (0o775, False)])
@@ -286,5 +198,5 @@ def test_a_folder_that_others_may_write_to_holds_no_kernels(tmp_path, mode, expe
     folder = tmp_path / "kernels"
     folder.mkdir()
     folder.chmod(mode)
-    assert kernel_cache._is_private(folder) is expected
-    assert kernel_cache._is_private(tmp_path / "new")
+    assert cache._is_private(folder) is expected
+    assert cache._is_private(tmp_path / "new")

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from fstgrad import kernel_cache, uninitialized
+from fstgrad import uninitialized
+from fstgrad.machine_code import cache
 
 ROOT = pathlib.Path(__file__).parents[1]
 KERNEL = """
@@ -56,11 +57,11 @@ def test_what_the_debug_mode_writes(dtype, expected):
 def test_the_cache_keeps_the_modes_apart(monkeypatch):
     from fstgrad.strings import kernels
 
-    cache, codegen = kernels.chain.chain_pass._cache, type("", (), {"magic_tuple": tuple})
+    own, codegen = kernels.chain.chain_pass._cache, type("", (), {"magic_tuple": tuple})
     paths = []
     for mode in (False, True):
-        monkeypatch.setattr(kernel_cache, "IS_FILLED", mode)
-        paths.append(cache._path("sig", codegen))
+        monkeypatch.setattr(cache, "IS_FILLED", mode)
+        paths.append(own.path("sig", codegen))
     assert paths[0] != paths[1]
 
 

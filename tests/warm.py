@@ -5,7 +5,6 @@ the same kernels.  The two processes have no kernel in common.
 """
 
 import multiprocessing
-import os
 import sys
 
 import conftest  # noqa: F401  (binds cli/ and grammars/)
@@ -23,7 +22,6 @@ def compile_kernels(names: set[str]) -> None:
 def main() -> None:
     from fstgrad.cli.warm import STEPS
 
-    os.environ["FSTGRAD_COMPILE_BESIDE"] = "0"  # there is no third core
     others = STEPS.keys() - STRINGS
     spawn = multiprocessing.get_context("spawn")
     started = [spawn.Process(target=compile_kernels, args=(part,)) for part in (STRINGS, others)]

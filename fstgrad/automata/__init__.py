@@ -2,8 +2,7 @@
 
 Reading order
 -------------
-- `semiring`, `pairs`, `few` : the two semirings; inputs of the kernels over pairs of strings; the
-  kernels in Python until they are compiled.
+- `semiring`, `pairs` : the two semirings; inputs of the kernels over pairs of strings.
 - `kernels` : the compiled loops.
 - `machine` : M, the acceptor of the loss against one target.
 - `composition`, `equivalence`, `reduction` : compose U o Y on arrays; merge states with equal

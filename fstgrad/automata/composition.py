@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata import kernels
-from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
 from fstgrad.openfst.arrays import trusted
@@ -36,9 +35,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
         return _nothing(), no_pairs
     left_order, left_side = _sort(left, left.olabel)
     right_order, right_side = _sort(right, right.ilabel)
-    pairs_at_most = left.num_states * right.num_states + len(left.source) * len(right.source)
-    compose = few(kernels.composition.compose, 20 * pairs_at_most)
-    pairs, arcs = compose(*left_side, *right_side)
+    pairs, arcs = kernels.composition.compose(*left_side, *right_side)
     if len(pairs) == 0:
         return _nothing(), no_pairs
     own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 selects the last: -1

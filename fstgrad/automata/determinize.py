@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata import kernels
-from fstgrad.automata.few import few
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
@@ -189,16 +188,13 @@ class TropicalFrontier:
         _check_size(machine.num_states, length)
         order, self._arcs = machine.by_class()
         size = len(order)
-        work = len(self._arcs.first) + len(self._arcs.weight)
-        self._kinds = few(kernels.tropical.arc_kinds, work)(self._arcs.reading, size)
+        self._kinds = kernels.tropical.arc_kinds(self._arcs.reading, size)
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
         closed = np.zeros((length + 1, size), dtype=np.bool_)
         if barred is not None:
             closed[:] = barred[:, order]
-        self._lower, self._upper = few(kernels.tropical.bounds, 2 * length * work)(
-            self._arcs, self._final, closed
-        )
+        self._lower, self._upper = kernels.tropical.bounds(self._arcs, self._final, closed)
         cells, implied = machine.initial[order], np.full(size, INF)
         self.least = int((cells + self._lower[-1]).min())
         bounds = cells + self._upper[-1]
@@ -207,7 +203,7 @@ class TropicalFrontier:
             bounds[self._cap] = INF
         self.greatest_uncapped = int(bounds.min())
         self.first_way = int(bounds.argmin()), int(cells[bounds.argmin()])
-        self.offset, start, stop = few(kernels.tropical.canonical, size)(
+        self.offset, start, stop = kernels.tropical.canonical(
             cells, 0, size, self._arcs, self._lower[-1], self._upper[-1], implied
         )
         if self.offset == INF:
@@ -223,8 +219,7 @@ class TropicalFrontier:
         room = (max_memory - arcs) // 8
         if 2 * len(self._pool) > room:
             return Step(0, arcs + 2 * self._pool.nbytes, _NOTHING)
-        steps = 10 * len(self._kinds) * len(self._pool)
-        count, cells, pool, nextstate, cost, fall = few(kernels.tropical.advance, steps)(
+        count, cells, pool, nextstate, cost, fall = kernels.tropical.advance(
             self._pool,
             self._states,
             self._kinds,

@@ -4,7 +4,6 @@ import numpy as np
 
 from fstgrad.automata import kernels
 from fstgrad.automata.determinize import RawAutomaton, RawLevel
-from fstgrad.automata.few import few
 from fstgrad.automata.layout import DEAD
 from fstgrad.checks import IntArray
 
@@ -39,7 +38,8 @@ def _merge(
     """Return the merged levels, and the potential (cheapest completion) of the first level."""
     result = []
     for level in reversed(levels):
-        merge = few(kernels.levels.merge_level, 5 * level.nextstate.size)
-        nextstate, cost, number, potential = merge(level.nextstate, level.cost, number, potential)
+        nextstate, cost, number, potential = kernels.levels.merge_level(
+            level.nextstate, level.cost, number, potential
+        )
         result.append(RawLevel(nextstate, cost))
     return tuple(reversed(result)), potential

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.blocks import Term
@@ -24,6 +23,7 @@ from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.play import Intercepts
 from fstgrad.grm.regression import NodeFit
 from fstgrad.io import Field, read_arrays, write_arrays
+from fstgrad.threads import worker_threads
 
 CHECKPOINT_SECONDS = 20.0
 FITS = {

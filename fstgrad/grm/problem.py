@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fstgrad.beside import worker_threads
 from fstgrad.checks import BoolArray, FloatArray, IntArray, path_name
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm import fitting, preparation
@@ -22,6 +21,7 @@ from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.play import Intercepts, put_in_play
 from fstgrad.grm.regression import NodeFit, NodeRegression
+from fstgrad.threads import worker_threads
 from fstgrad.uninitialized import empty
 
 AT_ONCE = 16  # nodes whose intercepts are refitted together

@@ -19,10 +19,10 @@ import numpy as np
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata import kernels
 from fstgrad.automata.pairs import FREE_ENDS, PairArcs, Strings
-from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.openfst import FstArrays
+from fstgrad.threads import worker_threads
 
 _MOST_LABELS = 2**22  # largest number of pairs of labels in a table
 ALIGNMENT_MEMORY = 4 * 2**30  # bytes that the tables of one alignment may use

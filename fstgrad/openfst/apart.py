@@ -10,11 +10,11 @@ import os
 import subprocess
 import sys
 
-from fstgrad.beside import has_interpreter
 from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.io import memory_limit
 from fstgrad.openfst.binary import Fst, read
 from fstgrad.openfst.library import pynini, pywrapfst
+from fstgrad.threads import has_interpreter
 
 _REFUSED = 3  # exit code of the process if OpenFst raises FstOpError
 _PROGRAM = """

@@ -11,7 +11,6 @@ Reading order
 - `budget`, `chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
 - `bigrams`, `batches` : scores that are sums; many strings in one call.
 - `linear_chain`, `packed_chains` : batches of chains without a loss.
-- `ahead` : the kernels of a gradient, compiled in advance.
 """
 
 from fstgrad.estimates import SampledObjective

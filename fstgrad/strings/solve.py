@@ -7,7 +7,6 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.distribution import is_far, offsets
 from fstgrad.errors import InfeasibleError
@@ -141,8 +140,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     rows.flags.writeable = False  # of the view only: every call has the same kernel signature
     table, highest, tally = empty(rows.shape), empty(length), np.zeros(RECENT + order)
     used = used_contexts(order, n)
-    shift = few(kernels.passes.shift_scores, 2 * rows.size)
-    position = shift(rows, used, table, highest, tally)
+    position = kernels.passes.shift_scores(rows, used, table, highest, tally)
     if position >= 0:
         raise InfeasibleError(
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "

@@ -14,8 +14,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("cat\tgat\n", encoding="utf-8")
-    every = "from fstgrad.automata.few import INTERPRETER; INTERPRETER.steps = -1"
-    command = [sys.executable, "-c", f"{every}; from fstgrad.cli.main import main; main()"]
+    command = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
     arguments = ["grad", str(pairs), "--loss", "edit", "--random-weights", "0"]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
     runs = [
@@ -43,7 +42,7 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
 
 def test_one_announcement_for_all_kernels():
     from fstgrad.compiler import kernel
-    from fstgrad.kernel_cache import announce_compilation
+    from fstgrad.machine_code.cache import announce_compilation
 
     said = []
     announce_compilation(lambda: said.append("compiling"))

@@ -3,7 +3,9 @@
 import importlib
 import importlib.metadata
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -71,3 +73,41 @@ def test_a_small_gradient(tmp_path):
     out = fstgrad("grad", str(pairs), "--loss", "hamming", "--output", str(tmp_path / "g.npz"))
     assert [json.loads(line)["y"] for line in out.splitlines()] == ["ab", "ba"]
     assert (tmp_path / "g.npz").exists()
+
+
+STEPS = """
+import sys
+from numba.core import event
+compiled = []
+class Compilations(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Compilations())
+from fstgrad.cli.warm import STEPS
+from fstgrad.errors import MissingDependencyError
+for step in STEPS.values():
+    try:
+        step()
+    except MissingDependencyError:
+        pass
+exec(sys.argv[1])
+print([f"{f.__module__}.{f.__qualname__}" for f in compiled])
+"""
+
+
+def test_first_steps_compile_nothing(tmp_path):
+    """With an empty cache: all kernels come with the wheel."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = readme.split("```python\n")[1].split("```")[0]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", STEPS, example],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_doctor_says_which_kernels_are_used():
+    assert re.search(r"shipped +\d+ for ", fstgrad("doctor"))

@@ -5,10 +5,15 @@ digest of the kernel's source, of every fstgrad module that the source imports, 
 of the compiler.  So an edited kernel or another version of fstgrad or numba never runs old machine
 code.  Each signature has a file with a checksum; a damaged file is compiled again.  If no folder is
 writable, every process compiles its kernels.
+
+A wheel brings files of its own in the folder `compiled`, for a few levels of processors (see
+`precompile.py`).  A kernel comes from the user's folder, else from the best level that this
+processor has, else from the compiler.
 """
 
 import functools
 import hashlib
+import json
 import logging
 import multiprocessing
 import os
@@ -29,7 +34,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
-from fstgrad.beside import BESIDE
+from fstgrad.machine_code.signatures import encode
 from fstgrad.uninitialized import IS_FILLED
 
 COMPILING = (
@@ -38,27 +43,36 @@ COMPILING = (
 )
 MAX_BYTES = 1 << 29  # of all files; a full run of the tests writes about 60 MB
 _DAY = 86_400.0
+_RECORD = os.environ.get("FSTGRAD_RECORD_KERNELS", "")
 _CONFIG: Any = numba.core.config  # numba sets its attributes at run time
 _REBUILD: Callable[..., Any] = CompileResult._rebuild
 _DUMPS: Callable[[Any], bytes] = dumps
-_ROOT = pathlib.Path(__file__).parent
+_ROOT = pathlib.Path(__file__).parents[1]
 _COMMENT, _NAME = re.compile(r"#.*"), re.compile(r"[\w.]+")
 _IMPORT = re.compile(
     r"^(?:from (fstgrad[\w.]*) )?import (\([^)]*\)|(?:[^\\\n]|\\\n)*)", re.MULTILINE
 )
 # modules from which kernels import only types, so that their code is not compiled into kernels
-_TYPES_ONLY = {"beside", "checks", "compiler", "kernel_cache"}
+_TYPES_ONLY = {"checks", "compiler", "machine_code"}
+SHIPPED = pathlib.Path(__file__).with_name("compiled")
+_V2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
+_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+# levels of processors, the best first, and what a processor of the level has (System V ABI, x86-64)
+LEVELS = {"x86-64-v3": _V3, "x86-64-v2": _V2}
 
 
 class KernelCache(caching._Cache):
     """The files of one compiled kernel, one for each signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._source = source = pathlib.Path(function.__code__.co_filename)
-        self._folder = _package_folder(source) if source.is_file() else None
-        self._stamp = _stamp(source) if self._folder else ""
+        source = pathlib.Path(function.__code__.co_filename)
+        is_file = source.is_file()
+        self._package = _package(source)
+        self._folder = _package_folder(self._package) if is_file else None
+        self._stamp = _stamp(source) if is_file else ""
         self._name = f"{source.stem}.{function.__qualname__}-{sys.implementation.cache_tag}-"
         self._enabled = True
+        self._function = function.__module__, function.__qualname__
 
     @property
     def cache_path(self) -> str | None:
@@ -68,19 +82,21 @@ class KernelCache(caching._Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel for a signature; None if it is missing or damaged."""
         target_context.refresh()
-        path = self._path(sig, target_context.codegen())
-        found = None if path is None else _read(path, target_context)
-        if found is None:
-            _announce()
-        if found is None and path is not None:
-            BESIDE.start(self._source)
-            if BESIDE.is_coming(self._source, path):
-                found = _read(path, target_context)
-        return found
+        codegen = target_context.codegen()
+        if _RECORD:
+            _record(*self._function, sig)
+        own, shipped = self.path(sig, codegen), self.shipped_name(sig, codegen)
+        paths = [SHIPPED / level / shipped for level in shipped_levels(codegen.magic_tuple())]
+        for path in [own, *paths] if own else paths:
+            found = _read(path, target_context)
+            if found is not None:
+                return found
+        _announce()
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled kernel for a signature; the first time, make room for it."""
-        path = self._path(sig, data.codegen)
+        path = self.path(sig, data.codegen)
         if path is None or data.lifted or data.library.has_dynamic_globals:
             return
         payload = _DUMPS(data._reduce())
@@ -113,12 +129,20 @@ class KernelCache(caching._Cache):
             for path in self._folder.glob(f"{self._name}{self._stamp}-*.nbk"):
                 path.unlink(missing_ok=True)
 
-    def _path(self, sig: Any, codegen: Any) -> pathlib.Path | None:
+    def path(self, sig: Any, codegen: Any) -> pathlib.Path | None:
+        """Return the file of this user for a signature; None if no folder is writable."""
         if self._folder is None or not self._enabled:
             return None
-        machine = (repr(sig), codegen.magic_tuple(), _CONFIG.BOUNDSCHECK, _CONFIG.OPT, IS_FILLED)
+        return self._folder / self._file(sig, codegen.magic_tuple())
+
+    def shipped_name(self, sig: Any, codegen: Any) -> str:
+        """Return the name of the file that a wheel may bring in the folder of each level."""
+        return f"{self._package}.{self._file(sig, codegen.magic_tuple()[0])}"
+
+    def _file(self, sig: Any, processor: object) -> str:
+        machine = (repr(sig), processor, _CONFIG.BOUNDSCHECK, _CONFIG.OPT, IS_FILLED)
         key = hashlib.sha256(repr(machine).encode()).hexdigest()[:16]
-        return self._folder / f"{self._name}{self._stamp}-{key}.nbk"
+        return f"{self._name}{self._stamp}-{key}.nbk"
 
 
 def _read(path: pathlib.Path, target_context: Any) -> Any:
@@ -132,6 +156,79 @@ def _read(path: pathlib.Path, target_context: Any) -> Any:
     except OSError:
         return None
     return _REBUILD(target_context, *pickle.loads(payload))
+
+
+@functools.cache
+def shipped_levels(machine: tuple[str, str, str]) -> tuple[str, ...]:
+    """Return the levels of shipped files that a processor can run, the best first.
+
+    Parameters
+    ----------
+    machine : tuple of str
+        The platform, the name of the processor and its features, as the compiler has them.
+    """
+    if not SHIPPED.is_dir():
+        return ()
+    return tuple(level for level in levels_of(*machine) if (SHIPPED / level).is_dir())
+
+
+def levels_of(platform: str, name: str, features: str) -> list[str]:
+    """Return the levels of a processor, the best first.
+
+    Parameters
+    ----------
+    platform : str
+        The target triple of LLVM.
+    name : str
+        The processor: the name of a level, or a model, whose features decide.
+    features : str
+        "+avx2,-sse4a,...".
+    """
+    if platform.startswith(("aarch64", "arm64")):
+        return ["generic"]
+    names = list(LEVELS)
+    if name in LEVELS:
+        return names[names.index(name) :]
+    has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    return [level for level, needs in LEVELS.items() if needs <= has]
+
+
+def host_levels() -> list[str]:
+    """Return the levels of this processor, the best first."""
+    codegen: Any = numba.core.registry.cpu_target.target_context.codegen()
+    return levels_of(*codegen.magic_tuple())
+
+
+def shipped_versions() -> dict[str, str]:
+    """Return the versions on which the machine code of a kernel depends."""
+    python = str(sys.implementation.cache_tag)
+    return {"numba": numba.__version__, "llvmlite": llvmlite.__version__, "python": python}
+
+
+def describe_shipped() -> str:
+    """Say which shipped kernels this process uses, or why it uses none."""
+    try:
+        text = (SHIPPED / "versions.json").read_text(encoding="utf-8")
+    except OSError:
+        return "none (built without them, or an editable installation)"
+    built = json.loads(text)
+    levels = built.pop("levels")
+    usable = [level for level in host_levels() if level in levels]
+    if built != shipped_versions():
+        return f"unused: built for {built}, this is {shipped_versions()}"
+    if not usable:
+        return f"unused: built for {', '.join(levels)}, which this processor is not"
+    return f"{len(list((SHIPPED / usable[0]).glob('*.nbk')))} for {usable[0]}"
+
+
+def _record(module: str, name: str, sig: Any) -> None:
+    """Append a kernel that this process needs to its file in the folder FSTGRAD_RECORD_KERNELS."""
+    try:
+        line = json.dumps([module, name, [encode(kind) for kind in sig]])
+    except NotImplementedError:
+        return  # a kernel within another one, for a constant
+    with (pathlib.Path(_RECORD) / str(os.getpid())).open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 def usage(folder: pathlib.Path) -> tuple[int, int]:
@@ -178,8 +275,7 @@ def _stamp(source: pathlib.Path) -> str:
     """Return a digest of a kernel file, the fstgrad modules it imports and the compilers."""
     versions = f"{numba.__version__} {llvmlite.__version__}"
     digest = hashlib.sha256(versions.encode())
-    compilers = {pathlib.Path(__file__), _ROOT / "compiler.py"}
-    for path in sorted({*kernel_sources(source), *compilers}):
+    for path in sorted({*kernel_sources(source), _ROOT / "compiler.py"}):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -211,15 +307,17 @@ def _imported(source: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
-@functools.cache
-def _package_folder(source: pathlib.Path) -> pathlib.Path | None:
-    """Return the folder for the kernels of a source file; None if no folder is writable."""
-    folder = cache_folder()
+def _package(source: pathlib.Path) -> str:
     if source.is_relative_to(_ROOT):
-        package = ".".join(("fstgrad", *source.parent.relative_to(_ROOT).parts))
-    else:  # the kernels of others: their names may repeat
-        digest = hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
-        package = f"{source.parent.name}_{digest}"
+        return ".".join(("fstgrad", *source.parent.relative_to(_ROOT).parts))
+    digest = hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
+    return f"{source.parent.name}_{digest}"  # the names of others may repeat
+
+
+@functools.cache
+def _package_folder(package: str) -> pathlib.Path | None:
+    """Return the folder for the kernels of a package; None if no folder is writable."""
+    folder = cache_folder()
     return folder / package if folder and _is_writable(folder / package) else None
 
 
