@@ -33,22 +33,6 @@ def assert_printed(found, expected, source):
     assert matches, f"{source}\nprinted\n{found}\ninstead of\n{expected}"
 
 
-@pytest.mark.parametrize("path", [night(path, "performance/clusters.md") for path in DOCUMENTS])
-def test_python_blocks(path):
-    namespace = {"__name__": "__main__"}
-    found = blocks(path)
-    if any(kind == "python" and "import torch" in code for kind, code in found):
-        pytest.importorskip("torch")
-    if any(kind == "python" and "import jax" in code for kind, code in found):
-        pytest.importorskip("jax")
-    for i, (kind, code) in enumerate(found):
-        if kind != "python":
-            continue
-        printed = run_python(code, namespace)
-        if i + 1 < len(found) and found[i + 1][0] == "text":
-            assert_printed(printed, found[i + 1][1], code)
-
-
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
     """Run a line of bash in the project's folder with `fstgrad` on the path."""
@@ -70,11 +54,21 @@ def shell(tmp_path_factory):
         yield run
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_console_blocks(path, shell, tmp_path):
+@pytest.mark.parametrize("path", [night(path, "performance/clusters.md") for path in DOCUMENTS])
+def test_blocks(path, shell, tmp_path):
+    """Commands may read the files that blocks of Python before them write."""
     folder = tmp_path if path.parent.name == "tasks" else ROOT  # those start from nothing
-    for kind, text in blocks(path):
-        if kind == "console":
+    found = blocks(path)
+    for framework in ("torch", "jax"):
+        if any(kind == "python" and f"import {framework}" in code for kind, code in found):
+            pytest.importorskip(framework)
+    namespace = {"__name__": "__main__"}
+    for i, (kind, text) in enumerate(found):
+        if kind == "python":
+            printed = run_python(text, namespace)
+            if i + 1 < len(found) and found[i + 1][0] == "text":
+                assert_printed(printed, found[i + 1][1], text)
+        elif kind == "console":
             for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, expected = block.partition("\n")
                 assert_printed(shell(command, folder), expected, command)

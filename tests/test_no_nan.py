@@ -140,7 +140,7 @@ def test_losses_of_strings(kind):
 @pytest.mark.parametrize("kind", LOSSES)
 def test_lattices(kind):
     loss = LOSSES[kind]
-    strings = ["a", "ab", "ba", "bbb"]
+    strings = [list(string) for string in ("a", "ab", "ba", "bbb")]
     for scores in ([0.0, -800.0, -1e5, 0.0], [-1e5] * 4, [-np.inf, 0.0, -800.0, -np.inf]):
         lattice = fg.Lattice.from_nbest(strings, scores, loss.alphabet)
         check(*of_distribution(lattice, lattice, "ab", np.ones(lattice.num_arcs)))

@@ -113,8 +113,8 @@ def row_of(name: str, row: Any) -> list[Any]:
 
 
 def members(name: str, values: Any) -> list[Any]:
-    """Return the members of a collection whose order does not matter: `items`, or a set."""
-    return items(name, list(values) if isinstance(values, Set) else values)
+    """Return the members of a collection whose order does not matter: `items`, a set, a view."""
+    return items(name, list(values) if isinstance(values, Set | MappingView) else values)
 
 
 def batch(name: str, sequences: Any) -> list[Any]:

@@ -321,5 +321,5 @@ def _plain(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InvalidInputError(f"{name}: the gzip data are damaged: {error}") from error
     finally:
-        if stream is not file:
+        if stream is not file and not file.closed:
             stream.detach()

@@ -123,12 +123,12 @@ def _as_table(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids (B, N, L), `IGNORED` at unused positions, and numbers of hypotheses (B,)."""
     if isinstance(hypotheses, torch.Tensor):
+        ids = marked("hypotheses", hypotheses, ignore_index)
         if hypotheses.shape[:2] != log_probs.shape or hypotheses.ndim != 3:
             raise InvalidInputError(
                 f"hypotheses has the shape {tuple(hypotheses.shape)}, log_probs "
                 f"{tuple(log_probs.shape)}; give (B, N, L) and (B, N)"
             )
-        ids = marked("hypotheses", hypotheses, ignore_index)
         return ids, torch.full(log_probs.shape[:1], log_probs.shape[1])
     lists = [batch(f"hypotheses[{i}]", y) for i, y in enumerate(batch("hypotheses", hypotheses))]
     if len(lists) != len(log_probs):
