@@ -298,7 +298,7 @@ def test_calibration_refuses_a_model_without_a_normalizer():
     broken = parameters("gaussian", [[-1.0, 0.0], [-1.0, 0.0]], ((2, 2), {(0, 1): 3.0}))
     with pytest.raises(InfeasibleError, match="calibrate"):
         calibrate(
-            broken, np.zeros((2, 2)), np.array([0, 1]), sweeps=2, chains=2,
+            broken, np.zeros((2, 2)), np.ones(2), np.array([0, 1]), sweeps=2, chains=2,
             rng=np.random.default_rng(0),
         )  # fmt: skip
 

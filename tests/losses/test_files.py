@@ -37,7 +37,7 @@ def files(tmp_path):
     return tmp_path
 
 
-@pytest.mark.filterwarnings("default::fstgrad.UnusedArcsWarning")
+@pytest.mark.filterwarnings("ignore::fstgrad.UnusedArcsWarning")
 @pytest.mark.parametrize("name", ["x.fst", "x.far:near", "one.far"])
 @pytest.mark.parametrize("alphabet", [ABC, REVERSED, fg.Alphabet("ba")], ids=repr)
 def test_symbols_decide_not_labels(files, name, alphabet):
