@@ -52,6 +52,7 @@ def below(kind):
     return [*nearest, *(far for near in nearest for far in below(near))]
 
 
+@pytest.mark.filterwarnings("ignore::fstgrad.UnusedArcsWarning")  # an example shows it
 @pytest.mark.slow
 def test_every_public_callable_has_a_call_that_works(tmp_path):
     listed = TAKES.findall(SIGNATURES.read_text(encoding="utf-8"))
