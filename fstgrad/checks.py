@@ -138,7 +138,12 @@ def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
 
 
 def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return `values` as an array of any integer dtype and shape (an empty one may be float)."""
+    """Return `values` as an array of any integer dtype and shape (an empty one may be float).
+
+    A table with labels is an error, because its positions count.
+    """
+    if type(values) is not np.ndarray:
+        check_positions(name, values)
     check_mask(name, values)
     try:
         array = np.asarray(values)

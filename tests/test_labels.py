@@ -1,11 +1,13 @@
 """Tables with labels: in the order of the alphabet, or refused."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import fstgrad as fg
 from fstgrad import transducers
-from tests.tables import Frame
+from tests.tables import Column, Frame
 
 ACGT = fg.Alphabet("ACGT")
 COSTS = 0.1 * np.arange(16.0).reshape(4, 4)  # cost[y, target]
@@ -81,3 +83,41 @@ def test_labels_where_positions_count(call):
 def test_numbers_in_order_are_no_labels():
     scores = Frame(np.log([[0.25, 0.75]]))
     assert fg.StringDistribution(scores).mode().tolist() == [1]
+
+
+def test_a_list_of_columns_has_labels():
+    rows = [Column(row, LABELS) for row in COSTS[np.ix_(TURNED, TURNED)].tolist()]
+    with pytest.raises(fg.AlphabetError, match="columns G, A, T, C, the alphabet is A, C, G, T"):
+        fg.EditDistance(ACGT, confusion=rows)
+    with pytest.raises(fg.InvalidInputError, match=r"scores has the labels columns b, a, but its"):
+        fg.StringDistribution([Column([0.0, 1.0], ["b", "a"])])
+    assert fg.StringDistribution([Column([0.0, 1.0])]).mode().tolist() == [1]
+
+
+def test_an_index_may_be_the_digits():
+    costs = np.array([[0, 0.1], [0.2, 0]])  # cost["0", "1"] = 0.1
+    with pytest.raises(fg.AlphabetError, match="rows 0, 1 and columns 0, 1, the alphabet is 1, 0"):
+        fg.EditDistance(fg.Alphabet("10"), confusion=Frame(costs))
+    named = Frame(costs, ["0", "1"], ["0", "1"])
+    assert fg.EditDistance(fg.Alphabet("10"), confusion=named)("0", "1") == 0.1
+    for order in ("01", "12"):
+        a, b = order
+        assert fg.EditDistance(fg.Alphabet(order), confusion=Frame(costs))(a, b) == 0.1
+
+
+INDICES = Frame([[1, 0]], columns=["target", "source"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), table),
+        lambda table: fg.SparseUndirectedTrees(table, [0.0], n=2),
+        lambda table: fg.SpanningTrees(np.zeros((1, 3, 3)), single_root=True).nll(table),
+    ],
+)
+def test_labels_of_indices(call):
+    with pytest.raises(fg.InvalidInputError, match="columns target, source, but its positions"):
+        call(INDICES)
+    with contextlib.suppress(fg.InvalidInputError):  # heads of both words are then a cycle
+        call(Frame(INDICES.to_numpy()))

@@ -163,3 +163,26 @@ def test_words_are_no_text():
 def test_a_model_that_aligns_characters_reads_text():
     model = fg.SequenceModel(order=1, epochs=1, alignment="em").fit(["ab", "abb"], ["x", "xy"])
     assert isinstance(model.predict(["ab"])[0], str)
+
+
+@pytest.mark.parametrize("x", [["the", "cat"], ("the", "a")])
+def test_words_are_no_characters(x):
+    model = fg.SequenceModel(order=1, epochs=1).fit(["the", "cat"], ["xyz", "abc"])
+    for call in (model.predict, lambda xs: model.score(xs, ["xyz"])):
+        with pytest.raises(fg.InvalidInputError, match=r"X\[0\] has the word 'the', but the model"):
+            call([x])
+    assert model.predict([list("the")]) == model.predict(["the"])
+    assert len(model.predict([["t", "he", "e"]])[0]) == 3  # an unknown symbol
+
+
+def test_targets_are_words_or_text():
+    with pytest.raises(fg.InvalidInputError, match=r"Y\[1\] is the str 'NN'.* words such as 'NN'"):
+        fg.SequenceModel(order=1, epochs=1).fit([["the", "cat"], ["a"]], [["D", "NN"], "NN"])
+
+
+def test_a_mapping_of_pairs():
+    with pytest.raises(fg.InvalidInputError, match=r"such as list\(pairs\.items\(\)\)"):
+        Aligner().fit({"ab": "x"})
+    with pytest.raises(fg.InvalidInputError, match=r"such as list\(slots\[0\]\.items\(\)\)"):
+        fg.Lattice.from_confusion_network([{"a": 0.0}], ABC)
+    assert fg.Lattice.from_confusion_network([list({"a": 0.0}.items())], ABC).log_partition() == 0

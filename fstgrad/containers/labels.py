@@ -65,9 +65,14 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
     AlphabetError
         A symbol has no label or several, or the labels of one axis only are in another order.
     """
-    labels, order = axis_labels(table), list(symbols)
+    order = list(symbols)
+    labels = axis_labels(table) or _labels_of_rows(table)
     given = [own for own in labels if own is not None]
     if not given:
+        # an index 0, 1, ... may be the digits, and then it is in another order
+        digits = [str(i) for i in range(len(order))]
+        if _rows(table) is not None and order != digits and set(order) == set(digits):
+            raise _disagreeing(name, [digits] * 2, order, "label rows and columns with str")
         return table
     if len(given) < len(labels) and any(own != order for own in given):
         raise _disagreeing(name, labels, order, "label rows and columns alike")
@@ -78,6 +83,12 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
                 raise _disagreeing(name, labels, order, "label each symbol of the alphabet once")
             array = array.take([own.index(symbol) for symbol in order], axis=axis)
     return array
+
+
+def _labels_of_rows(table: Any) -> tuple[Labels, ...]:
+    """Return the labels of a list of columns of another library; those of the first one count."""
+    own = axis_labels(table[0]) if type(table) in (list, tuple) and len(table) else ()
+    return (None, *own) if any(labels is not None for labels in own) else ()
 
 
 def _disagreeing(
@@ -91,7 +102,7 @@ def _disagreeing(
 
 def check_positions(name: str, table: Any) -> None:
     """Raise InvalidInputError if a table of two or more axes has labels, but positions count."""
-    labels = axis_labels(table)
+    labels = axis_labels(table) or _labels_of_rows(table)
     if len(labels) > 1 and any(own is not None for own in labels):
         raise InvalidInputError(
             f"{name} has {_named(labels)}, but its positions count: bring its axes into the order "

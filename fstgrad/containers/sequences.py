@@ -30,9 +30,10 @@ def check_container(name: str, values: Any, *, of_rows: bool = False) -> None:
         return
     kind = type(values).__name__
     if isinstance(values, Mapping):
+        remedy = f"of its keys list({name}) or of its values list({name}.values())"
+        remedy = f"such as list({name}.items())" if of_rows else remedy
         raise InvalidInputError(
-            f"{name} is a {kind}, which has no order of items; give a list, of its keys "
-            f"list({name}) or of its values list({name}.values())"
+            f"{name} is a {kind}, which has no order of items; give a list, {remedy}"
         )
     if isinstance(values, Set | MappingView):
         raise InvalidInputError(f"{name} is a {kind}, which has no order of items; give a list")

@@ -7,7 +7,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import instance
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.losses import RuleLoss, TransducerLoss
+from fstgrad.losses import Loss, RuleLoss, TransducerLoss
 from fstgrad.openfst import Fst, compose, to_arrays
 
 
@@ -43,7 +43,7 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
                 f"alphabet is {alphabet!r}, but the loss has {source.alphabet!r}; leave it out"
             )
         return source
-    if isinstance(source, HasLoss):
+    if isinstance(source, HasLoss) and not isinstance(source, Loss):  # a wrapper holds its loss
         loss = source.loss(alphabet)
         if isinstance(loss, TransducerLoss):  # a loss automaton has a method of this name, too
             return loss

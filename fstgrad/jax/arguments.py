@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.containers.labels import check_positions
+from fstgrad.containers.labels import check_mask, check_positions
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax.operators import widened
 from fstgrad.objectives.strings import IGNORED
@@ -17,6 +17,7 @@ IGNORE_INDEX = -100
 
 def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
     """Return scores as an array of floating-point numbers with one of the ranks."""
+    check_mask(name, given)
     check_positions(name, given)
     try:
         known = jnp.asarray(given)
@@ -29,14 +30,27 @@ def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
     return widened(known)
 
 
-def constant(given: Any) -> Any:
-    """Return known values as a numpy array, and a tracer unchanged."""
-    return given if isinstance(given, jax.core.Tracer) else np.asarray(given)
+def constant(name: str, given: Any) -> Any:
+    """Return known values as a numpy array, and a tracer unchanged.
+
+    A column of lists of one length is a table.
+    """
+    if isinstance(given, jax.core.Tracer):
+        return given
+    check_mask(name, given)
+    check_positions(name, given)
+    try:
+        known = np.asarray(given)
+        return np.array(known.tolist()) if known.dtype == object else known
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{name} has rows of different lengths; give an array, padded with ignore_index"
+        ) from error
 
 
 def real(name: str, given: Any) -> Any:
     """Return a constant of real numbers or booleans."""
-    known = constant(given)
+    known = constant(name, given)
     if not (jnp.issubdtype(known.dtype, jnp.number) or known.dtype == bool) or (
         jnp.issubdtype(known.dtype, jnp.complexfloating)
     ):
@@ -46,7 +60,7 @@ def real(name: str, given: Any) -> Any:
 
 def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
     """Return integers of a given shape, in which None means any size."""
-    known = constant(given)
+    known = constant(name, given)
     fits = known.ndim == len(shape) and all(
         own in (None, size) for own, size in zip(shape, known.shape, strict=True)
     )

@@ -60,7 +60,7 @@ def linear_chain_nll(
     ids = arguments.integers("gold", gold, scores.shape[:2])
     kept = ~arguments.is_ignored(ids, ignore_index)
     if mask is not None:
-        kept = arguments.constant(mask)
+        kept = arguments.constant("mask", mask)
         if kept.shape != ids.shape or kept.dtype != bool:
             raise InvalidInputError(f"mask is {kept.dtype} {kept.shape}; give bool {ids.shape}")
     if isinstance(kept, np.ndarray) and isinstance(ids, np.ndarray):

@@ -53,7 +53,7 @@ class CRF:
                 f"transitions has the shape {self.transitions.shape}; give {(n, n)}"
             )
         self.mask = mask
-        self._kept = np.ones(places, bool) if mask is None else arguments.constant(mask)
+        self._kept = np.ones(places, bool) if mask is None else arguments.constant("mask", mask)
         if self._kept.shape != places or self._kept.dtype != bool:
             raise InvalidInputError(
                 f"mask is {self._kept.dtype} {self._kept.shape}; give bool {places}"

@@ -56,7 +56,7 @@ def mrf_nll(
     4.0
     """
     nodes, edges = tables(node_scores, edge_scores, graph)
-    known = arguments.constant(gold)
+    known = arguments.constant("gold", gold)
     if known.ndim == 3:
         graph.graph.check_image("gold", known.shape[1:])
         known = known.reshape(len(known), -1)

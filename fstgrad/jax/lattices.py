@@ -94,7 +94,7 @@ def _objective(
     one_of("method", options.method, METHODS)
     instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
     if isinstance(lattice, Lattice):
-        items = lattice_items([lattice], [given[0]], given[1], options)
+        items = lattice_items(lattice, *given, options)
         table = arguments.table("scores", scores, 1, axes=f"({lattice.num_arcs},)")[None]
     else:
         items = lattice_items(lattice, *given, options)

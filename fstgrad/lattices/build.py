@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import BoolArray, FloatArray, IntArray, index_array, instance, log_weights
 from fstgrad.containers.labels import check_same_rows
-from fstgrad.containers.sequences import batch, items, members
+from fstgrad.containers.sequences import batch, check_container, items, members
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.lattices.graph import NO_SYMBOL, Graph
 from fstgrad.openfst import (
@@ -256,6 +256,7 @@ def arcs_of_slots(
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     rows: list[tuple[int, int, int, float]] = []
     for t, slot in enumerate(items("slots", slots)):
+        check_container(f"slots[{t}]", slot, of_rows=True)
         for pair in items(f"slots[{t}]", slot):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise InvalidInputError(f"slots[{t}] has {pair!r}; give pairs (symbol, score)")

@@ -95,12 +95,12 @@ class LatticeObjective(Objective):
 
 
 def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> list[Item]:
-    """Return the items of a batch; losses are compiled if the objective is exact.
+    """Return the items of a batch, or of one lattice; losses are compiled if it is exact.
 
     Parameters
     ----------
-    lattices : sequence of B Lattice
-    golds : sequence of B strings or None, or None
+    lattices : Lattice, or sequence of B
+    golds : a string, or sequence of B strings or None, or None
     losses : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
 
     Raises
@@ -109,6 +109,8 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
         There is no lattice, the numbers of items differ, gold is missing for a `Loss`, or an option
         does not fit.
     """
+    if isinstance(lattices, Lattice):
+        return [_item(lattices, "gold", golds, losses, options)]
     lattices = sequence("lattice", lattices)
     for i, own in enumerate(lattices):
         instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
@@ -120,10 +122,13 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
     for name, given in (("gold", golds), ("loss", losses)):
         if len(given) != size:
             raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
-    return [_item(*parts, options) for parts in zip(lattices, golds, losses, strict=True)]
+    return [
+        _item(lattice, f"gold[{i}]", gold, loss, options)
+        for i, (lattice, gold, loss) in enumerate(zip(lattices, golds, losses, strict=True))
+    ]
 
 
-def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
+def _item(lattice: Lattice, name: str, gold: Any, loss: Any, options: Options) -> Item:
     cap, band, method, _ = options
     if not isinstance(loss, Loss):
         what = "a Loss, what lattice.compile(loss, gold) gives, or None"
@@ -132,12 +137,14 @@ def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
             raise InvalidInputError(
                 "cap, band and method need a loss; give cap and band to lattice.compile(loss, gold)"
             )
-        return Item(lattice, gold, loss)
+        ids = None if gold is None else lattice.alphabet.encode(gold, name=name)
+        return Item(lattice, ids, loss)
     if gold is None:
         raise InvalidInputError("loss is not compiled and gold is missing; give the gold string")
-    ids = lattice.alphabet.encode(gold, name="gold")
+    reader = loss if loss.alphabet == lattice.alphabet else lattice  # a rate reads sentences
+    ids = reader.alphabet.encode(gold, name=name)
     if method == "exact":
-        return Item(lattice, gold, _compiled(lattice, loss, ids, cap=cap, band=band))
+        return Item(lattice, ids, _compiled(lattice, loss, ids, cap=cap, band=band))
     if cap is not None:
         raise InvalidInputError(
             "cap needs method='exact' on lattices; proposals of samples have bands"

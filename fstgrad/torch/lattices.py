@@ -139,13 +139,14 @@ def _evaluated(
     one_of("method", options.method, METHODS)
     instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
     single = isinstance(lattice, Lattice)
-    batch: Any = [lattice] if single else lattice
-    golds, losses = ([given[0]], given[1]) if single else given
-    if isinstance(golds, torch.Tensor):
+    golds, losses = given
+    if single:
+        golds = _as_array("gold", golds)
+    elif isinstance(golds, torch.Tensor):
         golds = list(arguments.integers("gold", golds))
-    if isinstance(golds, list | tuple):
+    if not single and isinstance(golds, list | tuple):
         golds = [_as_array(f"gold[{i}]", own) for i, own in enumerate(golds)]
-    items = lattice_items(batch, golds, losses, options)
+    items = lattice_items(lattice, golds, losses, options)
     rows: Any = [scores] if single else sequence("scores", scores)
     if len(rows) != len(items):
         raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")

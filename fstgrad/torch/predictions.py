@@ -248,6 +248,11 @@ class RandomFields(Predictions):
         shape = tuple(node_scores.shape[2:] if node_scores.ndim == 4 else node_scores.shape[1:2])
         node_scores = by_node(node_scores, graph)
         super().__init__(len(node_scores), node_scores.device, shape)
+        if edge_scores.ndim == 4 and len(edge_scores) != len(node_scores):
+            raise InvalidInputError(
+                f"edge_scores has shape {tuple(edge_scores.shape)} for {len(node_scores)} items; "
+                "give one table of edges for each item, or (E, C, C)"
+            )
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [
             graph.with_scores(own, edges[i] if edges.ndim == 4 else edges)

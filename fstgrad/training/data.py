@@ -10,7 +10,7 @@ from fstgrad.containers.sequences import batch, items, paired_batches
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.training.sums import XY
-from fstgrad.training.templates import as_input
+from fstgrad.training.templates import as_input, symbols_of
 
 Sequences = Sequence[Sequence[str]]
 NAMED: dict[str, Callable[[Alphabet], Loss]] = {
@@ -31,7 +31,8 @@ def paired(X: Sequences, Y: Sequences, symbols: Iterable[str] = ()) -> list[XY]:
         is a str although a symbol has several characters.
     """
     X, Y = paired_batches(X=X, Y=Y)
-    check_words("Y", Y, symbols)
+    own = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
+    check_words("Y", Y, [*symbols, *own])
     Y = [as_input(y) for y in Y]
     if len(X) != len(Y):
         raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
@@ -64,8 +65,27 @@ def as_inputs(X: Sequences, model: Any) -> list[Any]:
     features, latent = (getattr(model, name, None) for name in ("features_", "latent_"))
     known = getattr(getattr(features, "vocabulary", None), "symbols", ())
     slots = set() if latent is None else set(latent.padded(()))
-    check_words("X", X, [symbol for symbol in known if symbol not in slots])
-    return [as_input(x) for x in X]
+    known = [symbol for symbol in known if symbol not in slots]
+    check_words("X", X, known)
+    read = [as_input(x) for x in X]
+    if known and all(len(symbol) == 1 for symbol in known):
+        _check_characters(read, frozenset(known))
+    return read
+
+
+def _check_characters(inputs: Sequence[Any], known: frozenset[str]) -> None:
+    """Raise InvalidInputError if an input is words that are spelled with the known characters.
+
+    A single unknown symbol of several characters is no word.
+    """
+    for i, x in enumerate(inputs):
+        symbols = symbols_of(x)
+        words = [s for s in symbols if len(s) > 1 and known.issuperset(s)]
+        if words and 2 * len(words) >= len(symbols):
+            raise InvalidInputError(
+                f"X[{i}] has the word {words[0]!r}, but the model has characters; give a str, or a "
+                "list of characters"
+            )
 
 
 def check_words(name: str, sequences: Sequence[Any], symbols: Iterable[str]) -> None:

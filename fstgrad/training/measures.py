@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.alphabet import Alphabet, WordAlphabet
 from fstgrad.checks import FloatArray, instance
 from fstgrad.containers.sequences import paired_batches, symbol_strings
 from fstgrad.errors import InvalidInputError
@@ -37,16 +37,21 @@ class Evaluation(NamedTuple):
 def evaluate(
     predictions: Sequence[Symbols], targets: Sequence[Symbols], loss: Loss | None = None
 ) -> Evaluation:
-    """Return the measures of predictions.
+    """Return the measures of predictions; for a word error rate, a str is a sentence.
 
     Examples
     --------
     >>> evaluate(["cat", "dog"], ["cat", "dug"])
     Evaluation(pairs=2, accuracy=0.5, loss=nan, error_rate=0.16666666666666666, unknown=0)
     """
-    predictions, targets = _paired(predictions, targets)
     if loss is not None:
         instance("loss", loss, Loss, "a Loss")
+        if isinstance(loss.alphabet, WordAlphabet):
+            batches = paired_batches(predictions=predictions, targets=targets)
+            predictions, targets = (
+                [s.split() if isinstance(s, str) else s for s in own] for own in batches
+            )
+    predictions, targets = _paired(predictions, targets)
     pairs = list(zip(predictions, targets, strict=True))
     equal = sum(a == b for a, b in pairs)
     edits = edit_distances(predictions, targets)

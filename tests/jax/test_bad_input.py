@@ -26,6 +26,7 @@ from tests.jax.cases import (  # noqa: E402
     TEXTS,
     WRITTEN,
 )
+from tests.tables import Column, Frame  # noqa: E402
 
 S, T = np.zeros((2, 4, 3)), np.zeros((2, 4, 4))
 ROOT = {"single_root": True}
@@ -188,3 +189,30 @@ def test_one_score_of_dense_fields_that_is_nan():
     given["node_scores"][1, 2, 3, 0] = np.nan
     with pytest.raises(fg.InvalidInputError, match="NaN"):
         fgj.mrf_dense_marginals(**given)
+
+
+RAGGED = {
+    "ids": lambda: fgj.crf_nll(S, [[0, 1], [2]]),
+    "ctc": lambda: fgj.ctc_nll(S, [[0], [1, 0]], blank=2),
+    "hypotheses": lambda: fgj.nbest_risk(np.zeros((1, 2)), [[[0], [1, 2]]], [[0]], EDIT),
+}
+
+
+@pytest.mark.parametrize("call", RAGGED.values(), ids=RAGGED)
+def test_rows_of_different_lengths(call):
+    with pytest.raises(fg.InvalidInputError, match="has rows of different lengths; give an array"):
+        call()
+
+
+def test_columns_tables_and_masks():
+    gold = [[0, 1, 2, 0], [1, 1, 0, 2]]
+    expected = fgj.crf_nll(S, np.array(gold))
+    np.testing.assert_array_equal(fgj.crf_nll(S, Column(gold, index=[7, 3])), expected)
+    np.testing.assert_array_equal(fgj.crf_nll(S, Frame(gold)), expected)
+    with pytest.raises(fg.InvalidInputError, match="gold has the labels columns d, c, b, a, but"):
+        fgj.crf_nll(S, Frame(gold, columns=[*"dcba"]))
+    hidden = np.ma.array(gold, mask=np.eye(2, 4))
+    with pytest.raises(fg.InvalidInputError, match="gold has masked entries; fill them"):
+        fgj.crf_nll(S, hidden)
+    with pytest.raises(fg.InvalidInputError, match="scores has masked entries; fill them"):
+        fgj.crf_nll(np.ma.array(S, mask=S == 0), np.array(gold))

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.costs import explain
+from fstgrad.training.measures import evaluate
 
 SENTENCES = ["the cat sat", "the dog", ""]
 WORDS = fg.Alphabet.from_sequences([s.split() for s in SENTENCES])
@@ -77,3 +79,18 @@ def test_rates_of_a_lattice():
     )
     best = fg.mbr(lattice, WER, ["the cat", "the dog"])
     assert best.risk == pytest.approx(0.25 / 2, abs=1e-10)
+
+
+def test_evaluation_of_sentences():
+    found = evaluate(["the cat", "the dog"], ["the dog", "the dog"], WER)
+    assert found == evaluate(
+        [["the", "cat"], ["the", "dog"]], [["the", "dog"], ["the", "dog"]], WER
+    )
+    assert (found.loss, found.error_rate, found.unknown) == ((1 / 2 + 0) / 2, 1 / 4, 0)
+
+
+@pytest.mark.parametrize("loss", [WER, fg.Normalized(fg.EditDistance(LETTERS))])
+def test_a_rate_has_no_costs_to_learn(loss):
+    for call in (lambda: explain(loss, "the", "the"), lambda: fg.fit_costs(loss, [("the", "the")])):
+        with pytest.raises(fg.InvalidInputError, match=f"source is a {type(loss).__name__}; give"):
+            call()

@@ -184,3 +184,19 @@ def test_padded_gold():
         expected = objective(scores, cases.LATTICES, ["abc", "cb"], *settings)
         assert objective(scores, cases.LATTICES, padded, *settings) == expected
         assert objective(scores, cases.LATTICES, list(padded), *settings) == expected
+
+
+def test_sentences_for_a_word_error_rate():
+    words = fg.Alphabet(["the", "cat", "dog"])
+    lattice = fg.Lattice.from_nbest([["the", "cat"], ["the", "dog"]], np.log([3, 1]), words)
+    scores, rate = torch.tensor(lattice.scores), fg.WordErrorRate(words)
+    assert fgt.lattice_risk(scores, lattice, "the dog", rate).item() == pytest.approx(3 / 4 / 2)
+    both = ["the dog", "the cat"]
+    found = fgt.lattice_risk([scores] * 2, [lattice] * 2, both, rate, reduction="none")
+    np.testing.assert_allclose(found, [3 / 8, 1 / 8], rtol=1e-12)
+    margin = fgt.lattice_softmax_margin(scores, lattice, "the dog", rate)
+    assert margin.item() == pytest.approx(np.log(3 * np.exp(1 / 2) + 1))
+    with pytest.raises(fg.AlphabetError, match=r"gold is the str 'the dog'.*gold\.split"):
+        fgt.lattice_crf_nll(scores, lattice, "the dog")
+    with pytest.raises(fg.AlphabetError, match=r"gold\[0\] is the str .*gold\[0\]\.split"):
+        fgt.lattice_crf_nll([scores] * 2, [lattice] * 2, both)

@@ -170,3 +170,8 @@ def test_flags_of_trees():
     for name in ("labeled", "single_root"):
         with pytest.raises(fg.InvalidInputError, match=name):
             fgt.Trees(torch.zeros(1, 3, 3), **{"single_root": True, name: torch.zeros(2)})
+
+
+def test_edges_of_other_items():
+    with pytest.raises(fg.InvalidInputError, match=r"edge_scores has shape \(3, .*for 2 items"):
+        fgt.RandomFields(normal(2, 3, 2), normal(3, len(GRAPH.graph.edges), 2, 2), GRAPH)
