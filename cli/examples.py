@@ -14,13 +14,18 @@ from fstgrad.training.templates import Tagged
 Example = tuple[Any, tuple[str, ...]]
 
 
-def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]:
+def examples(
+    path: str, reading: Reading, tags: int | None, *, empty: bool = False
+) -> Iterator[Example]:
     """Yield (x, y) of each row of a file; x is `Tagged` if a column holds side symbols.
+
+    empty : whether y may be empty.
 
     Raises
     ------
     RowError
-        A row has the wrong number of columns, is not UTF-8, has an empty y, or contains "<eps>".
+        A row has the wrong number of columns, is not UTF-8, contains "<eps>", or has no y but needs
+        one.
     InvalidInputError
         The file has no rows.
     """
@@ -30,7 +35,7 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
             texts = columns_of(row, ("x", "y"), tags)
             y = decomposed(texts["y"], reading)
             example = read_input(texts, reading), tokenize(y, reading.tokens_y)
-            if not example[1]:
+            if not example[1] and not empty:
                 raise InvalidInputError("y is empty; give at least one symbol")
         yield example
     if row is None:

@@ -119,7 +119,7 @@ def columns(
     path: str, reading: Reading, tags: int | None
 ) -> tuple[list[Any], list[tuple[str, ...]]]:
     """Return the list of inputs and the list of targets of a file of pairs."""
-    read = list(examples(path, reading, tags))
+    read = list(examples(path, reading, tags, empty=True))
     return [x for x, _ in read], [y for _, y in read]
 
 

@@ -186,3 +186,13 @@ def test_a_mapping_of_pairs():
     with pytest.raises(fg.InvalidInputError, match=r"such as list\(slots\[0\]\.items\(\)\)"):
         fg.Lattice.from_confusion_network([{"a": 0.0}], ABC)
     assert fg.Lattice.from_confusion_network([list({"a": 0.0}.items())], ABC).log_partition() == 0
+
+
+def test_empty_targets_are_evaluated():
+    model = fg.SequenceModel(order=1, epochs=1).fit(WORDS, WORDS)
+    found = model.evaluate(WORDS, ["ab", ""])
+    edits = len(model.predict(WORDS)[1]) + EDIT(model.predict(WORDS)[0], "ab")
+    assert (found.loss, found.error_rate) == (edits / 2, edits / 2)  # two pairs, two symbols
+    fg.SequenceModel(order=1, epochs=1).fit(WORDS, WORDS, validation=(WORDS, ["ab", ""]))
+    with pytest.raises(fg.InvalidInputError, match=r"Y\[1\] is empty"):
+        model.fit(WORDS, ["ab", ""])

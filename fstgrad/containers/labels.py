@@ -113,19 +113,16 @@ def check_positions(name: str, table: Any) -> None:
 def check_same_rows(**given: Any) -> None:
     """Raise InvalidInputError if the labels of two arguments, paired by position, differ.
 
-    A label is compared only if both arguments are columns with an index.
+    A label is compared only if both arguments have an index.
     """
     first: tuple[str, list[Any]] | None = None
     for name, values in given.items():
-        if type(values) in (np.ndarray, list, tuple) or hasattr(values, "columns"):
-            continue
-        own = _rows(values)
-        if own is None:
+        if type(values) in (np.ndarray, list, tuple) or (own := _rows(values)) is None:
             continue
         if first is not None and first[1] != own:
             raise InvalidInputError(
                 f"{first[0]} has the index {_shown(first[1])} and {name} {_shown(own)}; bring both "
-                f"into one order, or give lists ({name}.tolist()) to pair by position"
+                f"into one order, or give plain arrays ({name}.to_numpy()) to pair by position"
             )
         first = first or (name, own)
 

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.containers.labels import check_same_rows
 from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
@@ -223,12 +224,10 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         self.names_ = self._chosen_names(feature_names, x.shape[1])
         self.covariate_names_ = extra.column_names(covariates)
         if self.k > x.shape[1]:
-            raise InvalidInputError(
-                f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
-                f"give k <= {x.shape[1]}"
-            )
-        given = sample_weight, offset, covariates
-        return self._problem(preparation.weighted_rows(x, *given, resolve(self.base)))
+            raise InvalidInputError(f"k is {self.k}; X has {x.shape[1]} features: give k <= that")
+        check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
+        rows = preparation.weighted_rows(x, sample_weight, offset, covariates, resolve(self.base))
+        return self._problem(rows)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz file."""

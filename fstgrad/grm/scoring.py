@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.containers.labels import check_same_rows
 from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import covariates as extra
@@ -60,6 +61,7 @@ class ScoringMixin:
             The number of sets of each size in the report.
         """
         self._fitted()
+        check_same_rows(X=X, offset=offset, covariates=covariates)
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         shift = None
         if self.uses_offset_ or self.parameters_.covariates or offset is not None:
@@ -102,6 +104,7 @@ class ScoringMixin:
 
         In nats; the arguments are those of `fit`.
         """
+        check_same_rows(X=X, sample_weight=sample_weight)
         found = self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
         weights = preparation.sample_weights(sample_weight, len(found))
         used = weights > 0
@@ -131,6 +134,7 @@ class ScoringMixin:
             X, the offset or the covariates are invalid or missing, or a log-likelihood overflows.
         """
         parameters = self._fitted()
+        check_same_rows(X=X, offset=offset, covariates=covariates)
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         shift = self._shifts(x.shape[0], offset, covariates)
         parts = [

@@ -21,14 +21,18 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
 }
 
 
-def paired(X: Sequences, Y: Sequences, symbols: Iterable[str] = ()) -> list[XY]:
-    """Return the pairs of inputs and targets; `symbols` are those of the targets, if known.
+def paired(
+    X: Sequences, Y: Sequences, symbols: Iterable[str] = (), *, empty: bool = False
+) -> list[XY]:
+    """Return the pairs of inputs and targets.
+
+    symbols : those of the targets, if known.  empty : whether a target may be empty.
 
     Raises
     ------
     InvalidInputError
-        If the numbers of inputs and targets differ, there are none, a target is empty, or a target
-        is a str although a symbol has several characters.
+        If the numbers of inputs and targets differ, there are none, a target is empty and must not
+        be, or a target is a str although a symbol has several characters.
     """
     X, Y = paired_batches(X=X, Y=Y)
     own = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
@@ -39,7 +43,7 @@ def paired(X: Sequences, Y: Sequences, symbols: Iterable[str] = ()) -> list[XY]:
     if len(X) == 0:
         raise InvalidInputError("X is empty; give at least one pair")
     for i, y in enumerate(Y):
-        if len(y) == 0:
+        if len(y) == 0 and not empty:
             raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
     return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
 

@@ -350,8 +350,8 @@ class SequenceModel(Estimator):
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
         X, Y = paired_batches(X=X, Y=Y)
-        targets: list[Any] = [y for _, y in paired(X, Y, getattr(self, "alphabet_", ()))]
-        return measures.evaluate(self.predict(X), targets, self.loss_)
+        read: list[Any] = paired(X, Y, getattr(self, "alphabet_", ()), empty=True)
+        return measures.evaluate(self.predict(X), [y for _, y in read], self.loss_)
 
     def score(
         self,
@@ -383,7 +383,7 @@ class SequenceModel(Estimator):
         return cast(SequenceModel, storage.load(cls, path, given))
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
-        targets: list[Any] = [y for _, y in paired(X, Y, self.alphabet_)]
+        targets: list[Any] = [y for _, y in paired(X, Y, self.alphabet_, empty=True)]
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w

@@ -41,3 +41,13 @@ def test_a_model_of_characters_has_no_word_error_rate(run, tmp_path):
     assert code == 2
     assert "--loss wer does not count chars, which the model writes; use --loss cer" in err
     assert json.loads(run("evaluate", "--loss", "cer", model, "-", stdin=PAIR)[1])["pairs"] == 1
+
+
+def test_an_empty_reference_is_evaluated(run, tmp_path):
+    model = tmp_path / "model.npz"
+    assert run("train", "--loss", "wer", "--epochs", "1", "-o", model, "-", stdin=PAIR)[0] == 0
+    code, out, _ = run("evaluate", model, "-", stdin="the cat\t\nthe cat\tthe dog\n")
+    found = json.loads(out)
+    written = run("predict", model, "-", stdin="the cat\n")[1].split("\t")[1].split()
+    edits = len(written) + sum(word not in ("the", "dog") for word in written)
+    assert (code, found["error_rate"]) == (0, edits / 2)

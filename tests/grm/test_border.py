@@ -8,6 +8,7 @@ from scipy import io, sparse
 
 import fstgrad as fg
 from fstgrad.grm.files import read_table
+from tests.tables import Column, Frame
 
 COUNTS = np.random.default_rng(0).poisson(1.0, size=(60, 4))
 NAMES = ["a", "b", "c", "d"]
@@ -249,3 +250,14 @@ def test_numbers_of_samples_are_checked_where_the_value_is_exact():
     model = fg.GeneralizedRootModel(k=1).fit(np.ones((4, 2)))
     with pytest.raises(fg.InvalidInputError, match=r"samples is 50.0; give an integer >= 2"):
         model.log_partition(samples=50.0)
+
+
+def test_rows_have_one_index():
+    X, model = Frame(COUNTS), fg.GeneralizedRootModel(k=1, alpha=0.1)
+    turned = Column([1.0] * len(COUNTS), index=range(len(COUNTS))[::-1])
+    for name in ("sample_weight", "offset"):
+        with pytest.raises(fg.InvalidInputError, match=rf"X has the index 0, 1.* and {name}"):
+            model.fit(X, **{name: turned})
+    model.fit(X, sample_weight=turned.to_numpy().astype(float))
+    with pytest.raises(fg.InvalidInputError, match=r"X has the index 0, 1.* and sample_weight"):
+        model.score(X, sample_weight=turned)
