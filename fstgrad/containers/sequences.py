@@ -115,7 +115,8 @@ def row_of(name: str, row: Any) -> list[Any]:
 
 def members(name: str, values: Any) -> list[Any]:
     """Return the members of a collection whose order does not matter: `items`, a set, a view."""
-    return items(name, list(values) if isinstance(values, Set | MappingView) else values)
+    has_no_order = isinstance(values, Set | MappingView)
+    return items(name, list(values) if has_no_order else values)
 
 
 def batch(name: str, sequences: Any) -> list[Any]:

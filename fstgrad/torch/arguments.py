@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import instance, is_integer
+from fstgrad.containers.labels import check_mask
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 
@@ -79,8 +81,9 @@ def numbers(name: str, given: Any, items: int) -> torch.Tensor:
         tensor(name, given)
     if isinstance(given, range) and len(given) != items:  # a range may be very long
         given = given[: items + 1]
+    check_mask(name, given)
     try:
-        known = torch.as_tensor(given)
+        known = torch.as_tensor(np.asarray(given) if hasattr(given, "to_numpy") else given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInputError(f"{name} is {given!r}; give {items} integers") from error
     if known.shape != (items,):

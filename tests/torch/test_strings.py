@@ -7,6 +7,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.tables import Column  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 ABC = fg.Alphabet("abc")
@@ -316,3 +317,11 @@ def test_an_item_alone_has_the_bits_that_it_has_in_a_batch(what, spread):
         assert number(value) == number(values[i])
         assert torch.equal(one.grad[0], scores.grad[i])
         assert torch.equal(single.grad, scores.grad[i])
+
+
+def test_lengths_of_a_column():
+    scores, gold = torch.zeros(2, 2, 3), [[0, 1], [1, 2]]
+    found = fgt.crf_nll(scores, gold, lengths=Column([2, 1], index=[7, 3]), reduction="none")
+    np.testing.assert_allclose(found, [np.log(9), np.log(3)], rtol=1e-6)
+    with pytest.raises(fg.InvalidInputError, match="lengths has masked entries"):
+        fgt.crf_nll(scores, gold, lengths=np.ma.array([2, 1], mask=[0, 1]))
