@@ -160,6 +160,7 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
             raise InvalidInputError(f"lattice {name!r} has no symbol table; give --alphabet")
         used = set(arrays.ilabel.tolist()) - {0}
         symbols |= {symbol for label, symbol in table if label in used}
+    _check_tokens(symbols, options.reading.tokens_y)
     for row in rows:
         try:
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
@@ -168,6 +169,19 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
     alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
     tell_alphabet(alphabet)
     return alphabet
+
+
+def _check_tokens(symbols: set[str], tokens: str) -> None:
+    """Raise UsageError if targets are read as characters, but lattices have words.
+
+    A mark such as <unk> is no word.
+    """
+    words = (s for s in sorted(symbols) if len(s) > 1 and not (s[0] == "<" and s[-1] == ">"))
+    if tokens == "chars" and (word := next(words, None)):
+        raise click.UsageError(
+            f"the lattices have words such as {word!r}, and --tokens-y chars reads the characters "
+            "of targets; give --tokens-y words"
+        )
 
 
 def _json_line(row: Row, result: LatticeResult) -> str:

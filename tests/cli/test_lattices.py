@@ -194,3 +194,20 @@ def test_text_that_is_no_lattice_is_one_line(tmp_path, capsys, text, said):
     assert "Traceback" not in err
     with pytest.raises(fg.FstError, match=said):
         fg.Lattice.from_text(text, fg.Alphabet(["a", "b", "cat", "cap"]))
+
+
+def test_lattices_of_words_have_targets_of_words(files, capsys):
+    code, lines, err = run(capsys, "risk", files["pairs"], "--lattices", files["folder"])
+    assert (code, lines) == (2, [])
+    assert "the lattices have words such as 'cap'" in err
+    assert "give --tokens-y words" in err
+    letters = {"u1.txt": "0 1 a 0.5\n0 1 <unk>\n1\n"}
+    (files["path"] / "letters").mkdir()
+    (files["path"] / "letters" / "u1.txt").write_text(letters["u1.txt"])
+    (files["path"] / "a.tsv").write_text("u1\ta\n")
+    code, lines, _ = run(
+        capsys, "risk", files["path"] / "a.tsv", "--lattices", files["path"] / "letters"
+    )
+    assert code == 0
+    # costs 0.5 of a and 0 of <unk>, whose loss is 1
+    assert lines[0]["objective"] == pytest.approx(1 / (1 + np.exp(-0.5)), abs=1e-10)
