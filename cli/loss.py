@@ -4,8 +4,10 @@ import math
 
 import click
 
+from fstgrad.alphabet import Alphabet
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, loss_options
+from fstgrad.cli.loss_table import LOSSES
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Reading, counted, pairs_argument, reading_options, skip_errors
 from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
@@ -36,6 +38,7 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, al
     """
     reading = counted(reading, choice, ("tokens_x", "tokens_y"))
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
+    _check_tokens(choice, reading, alphabet)
     function = build_loss(choice, alphabet)
 
     def of_row(row: Row) -> str:
@@ -48,3 +51,15 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, al
     loop = RowLoop(of_row, skip_errors)
     for _, value in loop.run(progress(rows, "loss")):
         echo("nan" if value is None else value)
+
+
+def _check_tokens(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> None:
+    """Raise UsageError if words would be compared with characters by a loss without their costs."""
+    if reading.tokens_x == reading.tokens_y or choice.loss not in LOSSES:
+        return
+    word = next((symbol for symbol in alphabet if len(symbol) > 1), None)
+    if word is not None and choice.confusion is None and choice.matrix is None:
+        raise click.UsageError(
+            f"--tokens-x {reading.tokens_x} and --tokens-y {reading.tokens_y} compare words such as "
+            f"{word!r} with characters; give the same for both"
+        )

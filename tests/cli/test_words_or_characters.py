@@ -51,3 +51,12 @@ def test_an_empty_reference_is_evaluated(run, tmp_path):
     written = run("predict", model, "-", stdin="the cat\n")[1].split("\t")[1].split()
     edits = len(written) + sum(word not in ("the", "dog") for word in written)
     assert (code, found["error_rate"]) == (0, edits / 2)
+
+
+def test_words_are_not_compared_with_characters(run):
+    code, out, err = run("loss", "--tokens-x", "words", "-", stdin=PAIR)
+    assert (code, out) == (2, "")
+    assert "--tokens-x words and --tokens-y chars compare words such as 'cat'" in err
+    both = ("--tokens-x", "words", "--tokens-y", "words")
+    assert run("loss", *both, "-", stdin=PAIR)[:2] == (0, "1.0\n")
+    assert run("loss", "--tokens-x", "words", "-", stdin="a b\tab\n")[:2] == (0, "0.0\n")
