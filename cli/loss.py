@@ -60,6 +60,6 @@ def _check_tokens(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> N
     word = next((symbol for symbol in alphabet if len(symbol) > 1), None)
     if word is not None and choice.confusion is None and choice.matrix is None:
         raise click.UsageError(
-            f"--tokens-x {reading.tokens_x} and --tokens-y {reading.tokens_y} compare words such as "
-            f"{word!r} with characters; give the same for both"
+            f"--tokens-x {reading.tokens_x} and --tokens-y {reading.tokens_y} compare words such "
+            f"as {word!r} with characters; give the same for both"
         )
