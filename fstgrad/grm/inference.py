@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
+from fstgrad.containers.labels import check_same_rows
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import (
     calibration,
@@ -237,6 +238,7 @@ class InferenceMixin(ScoringMixin):
                 "calibrate: the model was fitted with an offset, so that its rows have different "
                 "means; fit a model without an offset to rows of the same exposure"
             )
+        check_same_rows(X=X, sample_weight=sample_weight)
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         terms = terms_of(parameters.k, self.interactions)  # type: ignore[attr-defined]
         found = calibration.calibrate(

@@ -220,12 +220,12 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     ) -> Problem:
         """Return the problem of a fit, after checking the arguments."""
         preparation.check_parameters(self)
+        check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
         x = self._validated(X, reset=True)
         self.names_ = self._chosen_names(feature_names, x.shape[1])
         self.covariate_names_ = extra.column_names(covariates)
         if self.k > x.shape[1]:
             raise InvalidInputError(f"k is {self.k}; X has {x.shape[1]} features: give k <= that")
-        check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
         rows = preparation.weighted_rows(x, sample_weight, offset, covariates, resolve(self.base))
         return self._problem(rows)
 
@@ -253,13 +253,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         own = preparation.own(X)
         try:
             array = validate_data(
-                self,
-                own,
-                accept_sparse="csr",
-                dtype=np.float64,
-                reset=reset,
+                self, own, accept_sparse="csr", dtype=np.float64, reset=reset,
                 ensure_all_finite=False,
-            )
+            )  # fmt: skip
         except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
             raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
         return preparation.plain(array, resolve(self.base))

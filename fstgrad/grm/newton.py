@@ -106,9 +106,15 @@ class NewtonSolver:
         return np.asarray(np.maximum(np.einsum("i,qic->qc", share, centered**2), 1e-12))
 
     def starting_intercepts(self) -> FloatArray:
-        """Return intercepts and slopes (q, f + d) near those of the independent model."""
-        starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
-        return self._with_slopes(np.array(starts)[:, self.intercepts.coordinates])
+        """Return intercepts and slopes (q, f + d) near those of the independent model.
+
+        Positive and real numbers need eta_1 < 0 in every row, whatever its offset.
+        """
+        starts = np.array([f.start(m) for f, m in zip(self.families, self.means, strict=True)])
+        highest = np.broadcast_to(self.offset, self.observed.shape)[:, :, 0].max(axis=1)
+        is_whole = [family.whole_numbers for family in self.families]
+        starts[:, 0] -= np.where(is_whole, 0.0, np.maximum(highest, 0.0))
+        return self._with_slopes(starts[:, self.intercepts.coordinates])
 
     def _with_slopes(self, heads: FloatArray) -> FloatArray:
         """Return heads (q, f) with a 0 for each covariate, (q, f + d)."""

@@ -148,11 +148,12 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
     if isinstance(weights, int | float):
         weights = np.full(samples, weights)
     array = checks.real_array("sample_weight", weights, (samples,))
-    if (array < 0).any() or not array.sum() > 0:
+    if (array < 0).any() or not array.any():
         raise InvalidInputError(
             f"sample_weight runs from {array.min()} to {array.max()}; give weights "
             ">= 0, not all zero"
         )
+    array = array / array.max()  # the mean of the given weights may overflow
     return np.asarray(array / array.mean())
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
+from fstgrad.containers.labels import check_same_rows
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import preparation
 from fstgrad.grm.problem import Problem, largest_useful_alpha
@@ -238,6 +239,7 @@ def _weighted(
 ) -> tuple[MatrixLike, dict[str, Any]]:
     """Return X and its weights, offsets and covariates by name, without rows of weight 0."""
     given = {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
+    check_same_rows(X=x, **given)
     if sample_weight is None:
         return x, given
     n = len(_rows(x))

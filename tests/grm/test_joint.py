@@ -11,6 +11,7 @@ from fstgrad.grm import design as designs
 from fstgrad.grm.sampling import gibbs
 from tests.helpers.counts import counts
 from tests.oracles import grm as oracle
+from tests.tables import Column, Frame
 
 pytest.importorskip("sklearn")
 
@@ -191,6 +192,44 @@ def test_a_row_of_weight_0_does_not_change_the_dispersion():
         alone = fg.GeneralizedRootModel(k=1, base=base).fit(x[:6])
         assert model.parameters_.families == alone.parameters_.families
         assert model.score(x[:6]) == alone.score(x[:6])
+
+
+def test_large_weights_do_not_overflow():
+    x = counts(n=30, p=2)
+    model = fg.GeneralizedRootModel(k=1).fit(x, sample_weight=np.full(30, 1e308))
+    assert model.score(x, sample_weight=np.full(30, 5e-324)) == pytest.approx(
+        fg.GeneralizedRootModel(k=1).fit(x).score(x), abs=1e-10
+    )
+
+
+def test_what_belongs_to_the_rows_has_their_index():
+    x, index = counts(n=30, p=2), [*range(29, -1, -1)]
+    frame, turned = Frame(x), Column(np.ones(30).tolist(), index)
+    for name, column in (
+        ("sample_weight", turned),
+        ("offset", turned),
+        ("covariates", Frame(x[:, :1], index)),
+    ):
+        said = rf"X has the index 0, 1, .* and {name} 29, 28, .*{name}\.to_numpy\(\)"
+        with pytest.raises(InvalidInputError, match=said):
+            fg.GeneralizedRootModel(k=1).fit(frame, **{name: column})
+    model = fg.GeneralizedRootModel(k=1).fit(x)
+    with pytest.raises(InvalidInputError, match="X has the index 0, 1"):
+        model.score(frame, sample_weight=turned)
+    assert model.score(x, sample_weight=turned.to_numpy()) == model.score(x)
+
+
+@pytest.mark.parametrize("base, power", [("exponential", 1), ("gaussian", 2)])
+def test_offsets_of_numbers_that_are_no_counts(base, power):
+    """log p = eta t - log of the integral of exp(eta t), with eta = theta + offset < 0."""
+    rng = np.random.default_rng(0)
+    t, offset = rng.exponential(2.0, size=(40, 1)), 3 * rng.normal(size=40)
+    model = fg.GeneralizedRootModel(k=1, base=base, tol=1e-12)
+    model.fit(t ** (1 / power), offset=offset)
+    eta = model.parameters_.intercepts[0, 0] + offset
+    assert (eta < 0).all()
+    # the derivative of the mean log-likelihood is 0: E[t] = -1 / (power eta)
+    assert np.mean(t[:, 0] + 1 / (power * eta)) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("base", ["poisson", "hurdle-negative-binomial", "bernoulli"])
