@@ -6,9 +6,11 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.io import (
+    Items,
     Pair,
     arrays,
     check_writable,
+    matched,
     read_alphabet,
     read_confusion,
     read_pairs,
@@ -110,6 +112,7 @@ def test_confusion_table(tmp_path):
         ("a\tb\t1\na\tx\t1\n", r"costs.tsv:2: pair\[1\] is 'x'"),
         ("a\tb\tmuch\n", "costs.tsv:1: cost is not"),
         ("a\tb\tnan\n", "costs.tsv:1: cost"),
+        ("a\tb\t1\na\tb\t2\n", "costs.tsv:2: the pair 'a', 'b' has a cost before"),
     ],
 )
 def test_bad_confusion_tables(tmp_path, content, said):
@@ -117,6 +120,13 @@ def test_bad_confusion_tables(tmp_path, content, said):
     path.write_text(content)
     with pytest.raises(fg.RowError, match=said):
         read_confusion(path, fg.Alphabet("ab"))
+
+
+def test_numbered_items_that_match_by_position_are_in_order():
+    sentences = Items([None, None], "gold", "sentence", "sent_id")
+    assert matched(sentences, Items(["1", "2"], "scores", "table")) == [0, 1]
+    with pytest.raises(fg.InvalidInputError, match="scores has the tables '2', '1' in this order"):
+        matched(sentences, Items(["2", "1"], "scores", "table"))
 
 
 def test_weights_round_trip(tmp_path):

@@ -90,7 +90,10 @@ def test_numbers_that_may_be_names_need_the_argument(tmp_path, first, rest):
         assert table.values[0].tolist() == [float(cell) for cell in first.split(",")]
 
 
-@pytest.mark.parametrize("text", [NAMED, NAMED[11:], "index,cat,dog\n7,5,2\n12,3,1\n9,4,0\n"])
+@pytest.mark.parametrize(
+    "text",
+    [NAMED, NAMED[11:], *(f"{n},cat,dog\n7,5,2\n12,3,1\n9,4,0\n" for n in ("index", "user_id"))],
+)
 def test_a_column_that_numbers_the_rows_needs_the_argument(tmp_path, text):
     path = written(tmp_path, text)
     with pytest.raises(FstgradError, match=r'column 1.* may number .*index_column="1" if .*"none"'):
@@ -105,9 +108,33 @@ def test_a_column_that_numbers_the_rows_needs_the_argument(tmp_path, text):
             read_numbers(path, index_column="x")
 
 
+def test_a_line_with_an_empty_first_field_is_no_row(tmp_path):
+    """pandas writes a series without a name, and columns of numbers, so."""
+    path = written(tmp_path, ",0\n0,5\n1,2\n")
+    with pytest.raises(FstgradError, match=r"t.csv:1: .*header=True if .*header=False"):
+        read_numbers(path)
+    table = read_numbers(path, header=True)
+    assert (table.names, table.rows) == (["0"], ["0", "1"])
+    assert table.values.tolist() == [[5], [2]]
+
+
+def test_an_index_that_was_saved_twice_is_no_data(tmp_path):
+    path = written(tmp_path, ",Unnamed: 0,cat\n0,7,5\n1,3,3\n2,4,2\n")
+    with pytest.raises(
+        FstgradError, match=r"column 2 \('Unnamed: 0'\).*delete it .*index_column=\"1\""
+    ):
+        read_numbers(path)
+    assert read_numbers(path, index_column="1").values.tolist() == [[7, 5], [3, 3], [4, 2]]
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
+        (",cat,dog\n,1,2\n0,5,6\n", ":2: column 1 .* is empty; name the row"),
+        ('"1,000","2,000"\n3,4\n', ":1: .* may be names of columns; give header=True"),
+        ("inf,-inf\n3,4\n", ":1: .* may be names of columns; give header=True"),
+        ("cat,dog\n\xa01,2\n", r":2: column 1 \('cat'\) is '\\xa01', not a number"),
+        ("cat,dog\r1,2\r", ":1: not CSV: a carriage return within a line; end lines with"),
         (
             'cat,dog\n"1,000",2\n',
             r":2: column 1 \('cat'\) is '1,000', .* nothing between thousands",

@@ -54,6 +54,11 @@ def test_a_header_with_other_names_is_told(tmp_path):
         assert list(read_pairs(path)) == PAIRS[:1]
 
 
+def test_spaces_after_the_commas_of_a_header_are_no_symbols(tmp_path):
+    assert list(read_pairs(written(tmp_path, "p.csv", b"x, y\nab, c\n"))) == PAIRS[:1]
+    assert next(read_pairs(written(tmp_path, "q.csv", b"x,y\nab, c\n"))).y == (" ", "c")
+
+
 @pytest.mark.parametrize(
     "name, content, said",
     [
@@ -64,6 +69,9 @@ def test_a_header_with_other_names_is_told(tmp_path):
         ("p.csv", b"x,y\na,b,c\n", r"p.csv:2: 3 column\(s\)"),
         ("p.csv", b'x,y\na,"b\n', "p.csv:2: not CSV: unexpected end of data"),
         ("p.csv", b"x,y\na,\xff\n", "p.csv:2: not UTF-8 text"),
+        ("p.csv", "x,y\na,b\n".encode("utf-16"), "p.csv:1: not UTF-8 text"),
+        ("p.csv", b"x,y\ra,b\r", "p.csv:1: not CSV: a carriage return within a line"),
+        ("p.tsv", b"Target\thypothesis\nab\tc\n", r"p.tsv:1: .* are names of columns.* delete"),
         ("p.fa", b">1\nab\n>2\nc\n>3\nd\n", "p.fa:5: a sequence without a partner"),
         ("p.fa", b">1", "p.fa:1: a sequence without a partner"),
         ("p.tsv", b"> a\n", "without a partner"),

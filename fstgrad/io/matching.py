@@ -34,7 +34,8 @@ def matched(wanted: Items, found: Items) -> list[int]:
     Raises
     ------
     InvalidInputError
-        Only some items of a file have names, names repeat, or items have no partner.
+        Only some items of a file have names, names repeat, items have no partner, or items found
+        that match by position are numbered in another order.
     """
     here, there = set(wanted.names), set(found.names)
     if here <= {None} or there <= {None}:
@@ -43,6 +44,7 @@ def matched(wanted: Items, found: Items) -> list[int]:
                 f"{_count(wanted)} and {_count(found)}, which match by position because those of "
                 f"{(wanted if here <= {None} else found).file} have no names; give the same number"
             )
+        _check_order(found, wanted)
         return list(range(len(wanted.names)))
     unnamed = dict.fromkeys(items.unnamed for items in (wanted, found) if items.unnamed)
     remedy = "".join(f", or {way}" for way in unnamed)
@@ -71,6 +73,17 @@ def matched(wanted: Items, found: Items) -> list[int]:
         )
     place = {name: i for i, name in enumerate(found.names)}
     return [place[name] for name in wanted.names]
+
+
+def _check_order(found: Items, wanted: Items) -> None:
+    """Raise InvalidInputError if the items found are numbered, but not in their order."""
+    numbers = [int(n) for n in found.names if n and n.isascii() and n.isdigit() and len(n) < 19]
+    if len(numbers) == len(found.names) and numbers != sorted(numbers):
+        raise InvalidInputError(
+            f"{found.file} has the {found.what}s {listed(map(repr, found.names))} in this order, "
+            f"and they match by position because {wanted.file} has no {wanted.key}s; write them in "
+            f"the order of their numbers, or give each {wanted.what} its {wanted.key}"
+        )
 
 
 def listed(names: Iterable[str]) -> str:

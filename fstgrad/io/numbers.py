@@ -6,6 +6,7 @@ for the argument that says it.  Errors name the file, the line and the column.
 
 import csv
 import re
+import string
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -17,14 +18,16 @@ from fstgrad.checks import FloatArray, instance
 from fstgrad.containers.sequences import items
 from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path, shown
-from fstgrad.io.pairs import Row, located, read_rows
+from fstgrad.io.pairs import Row, located, not_csv, read_rows
 
 NO_COLUMN = "none"  # as an index column: all columns are numbers
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_ALIKE = re.compile(r"[-+$(]?(\d[\d.,_ ']*%?|inf(inity)?|0x[\da-f]+)\)?", re.I | re.ASCII)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _YEARS = (1000, 2999)
 _RUN = 3  # numbers a, a + 1, a + 2: so many in a first row or column may be names
-_IDS = ("id", "index", "unnamed: 0")  # headers of distinct numbers that may be names of rows
+# headers of distinct numbers that may be names of rows
+_IDS = re.compile(r"(.*[\s_.-])?([iI][dD]|[iI]ndex)|.*[a-z]I[dD]|[Uu]nnamed: \d+", re.DOTALL)
 
 
 class Table(NamedTuple):
@@ -98,6 +101,8 @@ def read_numbers(
     own = [name for at, name in enumerate(names) if at != place]
     if header is None:
         header = _is_header(f"{file}:{first.line}", names, own)
+        if header is None and place is not None and not names[place]:
+            raise InvalidInputError(_may_be(f"{file}:{first.line}", own))
     if header:
         own = rows.set_names(first.line, names)
     else:
@@ -106,15 +111,15 @@ def read_numbers(
         rows.read(record)
     rows.check_finite()
     if header is None and _may_be_names(own, rows):
+        raise InvalidInputError(_may_be(f"{file}:{first.line}", own))
+    options = _options(index_column)
+    if not (options if place is not None else NO_COLUMN in options) and rows.may_be_numbered():
+        remedy = f'give index_column="1" if it does, index_column="{NO_COLUMN}" if it is data'
+        if place is not None:
+            remedy = f'delete it if it does; give index_column="{place + 1}" if it is data'
         raise InvalidInputError(
-            f"{file}:{first.line}: the numbers {shown(', '.join(own))} may be names of columns; "
-            "give header=True if they are, header=False if they are a row"
-        )
-    if place is None and NO_COLUMN not in _options(index_column) and rows.may_be_numbered():
-        raise InvalidInputError(
-            f"{file}: column {rows.label(0)} may number the rows: {rows.values[0, 0]:g}, "
-            f'{rows.values[1, 0]:g}, ...; give index_column="1" if it does, '
-            f'index_column="{NO_COLUMN}" if it is data'
+            f"{file}: column {rows.label(rows.among_all(0))} may number the rows: "
+            f"{rows.values[0, 0]:g}, {rows.values[1, 0]:g}, ...; {remedy}"
         )
     return rows.table(own if header else None)
 
@@ -190,6 +195,8 @@ class _Rows:
             )
         if self.place is not None:
             self.labels.append(cells.pop(self.place).strip())
+            if not self.labels[-1]:
+                raise self.error(line, self.place, "is empty; name the row, or leave it out")
         text = "".join(cells)
         if self.lines and len(self.notations) < 2:
             self.notations |= {"1." if set(".eE") & set(cell) else "1" for cell in cells}
@@ -210,7 +217,7 @@ class _Rows:
         if not np.isfinite(values).all():
             at, column = np.argwhere(~np.isfinite(values))[0].tolist()
             raise self.error(
-                self.lines[at], self._among_all(column),
+                self.lines[at], self.among_all(column),
                 f"is {values[at, column]}; give finite numbers, or leave the row out",
             )  # fmt: skip
 
@@ -222,11 +229,12 @@ class _Rows:
     def may_be_numbered(self) -> bool:
         """Return whether the first of several columns may have numbers or ids of the rows."""
         column = self.values[:, 0]
-        if self.width < 2 or len(column) < _RUN or (column != np.floor(column)).any():
+        several = self.values.shape[1] > 1
+        if not several or len(column) < _RUN or (column != np.floor(column)).any():
             return False
-        is_id = bool(self.names) and self.names[0].lower() in _IDS
-        steps = np.diff(column)
-        return bool((steps == 1).all() or (is_id and len(np.unique(column)) == len(column)))
+        is_id = bool(self.names) and _IDS.fullmatch(self.names[self.among_all(0)]) is not None
+        is_run = self.place is None and (np.diff(column) == 1).all()
+        return bool(is_run or (is_id and len(np.unique(column)) == len(column)))
 
     def label(self, place: int) -> str:
         """Return the number from 1 and the name of a column, for messages."""
@@ -247,14 +255,16 @@ class _Rows:
         index = (*self.names[self.place : self.place + 1], str(self.place + 1))
         return Table(self.values, names, self.labels, index, said)
 
-    def _among_all(self, column: int) -> int:
+    def among_all(self, column: int) -> int:
         """Return the place of a column of numbers among all columns."""
         return column + (self.place is not None and column >= self.place)
 
     def _not_a_number(self, line: int, cells: list[str]) -> RowError:
         """Return the error for the first field of a line that is not a number."""
-        at = next(i for i, cell in enumerate(cells) if not _is_number(cell.strip()))
-        cell, place = cells[at].strip(), self._among_all(at)
+        at = next(
+            i for i, cell in enumerate(cells) if not _is_number(cell.strip(string.whitespace))
+        )
+        cell, place = cells[at].strip(string.whitespace), self.among_all(at)
         said = f"is {shown(cell)}, not a number"
         if cell.lower() in _MISSING:
             said = f"is {shown(cell)}; " if cell else "is empty; "
@@ -301,7 +311,7 @@ def _records(first: Row, lines: Iterator[Row]) -> Iterator[_Record]:
             yield _Record(line, cells)
             line = first.line + reader.line_num
     except csv.Error as error:
-        raise RowError(f"{first.file}:{line}: not CSV: {error}") from error
+        raise not_csv(f"{first.file}:{line}", error) from error
 
 
 def _text(row: Row) -> str:
@@ -346,6 +356,8 @@ def _is_header(place: str, names: list[str], own: list[str]) -> bool | None:
     if all(is_number):
         return None
     is_missing = [name.lower() in _MISSING for name in own]
+    if all(_ALIKE.fullmatch(name) for name in own):
+        raise InvalidInputError(_may_be(place, own))
     if not any(is_number):
         return not all(is_missing)
     if all(a or b for a, b in zip(is_number, is_missing, strict=True)):
@@ -355,6 +367,14 @@ def _is_header(place: str, names: list[str], own: list[str]) -> bool | None:
         f"{place}: {shown(text)} is a text and {shown(number)} a number; give header=True if the "
         'line names the columns; if it is a row, give header=False, and index_column="1" if its '
         "first field is a name"
+    )
+
+
+def _may_be(place: str, own: list[str]) -> str:
+    """Return the message for a first line of numbers that may be names."""
+    return (
+        f"{place}: the numbers {shown(', '.join(own))} may be names of columns; give header=True "
+        "if they are, header=False if they are a row"
     )
 
 

@@ -147,6 +147,14 @@ def _numbered(path: Path) -> Iterator[tuple[str, int, bytes]]:
             yield name, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
 
 
+def not_csv(place: str, error: Exception) -> RowError:
+    """Return the error for a line of CSV text that Python's reader refuses."""
+    said = str(error)
+    if "new-line" in said:
+        said = "a carriage return within a line; end lines with \\n or \\r\\n, or quote the field"
+    return RowError(f"{place}: not CSV: {said}")
+
+
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a UTF-8 text file.
 
@@ -237,21 +245,24 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     Raises
     ------
     RowError
-        A row does not have three columns, a symbol is outside the alphabet, or a cost is NaN or
-        -inf.
+        A row does not have three columns, a symbol is outside the alphabet, a pair is repeated, or
+        a cost is NaN or -inf.
     InvalidInputError
         The file has no row, or as in `read_rows`.
     """
-    empty = True
+    seen: set[tuple[int, int]] = set()
     costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
     np.fill_diagonal(costs, 0.0)
     for row in read_rows(path):
         with located(row):
-            empty = False
             a, b, cost = row.columns(("a", "b", "cost"))
             ids = alphabet.encode([a, b], name="pair")
-            costs[ids[0], ids[1]] = cost_array("cost", cost, ())
-    if empty:
+            pair = (int(ids[0]), int(ids[1]))
+            if pair in seen:
+                raise InvalidInputError(f"the pair {a!r}, {b!r} has a cost before; give one")
+            seen.add(pair)
+            costs[pair] = cost_array("cost", cost, ())
+    if not seen:
         raise InvalidInputError(f"{path} has no row; a row is a TAB b TAB cost")
     return costs
 

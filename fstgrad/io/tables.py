@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path
-from fstgrad.io.pairs import LINE, Pair, Row, Tokens, located, read_rows
+from fstgrad.io.pairs import LINE, Pair, Row, Tokens, located, not_csv, read_rows
 
 # accepted names of the two columns of a CSV file, besides the caller's; upper or lower case
 _KNOWN = (
@@ -50,7 +50,8 @@ def read_pairs(
 def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     r"""Yield the rows of a file of pairs; their columns are not checked yet.
 
-    - TSV: each line is a row of columns separated by tabs.  There is no header.
+    - TSV: each line is a row of columns separated by tabs.  There is no header; one with known
+      names (below) of several letters is an error.
     - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
       the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
       .csv file with other names must have as many as `names`, in the same order; this warns.
@@ -63,7 +64,7 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
         A line or a sequence has more than 2^26 bytes, CSV quotes do not end, or the number of
         sequences is odd.
     InvalidInputError
-        The header of a CSV file has other columns, or the gzip data are damaged.
+        The header of a CSV file has other columns, TSV has a header, or the gzip data are damaged.
     OSError
         The file cannot be read.
     """
@@ -79,8 +80,17 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
         if is_named or _columns(_header(first), names) is not None:
             yield from _csv(first, rows, names)
             return
+    elif _names_columns(first, names):
+        said = "names of columns, but TSV has neither a header nor quotes; delete them"
+        raise InvalidInputError(f"{first.place}: {first.raw.decode()!r} are {said}")
     yield first
     yield from rows
+
+
+def _names_columns(first: Row, names: Sequence[str]) -> bool:
+    """Return whether the fields of a TSV line are known names of columns, not single letters."""
+    fields = [field.strip('"') for field in first.raw.decode("utf-8", "replace").split("\t")]
+    return min(map(len, fields)) > 1 and _columns(fields, names) is not None
 
 
 def _fasta(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
@@ -130,7 +140,12 @@ def _columns(header: Sequence[str], names: Sequence[str]) -> list[int] | None:
 
 def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]:
     """Yield the rows below a header, with the chosen columns joined by tabs."""
-    header = _header(first)
+    with located(first):
+        text = first.text()
+    try:
+        header = next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise not_csv(first.place, error) from error
     chosen = _columns(header, names)
     if chosen is None and len(header) == len(names):
         chosen = list(range(len(names)))
@@ -141,7 +156,8 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
             f"{first.place}: the header has the columns {', '.join(map(repr, header)) or 'none'}; "
             f"name {len(names)} of them {', '.join(names)}"
         )
-    reader = csv.reader((_text(row) for row in rows), strict=True)
+    is_spaced = any(field.startswith(" ") for field in header)  # "x, y": spaces after commas
+    reader = csv.reader((_text(row) for row in rows), strict=True, skipinitialspace=is_spaced)
     line = first.line + 1
     try:
         for fields in reader:
@@ -151,7 +167,7 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
                 yield Row(first.file, line, raw)
             line = first.line + 1 + reader.line_num
     except csv.Error as error:
-        raise RowError(f"{first.file}:{line}: not CSV: {error}") from error
+        raise not_csv(f"{first.file}:{line}", error) from error
 
 
 def _text(row: Row) -> str:
