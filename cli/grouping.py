@@ -82,7 +82,9 @@ class Command(click.Command):
         values = parser.parse_args(args)[0]
         for param in single:
             for value in values.get(param.name, ())[:-1]:
-                param.type_cast_value(click.Context(self), value)  # apart, so that it has no effect
+                apart = click.Context(self)  # so that it has no effect
+                with click.core.augment_usage_errors(ctx, param):
+                    param.type_cast_value(apart, value)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; rewrite errors of the library to name its options."""

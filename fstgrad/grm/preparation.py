@@ -50,7 +50,11 @@ def own(x: Any) -> Any:
     scikit-learn would use as if they were data.
     """
     if sparse.issparse(x):
-        return checks.sparse_matrix("X", x, copy=True)
+        copied = checks.sparse_matrix("X", x, copy=True)
+        if copied.dtype == bool:  # True twice is True, as in x.toarray()
+            copied = copied.tocsr()
+            copied.sum_duplicates()
+        return copied
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise InvalidInputError("X has masked values; fill them or leave their rows out")
     return x

@@ -145,6 +145,13 @@ def test_duplicates_of_a_csr_are_summed_in_a_copy(fitted):
     assert other.nnz == len(data)
 
 
+def test_duplicates_of_flags_are_one_flag():
+    x = sparse.csr_matrix((np.ones(3, bool), [0, 0, 1], [0, 2, 3, 3]), shape=(3, 2))
+    found = fg.GeneralizedRootModel(k=1).fit(x).parameters_.intercepts[:, 0]
+    np.testing.assert_allclose(np.exp(found), x.toarray().mean(axis=0), atol=1e-6)
+    assert x.nnz == 3
+
+
 def test_a_missing_value_has_a_place():
     x = COUNTS.astype(float)
     x[7, 2] = np.nan
