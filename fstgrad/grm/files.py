@@ -14,6 +14,7 @@ from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
 from fstgrad.grm.matlab import read_matlab
 from fstgrad.io import (
     Table,
+    listed,
     load_array,
     load_arrays,
     memory_limit,
@@ -61,7 +62,7 @@ def read_table(
         .csv, .tsv, also with .gz: as in `fstgrad.io.read_numbers`.  .mat: MATLAB 5; a cell array
         with one string per column has the names.
     variable : str, optional
-        The name of the array in an .npz or .mat file; by default, the largest matrix.
+        The name of the array in an .npz or .mat file; by default, the only largest matrix.
     header, index_column : optional
         As in `fstgrad.io.read_numbers`, for .csv and .tsv.
 
@@ -205,8 +206,14 @@ def _choose(arrays: dict[str, Any], variable: str | None) -> Any:
     }
     if not matrices:
         raise InvalidInputError(f"it holds no matrix of numbers, only {shown(', '.join(arrays))}")
-    name = max(matrices, key=lambda name: math.prod(matrices[name].shape))
-    return _matrix(matrices[name], name)
+    sizes = {name: math.prod(value.shape) for name, value in matrices.items()}
+    largest = [name for name, size in sizes.items() if size == max(sizes.values())]
+    if len(largest) > 1:
+        raise InvalidInputError(
+            f"its largest matrices {listed(largest)} have one size; give variable={largest[0]!r} "
+            "or another of them"
+        )
+    return _matrix(matrices[largest[0]], largest[0])
 
 
 def _matrix_market(lines: list[str]) -> Any:
@@ -296,6 +303,6 @@ def _whole(text: str, line: int) -> int:
 
 def _real(text: str, line: int) -> float:
     try:
-        return float(text)
+        return float("" if "_" in text else text)  # Python reads 1_000
     except ValueError as error:
         raise InvalidInputError(f"line {line}: {shown(text)} is not a number") from error

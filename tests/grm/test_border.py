@@ -211,6 +211,15 @@ def test_matrix_market_as_scipy_reads_it(tmp_path, symmetry, form, field):
     np.testing.assert_array_equal(read_table(tmp_path / "x.mtx")[0].toarray(), table)
 
 
+def test_of_two_matrices_of_one_size_none_is_taken(tmp_path):
+    np.savez(tmp_path / "t.npz", train=np.ones((2, 3)), test=np.zeros((2, 3)), small=np.eye(2))
+    with pytest.raises(
+        fg.InvalidInputError, match=r"matrices train, test have .* variable='train'"
+    ):
+        read_table(tmp_path / "t.npz")
+    assert read_table(tmp_path / "t.npz", "test").values.nnz == 0
+
+
 def test_damaged_tables(tmp_path):
     tables = {
         "mtx": lambda p: io.mmwrite(p, sparse.coo_matrix(COUNTS[:5])),
