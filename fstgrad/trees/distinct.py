@@ -72,7 +72,7 @@ def _complete(
     single = solution.single_root
     normal, closed = empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
     given = empty((n + 1, n + 1))
-    kernels.normal.raise_least(solution.given[0], given)
+    kernels.normal.lift_masks(solution.given[0], given)
     kernels.normal.normalise(given, n, single, LIMIT, normal, closed)
     children = np.zeros(0)
     if single:

@@ -153,7 +153,7 @@ class Solution(NamedTuple):
         """Return `surprise` of an item in normal form, from reduced scores without limits."""
         n = len(marginals) - 1
         given = empty((n + 1, n + 1))
-        kernels.normal.raise_least(self.inner(self.given, item), given)
+        lifted = kernels.normal.lift_masks(self.inner(self.given, item), given)
         reduced, dual = empty_like(given), np.zeros(2 * n + 1)
         entered = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
         count, kept = kernels.normal.laminar(given, n, self.single_root, reduced, dual, entered)
@@ -166,7 +166,32 @@ class Solution(NamedTuple):
             if abs(entries) > ROUNDING * n:
                 value += dual[c]
                 regrets[np.ix_(~entered[c], entered[c])] -= dual[c]
+        if lifted:
+            value += self._lower(item, given, marginals, regrets)
         return float(value), np.where(reduced > -np.inf, regrets, 0.0)
+
+    def _lower(
+        self, item: int, lifted: FloatArray, marginals: FloatArray, regrets: FloatArray
+    ) -> float:
+        """Lower masks from `lifted` again: add to the regrets, and return what the constant gains.
+
+        Masks that `marginals` uses as often as the best tree cancel and stay.
+        """
+        n = len(lifted) - 1
+        given = empty((n + 1, n + 1))
+        kernels.normal.raise_least(self.inner(self.given, item), given)
+        heads = empty(n, np.int64)
+        kernels.normal.best_checked(lifted, self.single_root, heads)
+        lift = np.where(lifted > -np.inf, lifted, 0.0) - np.where(lifted > -np.inf, given, 0.0)
+        sizes = np.round(np.log2(np.where(lift == 0.0, 1.0, np.abs(lift))))
+        gained = 0.0
+        for size in np.unique(sizes[lift != 0.0]):
+            group = np.where(sizes == size, lift, 0.0)
+            best = group[heads, np.arange(1, n + 1)]
+            if abs(marginals[sizes == size].sum() - np.count_nonzero(best)) > ROUNDING * n:
+                gained -= best.sum()
+                regrets += group
+        return float(gained)
 
     def inner(self, tables: FloatArray, item: int) -> FloatArray:
         """Return an item's table, (n+1, n+1), without its padding."""

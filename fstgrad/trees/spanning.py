@@ -206,7 +206,7 @@ class SpanningTrees(TreeDistribution):
         normal = np.full(arcs.shape, -np.inf)
         for own, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
             raised, inner = empty((2, n + 1, n + 1))
-            kernels.normal.raise_least(own[: n + 1, : n + 1], raised)
+            kernels.normal.lift_masks(own[: n + 1, : n + 1], raised)
             closed, heads = np.zeros(n + 1, dtype=bool), empty(n, np.int64)
             for limit in (LIMIT, 0.0):  # 0 if rounding hid the best tree by more than the limit
                 root = kernels.normal.normalise(raised, n, self.single_root, limit, inner, closed)

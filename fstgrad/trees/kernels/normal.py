@@ -31,6 +31,52 @@ from fstgrad.uninitialized import empty
 MARGIN = 50.0
 # Scores beyond this may hide others by rounding; the best tree is then searched in the normal form.
 LARGE = 1e5
+# Scores this far below others (nats) have no weight, not even all trees with them together.
+FAR = 1e5
+# Scores over a range below this keep their digits next to masks.
+HUGE = 1e10
+
+
+@kernel
+def lift_masks(scores: FloatArray, out: FloatArray) -> bool:
+    """Write scores (n+1, n+1) with the same probabilities and masks just below the other scores.
+
+    If a group of scores is so far below all higher ones that a tree with one more of its arcs has
+    no weight, then its distance does not matter, and the whole group is raised to where this only
+    just holds.  Masks would otherwise hide other scores, and each other, by rounding.  Return
+    whether scores changed.
+    """
+    raise_least(scores, out)
+    out[:, 0] = -np.inf
+    for i in range(len(out)):
+        out[i, i] = -np.inf
+    values = np.sort(out.reshape(-1))[::-1]
+    values = values[: np.sum(values > -np.inf)]
+    if len(values) == 0 or values[0] - values[-1] < HUGE:
+        return False
+    base = values[0] if abs(values[0]) > HUGE else 0.0  # nothing but masks
+    lifted = values - base
+    n, first, groups = len(out) - 1, 0, int(base != 0.0)
+    for k in range(1, len(values)):
+        if groups > 0:
+            lifted[k] = lifted[first] + (values[k] - values[first])
+        gap, above = values[k - 1] - values[k], lifted[0] - lifted[k - 1]
+        wide = max(HUGE, FAR + n * above)
+        if gap > wide:
+            last = k
+            while last + 1 < len(values) and values[last] - values[last + 1] <= wide:
+                last += 1
+            own = values[k] - values[last]
+            lifted[k] = lifted[k - 1] - min(gap, FAR + n * (above + own))
+            first = k
+            groups += 1
+    if groups == 0:
+        return False
+    for i in range(len(out)):
+        for j in range(len(out)):
+            if out[i, j] > -np.inf:
+                out[i, j] = lifted[np.searchsorted(-values, -out[i, j])]
+    return True
 
 
 @kernel
@@ -112,17 +158,13 @@ def lowest_of(reduced: FloatArray, heads: IntArray) -> float:
     """Return the limit below which arcs and second entries are negligible: T - (H + 50).
 
     T is the sum of the reduced scores of the tree `heads`.  It is 0 for the best tree, unless
-    rounding hid scores from the search.
+    rounding hid scores from the search; reduced scores may then be large and positive.
     """
-    n = len(heads)
-    total = np.zeros(n + 1)
-    for i in range(n + 1):
-        for j in range(1, n + 1):
-            total[j] += np.exp(reduced[i, j])
     value = -MARGIN
-    for j in range(1, n + 1):
-        value += reduced[heads[j - 1], j] - np.log(total[j])
-    return value
+    for j in range(1, len(heads) + 1):
+        largest = reduced[:, j].max()
+        value += reduced[heads[j - 1], j] - largest - np.log(np.exp(reduced[:, j] - largest).sum())
+    return float(value)
 
 
 @kernel
@@ -237,6 +279,10 @@ def laminar(
         for place in range(begin[c], end[c]):
             inside[c, order[place]] = True
     reduce_scores(scores, n, count, dual, parent, order, begin, end, reduced)
+    for c in range(1, count):
+        if single and parent[c] < 0 and chosen[c] == 0:  # no tree has other root arcs
+            for d in range(1, n + 1):
+                reduced[0, d] = reduced[0, d] if inside[c, d] else -np.inf
     heads = empty(n, dtype=np.int64)
     expand(count, n, chosen, entry, parent, heads)
     lowest = lowest_of(reduced, heads)
@@ -258,7 +304,7 @@ def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
     if largest > LARGE or roots < 0:
         raised, out = empty((n + 1, n + 1)), empty((n + 1, n + 1))
         closed = empty(n + 1, dtype=np.bool_)
-        raise_least(scores, raised)
+        lift_masks(scores[: n + 1, : n + 1], raised)
         if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
             roots = best_heads(out, n, single, heads)[0]
     return roots >= 0 and (roots <= 1 or not single)

@@ -16,8 +16,8 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
-from fstgrad.trees.kernels.matrix_tree import ROOT_LIMIT, center, invert_laplacian
-from fstgrad.trees.kernels.normal import normalise, raise_least
+from fstgrad.trees.kernels.matrix_tree import LEAST, ROOT_LIMIT, center, invert_laplacian
+from fstgrad.trees.kernels.normal import best_of, lift_masks, normalise
 from fstgrad.uninitialized import empty
 from fstgrad.vectors import exponentiate
 
@@ -78,6 +78,7 @@ def least(w: FloatArray) -> float:
 def solve_item(
     scores: FloatArray,
     single: bool,
+    lifted: bool,
     effective: FloatArray,
     g: FloatArray,
     mu: FloatArray,
@@ -85,6 +86,7 @@ def solve_item(
 ) -> tuple[float, float, bool]:
     """Solve one table (n+1, n+1); return log Z, relative log Z, and whether `effective` is used.
 
+    lifted : whether the scores are not those given; they are then solved in normal form.
     effective : the normal form, if it was solved instead of the scores.
     logs : (2, n+1, n+1) work space.
     """
@@ -92,7 +94,7 @@ def solve_item(
     heads = empty(n, dtype=np.int64)
     closed = np.zeros(n + 1, dtype=np.bool_)
     w = empty((n + 1, n + 1))
-    if single and best_heads(scores, n, single, heads)[0] == 1:
+    if single and not lifted and best_heads(scores, n, single, heads)[0] == 1:
         child = int(np.argmin(heads)) + 1
         shift, root, below = center(scores, n, single, w)
         if abs(root) < ROOT_LIMIT:
@@ -142,10 +144,17 @@ def solve_batch(
             continue
         n = lengths[item]
         own = empty((6, n + 1, n + 1))
-        raise_least(scores[item, : n + 1, : n + 1], own[0])
+        given = scores[item, : n + 1, : n + 1]
+        lifted = lift_masks(given, own[0])
         log_partition[item], relative[item], normal = solve_item(
-            own[0], single, own[1], own[2], own[3], own[4:]
+            own[0], single, lifted, own[1], own[2], own[3], own[4:]
         )
+        if lifted and log_partition[item] > -np.inf:
+            heads = empty(n, dtype=np.int64)
+            best_of(own[0], n, single, heads)
+            for d in range(1, n + 1):
+                h = heads[d - 1]
+                log_partition[item] += max(given[h, d], LEAST) - own[0, h, d]
         tables[:, item] = 0.0
         tables[0, item, : n + 1, : n + 1] = own[2]
         tables[1, item, : n + 1, : n + 1] = own[3]
