@@ -1,7 +1,7 @@
 """TargetLoss: the loss against one target, evaluated for many hypotheses at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -143,6 +143,11 @@ class TargetLoss:
         raw = minimize(determinize(machine, length, max_states=max_states))
         return in_nats(self.alphabet, machine.class_of, raw, machine.unit, None)
 
+    def scaled(self, factor: float) -> "TargetLoss":
+        """Return the loss multiplied by a factor > 0."""
+        machine = replace(self.machine, unit=self.machine.unit * factor)
+        return replace(self, machine=machine, programme=None)
+
     def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
         machine = self.machine
         initial = machine.close(machine.initial[:, None].copy())[:, 0].copy()
@@ -194,6 +199,10 @@ class SumTargetLoss:
         ends = np.array([part.bounds(length) for part in self.parts])
         least, greatest = ends.sum(axis=0)
         return float(least), float(greatest)
+
+    def scaled(self, factor: float) -> "SumTargetLoss":
+        """Return the losses multiplied by a factor > 0."""
+        return SumTargetLoss(tuple(part.scaled(factor) for part in self.parts))
 
     @property
     def num_states(self) -> int:

@@ -1,4 +1,4 @@
-"""Loss, the base of all losses: machines against a target, compilation, scaled losses, sums."""
+"""Loss, the base of all losses; scaled losses; sums."""
 
 import math
 from abc import abstractmethod
@@ -11,41 +11,35 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.automaton import Cap, Level, LossAutomaton
-from fstgrad.automata.band import Band, compile_band
-from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, check_cap, in_nats
-from fstgrad.automata.determinize import MAX_STATES, determinize
+from fstgrad.automata.automaton import Level, LossAutomaton
+from fstgrad.automata.band import Band
+from fstgrad.automata.bounds import check_cap
+from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
-from fstgrad.automata.minimize import minimize, minimize_finals
 from fstgrad.automata.pairs import Strings
 from fstgrad.automata.product import automaton_product, product_machine
-from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import (
     LARGEST_COST,
     FloatArray,
     IntArray,
     instance,
-    one_of,
-    positive_integer,
     positive_number,
 )
 from fstgrad.containers.sequences import items
-from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.errors import AlphabetError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.evaluation import PairEvaluation, Programme, rejected
+from fstgrad.losses.compilation import Compilation, Engine
+from fstgrad.losses.evaluation import Target
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
 from fstgrad.summary import summary
 
-Engine = Literal["layered", "openfst"]
-Target = SequenceLike | Fst
-
 _SHOWN = ("loss", "losses", "factor", "order", "collapse")  # attributes that a repr shows
 
 
-class Loss(PairEvaluation):
+class Loss(Compilation):
     """A loss L(y, y_i) in nats of hypotheses y against targets y_i over one alphabet.
 
     A `TransducerLoss` is given by one transducer.  `a + b` and `2 * a` are losses too.  A subclass
@@ -64,136 +58,10 @@ class Loss(PairEvaluation):
     def transducer(self) -> Fst:
         """The pynini.Fst U of the loss; NotSupportedError if U is not a single transducer."""
 
-    def _machine(self, target: Target) -> TargetMachine:
-        """Return M as arrays, empty if the transducer rejects the target (or define `_bounded`)."""
-        return self._bounded(target, None)
-
-    @abstractmethod
-    def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
-    ) -> LossAutomaton:
-        """Return B by OpenFst's determinization."""
-
-    # the advice in the error if no hypothesis has a finite loss against a target
-    _remedy = "let the transducer write every symbol of the target"
-
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything that defines the loss; the same in every process."""
         return fingerprint(self)
-
-    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
-        """Return M; for a sum, `max_states` limits the memory of the product."""
-        return self._machine(target)
-
-    def machine(self, target: Target, *, max_states: int | None = None) -> TargetMachine:
-        """Return M = Pi_1(U o Y_i), the loss against one target, as arrays.
-
-        Raises
-        ------
-        InfeasibleError, StateLimitError
-            The transducer rejects the target; a sum needs more memory than `max_states` allows.
-        """
-        machine = self._bounded(target, max_states)
-        if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
-            raise rejected(self.alphabet, target, self._remedy)
-        return machine
-
-    def against(
-        self, target: Target, *, max_states: int | None = None
-    ) -> TargetLoss | SumTargetLoss:
-        """Return the loss against one target; `losses_of(ids)` evaluates many hypotheses at once.
-
-        Raises
-        ------
-        InfeasibleError, StateLimitError
-            As in `machine`.
-        """
-        machine = self.machine(target, max_states=max_states)
-        if isinstance(target, Fst) or self._work is None:
-            return TargetLoss(self.alphabet, machine, self._finished)
-        programme = Programme(self, self.alphabet.encode(target, name="target"), self._work)
-        return TargetLoss(self.alphabet, machine, self._finished, programme)
-
-    def compile(
-        self,
-        target: Target,
-        length: int | None = None,
-        *,
-        cap: float | None = None,
-        band: Band | None = None,
-        engine: Engine = "layered",
-        max_states: int = MAX_STATES,
-    ) -> LossAutomaton:
-        """Return B, the loss against one target for all hypotheses of length l.
-
-        Parameters
-        ----------
-        target : sequence of symbols or ids, or an acyclic acceptor
-            For an acceptor, U is summed over its strings: if tropical, the least loss counts.
-        length : int
-            Length l >= 1 of the hypotheses; by default that of the target.
-        cap : float
-            Compile min(L, cap), in nats, instead of L.  `fg.choose_cap` chooses a cap for scores.
-        band : int or (int, int)
-            Compile L_k >= L, the least cost of the alignments that leave the diagonal by at most
-            `band` symbols (or whose offset, target minus hypothesis, is between the two numbers):
-            far fewer states.  Places where both sides may be skipped at cost 0, as around a local
-            alignment, are in every band.  Only for tropical losses, without a cap.
-        engine : {"layered", "openfst"}
-            OpenFst's determinization is the reference: slow, and tropical costs are float32.
-        max_states : int
-            Fail beyond this many states: their number is exponential in l in the worst case.
-
-        Raises
-        ------
-        StateLimitError, InfeasibleError
-            B has too many states; no loss is finite, or a band leaves out a finite one.
-        AlphabetError, InvalidInputError, NotSupportedError
-            A symbol is unknown; an argument is invalid; the loss has no band or no such engine.
-        """
-        one_of("engine", engine, ("layered", "openfst"))
-        max_states = positive_integer("max_states", max_states)
-        if not isinstance(target, Fst):
-            target = self.alphabet.encode(target, name="target")
-        if not isinstance(target, Fst) and len(target) == 0:
-            raise InvalidInputError("target is empty; give at least one symbol")
-        if length is None:
-            if isinstance(target, Fst):
-                raise InvalidInputError("length is missing; give it with a target acceptor")
-            length = len(target)
-        length = positive_integer("length", length)
-        if cap is not None:
-            cap = check_cap(cap)
-        if engine == "layered":
-            machine = self.machine(target, max_states=max_states)
-        if band is not None:
-            if cap is not None or engine != "layered":
-                raise NotSupportedError(
-                    "a band needs engine='layered' and no cap: min(L_k, cap) "
-                    "bounds nothing; leave one of them out"
-                )
-            return compile_band(self.alphabet, machine, length, band, max_states)
-        if engine == "openfst":
-            b = self._compile_reference(target, length, cap, max_states)
-            return b if cap is None else replace(b, cap=REFERENCE_CAP)
-        certificate: Cap | None
-        if machine.semiring is TROPICAL:
-            machine = machine if cap is None else machine.with_constant(cap)
-            certificate = None if cap is None else TropicalCap(self.alphabet, machine, length)
-            raw = minimize(determinize(machine, length, max_states=max_states))
-            unit = machine.unit
-        else:
-            certificate = None if cap is None else RATIONAL_CAP
-            raw = determinize(machine, length, max_states=max_states)
-            losses = np.minimum(self._finished(raw.final, machine), np.inf if cap is None else cap)
-            if not np.isfinite(losses).any():
-                raise InfeasibleError(
-                    f"every hypothesis of length {length} has an infinite loss (nothing in common "
-                    "with the target); change the length or give smoothing > 0"
-                )
-            raw, unit = minimize_finals(replace(raw, initial=0.0, final=losses)), 1.0
-        return in_nats(self.alphabet, machine.class_of, raw, unit, certificate)
 
     def check(self, samples: Iterable[SequenceLike]) -> LossReport:
         """Return properties of the loss on sample strings: identity, symmetry, sign, sizes.
@@ -224,14 +92,6 @@ class Loss(PairEvaluation):
     def __add__(self, other: "Loss") -> "Loss":
         """Return the sum of two losses; AlphabetError if their alphabets differ."""
         return SumLoss([self, other])
-
-    def _size(self, target: Target) -> int:
-        """Return the number of states of M."""
-        return self._machine(target).num_states
-
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the losses (k,) in nats for values (k,) of the machine."""
-        return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
 
 
 class ScaledLoss(Loss):
@@ -282,6 +142,48 @@ class ScaledLoss(Loss):
         """Return the factor of the loss against this target."""
         return self.factor
 
+    def compile(
+        self,
+        target: Target,
+        length: int | None = None,
+        *,
+        cap: float | None = None,
+        band: Band | None = None,
+        engine: Engine = "layered",
+        max_states: int = MAX_STATES,
+    ) -> LossAutomaton:
+        """Return B; see `Loss.compile`."""
+        if not self._is_sum:
+            return super().compile(
+                target, length, cap=cap, band=band, engine=engine, max_states=max_states
+            )
+        factor = self._factor(target)
+        cap = None if cap is None else check_cap(cap) / factor
+        b = self.loss.compile(
+            target, length, cap=cap, band=band, engine=engine, max_states=max_states
+        )
+        return _scaled(b, factor)
+
+    def against(
+        self, target: Target, *, max_states: int | None = None
+    ) -> TargetLoss | SumTargetLoss:
+        """Return the scaled loss against one target; see `Loss.against`."""
+        if not self._is_sum:
+            return super().against(target, max_states=max_states)
+        return self.loss.against(target, max_states=max_states).scaled(self._factor(target))
+
+    def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
+        if not self._is_sum:
+            return super()._unchecked(target)
+        return self.loss._unchecked(target).scaled(self._factor(target))
+
+    @property
+    def _is_sum(self) -> bool:
+        return self.loss._is_sum
+
+    def _size(self, target: Target) -> int:
+        return self.loss._size(target)
+
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
         machine = self.loss._bounded(target, max_states)
         return replace(machine, unit=machine.unit * self._factor(target))
@@ -294,9 +196,13 @@ class ScaledLoss(Loss):
     ) -> LossAutomaton:
         factor = self._factor(target)
         cap = None if cap is None else cap / factor
-        b = self.loss._compile_reference(target, length, cap, max_states)
-        levels = tuple(Level(level.nextstate, level.cost * factor) for level in b.levels)
-        return replace(b, levels=levels, initial=b.initial * factor, final=b.final * factor)
+        return _scaled(self.loss._compile_reference(target, length, cap, max_states), factor)
+
+
+def _scaled(b: LossAutomaton, factor: float) -> LossAutomaton:
+    """Return the automaton with all losses multiplied by a factor."""
+    levels = tuple(Level(level.nextstate, level.cost * factor) for level in b.levels)
+    return replace(b, levels=levels, initial=b.initial * factor, final=b.final * factor)
 
 
 class SumLoss(Loss):
@@ -378,11 +284,15 @@ class SumLoss(Loss):
         product = partial(automaton_product, max_states=max_states)
         return reduce(product, (compiled(max_states=max_states) for compiled in parts))
 
+    @property
+    def _is_sum(self) -> bool:
+        return self.semiring == "mixed"
+
     def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
         if self.semiring == "mixed":
             raise NotSupportedError(
-                "a sum with a rational loss has no machine of one semiring; compile it for a length"
-                ", or use each loss of .losses by itself (risks add up)"
+                "a sum with a rational loss has no machine of one semiring; use .against(target) "
+                "or .compile(target, length), which need none"
             )
         product = partial(product_machine, max_states=max_states)
         return reduce(product, (loss._bounded(target, max_states) for loss in self.losses))

@@ -18,8 +18,10 @@ from fstgrad.automata.product import automaton_product
 from fstgrad.checks import FloatArray, IntArray, instance, one_of
 from fstgrad.containers.sequences import items, members
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
-from fstgrad.losses.base import Engine, Loss, SumLoss, Target
+from fstgrad.losses.base import Loss, SumLoss
+from fstgrad.losses.compilation import Engine
 from fstgrad.losses.constant import NoLoss
+from fstgrad.losses.evaluation import Target
 from fstgrad.openfst import Fst
 
 Collapse = Literal["blank", "ctc", "end"]
@@ -84,10 +86,10 @@ class CollapsedLoss(Loss):
     ) -> None:
         instance("loss", loss, Loss, "a Loss")
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
-        if loss.semiring == "mixed":
+        if loss._is_sum:
             raise NotSupportedError(
-                "loss is a sum with a rational loss, which has no machine of one semiring; "
-                "collapse each loss of .losses and add these up"
+                "loss is a sum with a rational loss, or a rational loss with an end, which has no "
+                "machine of one semiring; collapse each part by itself and add these up"
             )
         self.loss = loss
         self.alphabet = alphabet
@@ -177,6 +179,10 @@ class CollapsedLoss(Loss):
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
         whole, ends = super()._unchecked(target), self._ends()
         return whole if ends is None else SumTargetLoss((whole, ends._unchecked(self._symbol)))
+
+    @property
+    def _is_sum(self) -> bool:
+        return self._ends() is not None
 
     def _ends(self) -> Loss | None:
         """Return a loss that is +inf if a symbol follows an end; None if M already forbids this.

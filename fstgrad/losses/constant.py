@@ -10,7 +10,8 @@ from fstgrad.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_class
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray, instance
 from fstgrad.errors import NotSupportedError
-from fstgrad.losses.base import Loss, Target
+from fstgrad.losses.base import Loss
+from fstgrad.losses.evaluation import Target
 from fstgrad.openfst import Fst
 
 

@@ -9,7 +9,8 @@ from fstgrad.alphabet import Alphabet, SequenceLike, WordAlphabet
 from fstgrad.checks import flag, instance
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.base import Loss, ScaledLoss, Target
+from fstgrad.losses.base import Loss, ScaledLoss
+from fstgrad.losses.evaluation import Target
 from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths

@@ -35,7 +35,8 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.losses.alignments import Alignment, operations_of
-from fstgrad.losses.base import Loss, Target
+from fstgrad.losses.base import Loss
+from fstgrad.losses.evaluation import Target
 from fstgrad.losses.pairs import ArcCosts, PairLoss, losses_of_pairs, pair_loss
 from fstgrad.openfst import (
     ArcType,

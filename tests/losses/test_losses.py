@@ -1,5 +1,6 @@
 """Losses as objects: compilation, caps, limits, references as acceptors, and bad input."""
 
+import itertools
 import math
 
 import numpy as np
@@ -257,3 +258,36 @@ def test_costs_that_would_lose_digits_are_refused():
 def test_a_target_without_an_ngram_is_named_with_the_remedy():
     with pytest.raises(fg.InfeasibleError, match=r"target 'a': .*smoothing > 0"):
         fg.NGram(fg.Alphabet("abc"), 2).compile("a")
+
+
+def strings_of(alphabet, length):
+    return np.array(list(itertools.product(range(len(alphabet)), repeat=length)))
+
+
+def test_a_multiple_of_a_sum_with_a_rational_loss_has_all_methods():
+    abc = fg.Alphabet("ab")
+    edit, bigrams = fg.EditDistance(abc), fg.NGram(abc, smoothing=0.5)
+    strings, scores = strings_of(abc, 3), np.random.default_rng(0).normal(size=(3, 2))
+    losses = [edit(y, "ab") + bigrams(y, "ab") for y in strings]
+    weights = np.exp(scores[range(3), strings].sum(axis=1))
+    for loss in (0.5 * (edit + bigrams), fg.Normalized(edit + bigrams)):
+        np.testing.assert_allclose(loss.against("ab").losses_of(strings), np.divide(losses, 2))
+        risk, _ = fg.risk(scores, loss.compile("ab", 3))
+        assert risk == pytest.approx(0.5 * np.average(losses, weights=weights), abs=1e-12)
+
+
+def test_a_multiple_of_a_rational_loss_forbids_symbols_after_the_end():
+    latent = fg.Alphabet("ab_")
+    loss = fg.CollapsedLoss(
+        fg.NGram(fg.Alphabet("ab"), smoothing=0.5), latent, collapse="end", blank="_"
+    )
+    strings = strings_of(latent, 3)
+    losses = 0.5 * np.array([loss(y, "ab") for y in strings])
+    assert np.isinf(losses).sum() == 12  # letters after an end: 8 of "_.." and 4 of "._."
+    for scaled in (0.5 * loss, fg.Normalized(loss)):
+        np.testing.assert_allclose([scaled(y, "ab") for y in strings], losses)
+        np.testing.assert_allclose(scaled.against("ab").losses_of(strings), losses)
+        risk, _ = fg.risk(np.zeros((3, 3)), scaled.compile("ab", 3))
+        assert risk == pytest.approx(losses[np.isfinite(losses)].mean(), abs=1e-12)
+    with pytest.raises(fg.NotSupportedError, match="with an end"):
+        fg.CollapsedLoss(0.5 * loss, latent)

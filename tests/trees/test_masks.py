@@ -298,3 +298,37 @@ def test_masks_of_every_sentence_of_a_batch_are_dropped(family):
     into = batch.marginals()[2, [0, 3, 4], 1:3]
     np.testing.assert_allclose(into.sum(), 1.0, atol=1e-12)
     np.testing.assert_allclose(batch.marginals()[2].sum(axis=0)[1:], 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mask", [-1e20, -1e38, -1e300])
+def test_a_root_row_of_masks_leaves_one_root_arc(mask):
+    scores = 1e4 * np.random.default_rng(0).normal(size=(5, 5))
+    scores[0] = mask
+    trees = fg.SpanningTrees(scores, single_root=False)
+    single = fg.SpanningTrees(np.where(scores == mask, 0.0, scores), single_root=True)
+    np.testing.assert_allclose(trees.marginals(), single.marginals(), atol=GOAL, rtol=0)
+    assert trees.entropy() == pytest.approx(single.entropy(), abs=GOAL)
+    np.testing.assert_array_equal(trees.mode(), single.mode())
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_masks_of_two_sizes_do_not_hide_each_other(single_root):
+    low = float(np.finfo(np.float64).min)
+    scores = np.array([[0, low, low], [0, 0, -1e20], [0, -1e20, 0.0]])
+    trees = fg.SpanningTrees(scores, single_root=single_root)
+    # 0 -> 1 -> 2 and 0 -> 2 -> 1 have equal scores, and 0 -> 1, 0 -> 2 a far lower one
+    np.testing.assert_allclose(trees.marginals()[:, 1], [0.5, 0.0, 0.5], atol=GOAL)
+    assert trees.entropy() == pytest.approx(np.log(2), abs=GOAL)
+    assert trees.log_prob([0, 1]) == pytest.approx(-np.log(2), abs=GOAL)
+    assert sorted(tree.tolist() for tree, _ in trees.kbest(2)) == [[0, 1], [2, 0]]
+    assert len(trees.sample_without_replacement(2, 0)) == 2
+
+
+def test_log_prob_if_a_masked_root_arc_is_forced():
+    no = -np.inf
+    scores = np.array(
+        [[0, 4431, -1e6, 2813], [0, 0, no, 8346], [0, -6051, 0, 26], [0, -2373, no, 0.0]]
+    )
+    trees = fg.SpanningTrees(scores, single_root=True)
+    assert trees.log_prob([2, 0, 1]) == pytest.approx(0.0, abs=GOAL)  # -6051 + 8346 = 2295
+    assert trees.log_prob([3, 0, 2]) == pytest.approx(-2373 + 26 - 2295, abs=GOAL)
