@@ -159,6 +159,10 @@ class CollapsedLoss(Loss):
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
         """Return B over latent strings; the parameters are those of `Loss.compile`."""
+        if cap is not None and self._is_sum:  # min(+inf, cap) = cap, but `ends` forbids
+            raise NotSupportedError(
+                "cap of a rational loss needs a collapse other than 'end'; leave it out"
+            )
         b = super().compile(
             target, length, cap=cap, band=band, engine=engine, max_states=max_states
         )

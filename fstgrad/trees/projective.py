@@ -12,6 +12,8 @@ from fstgrad.distribution import Scalar
 from fstgrad.errors import InvalidInputError
 from fstgrad.trees import kernels, structures
 from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.kernels.matrix_tree import LEAST
+from fstgrad.trees.solution import lower_masks
 from fstgrad.uninitialized import empty
 
 # Scores this far below a dependent's best are treated as masks.
@@ -26,6 +28,8 @@ class ProjectiveSolution:
 
     scores : (b, m+1, m+1), minus each dependent's largest.  relative : log Z of these scores.
     masks : the arcs whose scores are masks, dropped or raised.
+    given : the scores that were given.  lifted : tables (n+1, n+1) of items with masks so large
+        that they hide other scores, from `kernels.normal.lift_masks`.
     """
 
     scores: FloatArray
@@ -35,6 +39,8 @@ class ProjectiveSolution:
     relative: FloatArray
     marginals: FloatArray
     masks: "Masks"
+    given: FloatArray
+    lifted: dict[int, FloatArray]
 
     @property
     def infeasible(self) -> int:
@@ -48,7 +54,7 @@ class ProjectiveSolution:
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
         """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
-        constants, regrets = self.surprise(self.marginals)
+        constants, regrets = self._lifted_surprise(self.marginals)
         values = constants + np.einsum("bij,bij->b", self.marginals, regrets)
         return np.maximum(values, 0.0), regrets
 
@@ -57,6 +63,18 @@ class ProjectiveSolution:
 
         marginals : of trees that this distribution allows.
         """
+        constants, regrets = self._lifted_surprise(marginals)
+        for item, table in self.lifted.items():
+            cells = (item, slice(len(table)), slice(len(table)))
+            best = _best_arcs(table, len(table) - 1, single_root=self.single_root)
+            if best is not None:
+                constants[item] += lower_masks(
+                    self.given[cells], table, best[0], marginals[cells], regrets[cells]
+                )
+        return constants, regrets
+
+    def _lifted_surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return `surprise` from the lifted scores."""
         constants = self.relative.copy()
         regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
         dropped, own, raised, added, needed = self.masks
@@ -129,6 +147,17 @@ def _best_arcs(
     return None if lost >= 0 else (heads[0, :n], np.arange(1, n + 1))
 
 
+def lift_largest(scores: FloatArray, lengths: IntArray) -> dict[int, FloatArray]:
+    """Lift masks that hide other scores by rounding, in place; return the items' new tables."""
+    found = {}
+    for item, n in enumerate(lengths.tolist()):
+        own = scores[item, : n + 1, : n + 1]
+        table = empty((n + 1, n + 1))
+        if n > 0 and kernels.normal.lift_masks(np.ascontiguousarray(own), table):
+            own[:] = found[item] = table
+    return found
+
+
 def root_shift(scores: FloatArray) -> FloatArray:
     """Return the distance (b,) of the root's arcs above the other arcs, 0 if it is small.
 
@@ -197,8 +226,10 @@ class ProjectiveTrees(TreeDistribution):
         _ = self._solution  # raises if there is no tree, and says why
         items, size = self._table.arcs.shape[:2]
         heads = empty((count, items, size - 1), dtype=np.int64)
+        arcs = self._table.arcs.copy()
+        lift_largest(arcs, self._table.lengths)
         kernels.projective.sample_batch(
-            self._table.arcs, self._table.lengths, self.single_root, generator, heads
+            arcs, self._table.lengths, self.single_root, generator, heads
         )
         labels = sample_labels(self._table.shares, heads, generator) if self.labeled else None
         return self._with_labels(heads, labels)
@@ -207,6 +238,7 @@ class ProjectiveTrees(TreeDistribution):
         arcs, lengths = self._table.arcs, self._table.lengths
         real = structures.real_arcs(lengths, arcs.shape[-1])
         scores = np.where(real, arcs, -np.inf)
+        lifted = lift_largest(scores, lengths)
         shift = root_shift(scores) if self.single_root else np.zeros(len(scores))
         scores[:, 0] -= shift[:, None]
         top = largest_into(scores)
@@ -221,8 +253,12 @@ class ProjectiveTrees(TreeDistribution):
             sums = (_SMALL * shift + (_SMALL * top).sum(axis=(1, 2))) / _SMALL
             whole = relative + sums - masks.added * masks.needed
             log_z = np.where(np.isfinite(log_z), log_z, whole)
+        for item, table in lifted.items():
+            best = _best_arcs(table, len(table) - 1, single_root=self.single_root)
+            if best is not None:
+                log_z[item] += (np.maximum(arcs[item][best], LEAST) - table[best]).sum()
         return ProjectiveSolution(
-            scores, lengths, self.single_root, log_z, relative, marginals, masks
+            scores, lengths, self.single_root, log_z, relative, marginals, masks, arcs, lifted
         )
 
     def _crossing(self, structure: npt.ArrayLike, name: str) -> IntArray:
@@ -248,6 +284,8 @@ class ProjectiveTrees(TreeDistribution):
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
         heads = empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
+        arcs = arcs.copy()
+        lift_largest(arcs, lengths)
         return heads, kernels.projective.best_batch(arcs, lengths, self.single_root, heads)
 
 

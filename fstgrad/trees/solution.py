@@ -167,36 +167,38 @@ class Solution(NamedTuple):
                 value += dual[c]
                 regrets[np.ix_(~entered[c], entered[c])] -= dual[c]
         if lifted:
-            value += self._lower(item, given, marginals, regrets)
+            heads = empty(n, np.int64)
+            kernels.normal.best_checked(given, self.single_root, heads)
+            value += lower_masks(self.inner(self.given, item), given, heads, marginals, regrets)
         return float(value), np.where(reduced > -np.inf, regrets, 0.0)
-
-    def _lower(
-        self, item: int, lifted: FloatArray, marginals: FloatArray, regrets: FloatArray
-    ) -> float:
-        """Lower masks from `lifted` again: add to the regrets, and return what the constant gains.
-
-        Masks that `marginals` uses as often as the best tree cancel and stay.
-        """
-        n = len(lifted) - 1
-        given = empty((n + 1, n + 1))
-        kernels.normal.raise_least(self.inner(self.given, item), given)
-        heads = empty(n, np.int64)
-        kernels.normal.best_checked(lifted, self.single_root, heads)
-        lift = np.where(lifted > -np.inf, lifted, 0.0) - np.where(lifted > -np.inf, given, 0.0)
-        sizes = np.round(np.log2(np.where(lift == 0.0, 1.0, np.abs(lift))))
-        gained = 0.0
-        for size in np.unique(sizes[lift != 0.0]):
-            group = np.where(sizes == size, lift, 0.0)
-            best = group[heads, np.arange(1, n + 1)]
-            if abs(marginals[sizes == size].sum() - np.count_nonzero(best)) > ROUNDING * n:
-                gained -= best.sum()
-                regrets += group
-        return float(gained)
 
     def inner(self, tables: FloatArray, item: int) -> FloatArray:
         """Return an item's table, (n+1, n+1), without its padding."""
         n = int(self.lengths[item])
         return tables[item, : n + 1, : n + 1]
+
+
+def lower_masks(
+    scores: FloatArray, lifted: FloatArray, heads: IntArray, marginals: FloatArray,
+    regrets: FloatArray,
+) -> float:  # fmt: skip
+    """Undo `kernels.normal.lift_masks`: add to the regrets, and return what the constant gains.
+
+    Masks that `marginals` uses as often as the best tree with the `heads` cancel and stay.
+    """
+    given = empty(lifted.shape)
+    kernels.normal.raise_least(scores, given)
+    lift = np.where(lifted > -np.inf, lifted, 0.0) - np.where(lifted > -np.inf, given, 0.0)
+    sizes = np.round(np.log2(np.where(lift == 0.0, 1.0, np.abs(lift))))
+    gained = 0.0
+    for size in np.unique(sizes[lift != 0.0]):
+        group = np.where(sizes == size, lift, 0.0)
+        best = group[heads, np.arange(1, len(lifted))]
+        entries = marginals[sizes == size].sum() - np.count_nonzero(best)
+        if abs(entries) > ROUNDING * len(lifted):
+            gained -= best.sum()
+            regrets += group
+    return float(gained)
 
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:

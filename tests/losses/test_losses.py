@@ -289,5 +289,7 @@ def test_a_multiple_of_a_rational_loss_forbids_symbols_after_the_end():
         np.testing.assert_allclose(scaled.against("ab").losses_of(strings), losses)
         risk, _ = fg.risk(np.zeros((3, 3)), scaled.compile("ab", 3))
         assert risk == pytest.approx(losses[np.isfinite(losses)].mean(), abs=1e-12)
+    with pytest.raises(fg.NotSupportedError, match="leave it out"):
+        loss.compile("ab", 3, cap=1.0)
     with pytest.raises(fg.NotSupportedError, match="with an end"):
         fg.CollapsedLoss(0.5 * loss, latent)

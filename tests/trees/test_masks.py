@@ -332,3 +332,14 @@ def test_log_prob_if_a_masked_root_arc_is_forced():
     trees = fg.SpanningTrees(scores, single_root=True)
     assert trees.log_prob([2, 0, 1]) == pytest.approx(0.0, abs=GOAL)  # -6051 + 8346 = 2295
     assert trees.log_prob([3, 0, 2]) == pytest.approx(-2373 + 26 - 2295, abs=GOAL)
+
+
+def test_projective_trees_keep_the_scores_beside_needed_masks():
+    scores = np.array([[0, 1e6, 1.01e6], [0, 0, -1e38], [0, -1e38, 0.0]])
+    trees = fg.ProjectiveTrees(scores, single_root=True)
+    # either root arc needs one masked arc: 2 -> 1 has 1e4 nats more
+    np.testing.assert_allclose(trees.marginals()[0], [0, 0, 1], atol=1e-12)
+    assert trees.mode().tolist() == [2, 0]
+    assert trees.entropy() == pytest.approx(0.0, abs=1e-6)
+    assert trees.log_prob([0, 1]) == pytest.approx(-1e4, rel=1e-9)
+    assert trees.sample(3, 0).tolist() == [[2, 0]] * 3
