@@ -24,7 +24,6 @@ Reading order
 - `matrices`, `pairs`, `alignments`, `evaluation` : substitution matrices; many pairs by dynamic
   programs; edit operations; the methods that need no compilation.
 - `fingerprint`, `report` : a digest of a loss; its properties on samples.
-- `compilation` : the methods of a loss against one target, its machine M and its automaton B.
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the loss of any transducer.
 - `edit`, `alignment`, `ngram`, `rules`, `constant`, `collapse` : the losses.
@@ -33,9 +32,8 @@ Reading order
 
 from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
-from fstgrad.losses.base import Loss, ScaledLoss, SumLoss
+from fstgrad.losses.base import Engine, Loss, ScaledLoss, SumLoss
 from fstgrad.losses.collapse import CollapsedLoss, collapsed
-from fstgrad.losses.compilation import Engine
 from fstgrad.losses.constant import ExactMatch, NoLoss
 from fstgrad.losses.edit import (
     CharacterErrorRate,

@@ -18,8 +18,7 @@ from fstgrad.automata.product import automaton_product
 from fstgrad.checks import FloatArray, IntArray, instance, one_of
 from fstgrad.containers.sequences import items, members
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
-from fstgrad.losses.base import Loss, SumLoss
-from fstgrad.losses.compilation import Engine
+from fstgrad.losses.base import Engine, Loss, SumLoss
 from fstgrad.losses.constant import NoLoss
 from fstgrad.losses.evaluation import Target
 from fstgrad.openfst import Fst
