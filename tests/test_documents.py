@@ -35,14 +35,13 @@ def assert_printed(found, expected, source):
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
-    """Run a line of bash in the project's folder with `fstgrad` on the path."""
+    """Run a line of bash in a folder with `fstgrad` on the path."""
     folder = tmp_path_factory.mktemp("bin")
     (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (folder / "python3").chmod(0o755)
-    (ROOT / "build").mkdir(exist_ok=True)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
-    def run(command, folder=ROOT):
+    def run(command, folder):
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=folder, env=environment, capture_output=True, text=True, check=False,
@@ -55,9 +54,16 @@ def shell(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", [night(path, "performance/clusters.md") for path in DOCUMENTS])
-def test_blocks(path, shell, tmp_path):
-    """Commands may read the files that blocks of Python before them write."""
-    folder = tmp_path if path.parent.name == "tasks" else ROOT  # those start from nothing
+def test_blocks(path, shell, tmp_path, monkeypatch):
+    """Commands may read the files that blocks of Python before them write, in a folder of its own.
+
+    The folder looks like that of the project; the tasks of the command line start from nothing.
+    """
+    monkeypatch.chdir(tmp_path)
+    for entry in ROOT.iterdir() if path.parent.name != "tasks" else ():
+        if entry.name != "build":
+            (tmp_path / entry.name).symlink_to(entry)
+    (tmp_path / "build").mkdir()
     found = blocks(path)
     for framework in ("torch", "jax"):
         if any(kind == "python" and f"import {framework}" in code for kind, code in found):
@@ -71,7 +77,7 @@ def test_blocks(path, shell, tmp_path):
         elif kind == "console":
             for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, expected = block.partition("\n")
-                assert_printed(shell(command, folder), expected, command)
+                assert_printed(shell(command, tmp_path), expected, command)
 
 
 def test_blocks_that_are_not_run_only_install_and_make():

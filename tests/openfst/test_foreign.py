@@ -123,7 +123,7 @@ def test_tables_with_special_symbols(symbols, said):
         fg.Lattice.from_fst(acyclic, AB)
 
 
-@pytest.mark.filterwarnings("ignore::fstgrad.UnusedArcsWarning")
+@pytest.mark.filterwarnings("default::fstgrad.UnusedArcsWarning")
 def test_the_command_line_tells_dropped_arcs_in_one_line(tmp_path, run):
     (tmp_path / "x.txt").write_text("0 0 a a\n0 0 b b\n0 0 a b 2\n0 0 a c 1\n0\n")
     (tmp_path / "pairs.tsv").write_text("ab\tbb\naa\tab\n")
