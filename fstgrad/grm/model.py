@@ -225,7 +225,10 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         self.names_ = self._chosen_names(feature_names, x.shape[1])
         self.covariate_names_ = extra.column_names(covariates)
         if self.k > x.shape[1]:
-            raise InvalidInputError(f"k is {self.k}; X has {x.shape[1]} features: give k <= that")
+            raise InvalidInputError(
+                f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
+                f"give k <= {x.shape[1]}"
+            )
         rows = preparation.weighted_rows(x, sample_weight, offset, covariates, resolve(self.base))
         return self._problem(rows)
 
