@@ -154,7 +154,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def log_prob(self, structure: npt.ArrayLike) -> float:
         """Return log p(y) in nats; -inf for a forbidden labeling."""
         near = self.near[0]
-        return near.score(structure) - exact(near).log_partition
+        return near.score(structure) - exact(near).precise_log_partition
 
     def cross_entropy(self, other: Distribution[Table]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids what this model allows.
@@ -198,7 +198,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         [([1, 0], -0.4402), ([1, 1], -1.4402)]
         """
         near = self.near[0]
-        log_z, found = exact(near).log_partition, best_labelings(near)
+        log_z, found = exact(near).precise_log_partition, best_labelings(near)
         return [(y, score - log_z) for y, score in islice(found, positive_integer("k", k))]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:

@@ -6,10 +6,15 @@ from typing import Protocol
 import numpy as np
 
 from fstgrad.checks import IntArray
+from fstgrad.errors import InfeasibleError
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
+
+# Beside scores below this, differences of 1e-7 nats are lost.  A million nodes reach -1e8 if the
+# best labels have scores of -100.
+_LOWEST = -5e8
 
 
 class ExactEngine(Protocol):
@@ -41,8 +46,21 @@ class Exact:
         return self.engine.log_partition() + self.offset
 
     @cached_property
+    def precise_log_partition(self) -> float:
+        """The same for differences of scores; InfeasibleError if they have lost their digits."""
+        value = self.engine.log_partition()
+        if value < _LOWEST:
+            raise InfeasibleError(
+                f"log Z is {value:.3g} nats without offsets of nodes: every labeling has a mask "
+                "such as -1e9, beside which the other scores keep no digits; allow a labeling "
+                "without masks, or give -inf for what is impossible"
+            )
+        return value + self.offset
+
+    @cached_property
     def marginals(self) -> Table:
         """Marginals of nodes, edges and larger factors, read-only."""
+        _ = self.precise_log_partition
         table = self.engine.marginals()
         for array in (*table, table.factors):
             array.flags.writeable = False
