@@ -144,7 +144,15 @@ class TargetLoss:
         return in_nats(self.alphabet, machine.class_of, raw, machine.unit, None)
 
     def scaled(self, factor: float) -> "TargetLoss":
-        """Return the loss multiplied by a factor > 0."""
+        """Return the loss multiplied by a factor > 0.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> half = fg.EditDistance(fg.Alphabet("ab")).against("ab").scaled(0.5)
+        >>> half.losses_of([[0, 0], [0, 1]]).tolist()
+        [0.5, 0.0]
+        """
         machine = replace(self.machine, unit=self.machine.unit * factor)
         return replace(self, machine=machine, programme=None)
 
