@@ -15,7 +15,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray, Seed, generator, positive_integer
 from fstgrad.mrf import kernels
-from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.exact.engine import best_labeling
 from fstgrad.mrf.expansion import alpha_expansion
 from fstgrad.mrf.graph_cut import graph_cut
 from fstgrad.mrf.messages.propagation import max_product
@@ -28,7 +28,7 @@ from fstgrad.mrf.sequential import tree_mode
 
 def exact_mode(model: ScoredGraph) -> Decoded:
     """Return a labeling of the highest score, exact; raises errors like `PairwiseMRF.mode`."""
-    labels = exact(model).engine.mode()
+    labels = best_labeling(model)
     return Decoded("exact", labels, model.score(labels), 0.0)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from fstgrad.checks import positive_integer
 from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
-from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_digits
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.propagation import belief_propagation, max_product, tree_reweighted
 from fstgrad.mrf.method import Method, bound
@@ -73,4 +73,6 @@ def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
     Raises InvalidInputError for an unknown method or option.
     """
     near, offset = model.near
-    return bound(METHODS, method, options)(near).shifted(offset)
+    found = bound(METHODS, method, options)(near)
+    require_digits(found.log_partition, LOWEST_ROUGH)
+    return found.shifted(offset)

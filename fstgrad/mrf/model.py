@@ -21,7 +21,13 @@ from fstgrad.distribution import Distribution, masked_inner
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import decode, losses, methods
 from fstgrad.mrf.exact.elimination import Elimination
-from fstgrad.mrf.exact.engine import ExactEngine, exact
+from fstgrad.mrf.exact.engine import (
+    LOWEST_ROUGH,
+    ExactEngine,
+    best_labeling,
+    exact,
+    require_digits,
+)
 from fstgrad.mrf.factors import Factor, model_parts
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.kbest import best_labelings
@@ -180,11 +186,15 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent, exact draws (k, I) int64."""
-        return self.near[0].exact.sample(positive_integer("k", k, minimum=0), generator(rng))
+        near = self.near[0]
+        found = near.exact.sample(positive_integer("k", k, minimum=0), generator(rng))
+        for labels in found[:1]:
+            require_digits(near.score(labels), LOWEST_ROUGH)
+        return found
 
     def mode(self) -> IntArray:
         """Return a labeling (I,) int64 of the highest score, exact."""
-        return self.near[0].exact.mode()
+        return best_labeling(self.near[0])
 
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
         """Return up to k best labelings (I,) and their log p in nats, best first; exact.

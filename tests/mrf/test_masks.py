@@ -60,6 +60,15 @@ def test_differences_beside_masks_that_every_labeling_has_are_an_error(mask):
         with pytest.raises(fg.InfeasibleError, match="every labeling has a mask such as -1e9"):
             differences()
     assert model.log_partition() == pytest.approx(mask)
+    if mask < -1e12:
+        for rough in (model.mode, lambda: model.sample(2, 0), lambda: model.infer("bp")):
+            with pytest.raises(fg.InfeasibleError, match="every labeling has a mask such as -1e9"):
+                rough()
+    else:  # differences of scores keep seven digits
+        assert model.mode().tolist() == [1, 0]
+        e = np.exp(1.0)  # the labelings (0, 0), (0, 1), (1, 0) have the scores mask + 1, 0, 3
+        first = (e + 1) / (e + 1 + e**3)
+        assert model.infer("bp").node[0, 0] == pytest.approx(first, abs=1e-6)
     padded = fg.PairwiseMRF([[0.0, 1.0], [mask, mask]], np.eye(2), [(0, 1)])
     assert padded.marginals().node.sum() == pytest.approx(2.0)
 

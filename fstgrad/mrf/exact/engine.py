@@ -1,5 +1,6 @@
 """Exact inference: chooses the engine for a model and keeps its results."""
 
+import math
 from functools import cached_property
 from typing import Protocol
 
@@ -12,9 +13,9 @@ from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
-# Beside scores below this, differences of 1e-7 nats are lost.  A million nodes reach -1e8 if the
-# best labels have scores of -100.
-_LOWEST = -5e8
+# Beside scores below these, differences of 1e-7 and of 1e-4 nats are lost.  Models of a million
+# nodes whose best labels have scores of -100 stay above.
+LOWEST, LOWEST_ROUGH = -5e8, -1e12
 
 
 class ExactEngine(Protocol):
@@ -48,14 +49,8 @@ class Exact:
     @cached_property
     def precise_log_partition(self) -> float:
         """The same for differences of scores; InfeasibleError if they have lost their digits."""
-        value = self.engine.log_partition()
-        if value < _LOWEST:
-            raise InfeasibleError(
-                f"log Z is {value:.3g} nats without offsets of nodes: every labeling has a mask "
-                "such as -1e9, beside which the other scores keep no digits; allow a labeling "
-                "without masks, or give -inf for what is impossible"
-            )
-        return value + self.offset
+        require_digits(self.engine.log_partition())
+        return self.log_partition
 
     @cached_property
     def marginals(self) -> Table:
@@ -73,3 +68,23 @@ def exact(model: ScoredGraph) -> Exact:
         model.cache["exact"] = Exact(model)
     found: Exact = model.cache["exact"]
     return found
+
+
+def best_labeling(model: ScoredGraph) -> IntArray:
+    """Return a labeling (I,) int64 of the highest score; InfeasibleError if ties cannot be told."""
+    labels = exact(model).engine.mode()
+    require_digits(model.score(labels), LOWEST_ROUGH)
+    return labels
+
+
+def require_digits(nats: float, lowest: float = LOWEST) -> None:
+    """Raise InfeasibleError if log Z or the score of a best labeling leaves differences no digits.
+
+    nats : log Z or a score, without the offsets of nodes (`ScoredGraph.near`); NaN and -inf pass.
+    """
+    if -math.inf < nats < lowest:
+        raise InfeasibleError(
+            f"labelings have scores of {nats:.3g} nats, without offsets of nodes: every labeling "
+            "has a mask such as -1e9, beside which other scores keep no digits; allow a labeling "
+            "without masks, or give -inf for what is impossible"
+        )
