@@ -42,12 +42,10 @@ test: warm
 
 # The list of kernels that wheels bring compiled: what the first steps of each kind of user call.
 # The first round compiles them, and what else they need; the second one records the calls.
-FIRST_STEPS := $(BIN)/python -m tests.first_steps && $(BIN)/python -m pytest -q $(PARALLEL) \
-    -m "slow or nightly or not slow" tests/examples tests/test_documents.py -k "examples or README or tasks"
 kernels: warm
-	$(FIRST_STEPS)
+	$(BIN)/python -m tests.first_steps
 	rm -rf build/kernels && mkdir -p build/kernels
-	export FSTGRAD_RECORD_KERNELS=$(CURDIR)/build/kernels; $(FIRST_STEPS)
+	FSTGRAD_RECORD_KERNELS=$(CURDIR)/build/kernels $(BIN)/python -m tests.first_steps
 	$(BIN)/python -c "import pathlib; from fstgrad.machine_code.precompile import write_manifest; \
 	    write_manifest(pathlib.Path('build/kernels'))"
 
@@ -55,9 +53,10 @@ kernels: warm
 quick: $(VENV)/.dev
 	$(BIN)/python -m tests.quick
 
-# Compile kernels in two processes, which the tests would otherwise do at the same time.
+# Compile the list of kernels in as many processes as there are cores: workers of the tests would
+# compile the same ones at the same time.
 warm: $(VENV)/.dev
-	$(BIN)/python -m tests.warm
+	$(BIN)/python -m fstgrad.machine_code.precompile
 
 # Slow tests that have found something; .ci/run has them.
 test-slow: $(VENV)/.dev
@@ -100,7 +99,7 @@ WITH_KERNELS := $(addprefix tests/,automata losses objectives strings lattices t
 bounds: export NUMBA_BOUNDSCHECK = 1
 bounds: export FSTGRAD_DEBUG_EMPTY = 1
 bounds: $(VENV)/.dev
-	$(BIN)/python -m tests.warm
+	$(BIN)/python -m fstgrad.machine_code.precompile
 	$(BIN)/python -m pytest $(PARALLEL) $(WITH_KERNELS)
 
 test-plain: warm

@@ -171,19 +171,18 @@ def doctor(warm: bool) -> int:
 
 
 def _warm() -> int:
-    """Compile the kernels of every family; return the number of failed steps."""
-    from fstgrad.cli.warm import STEPS
+    """Compile the kernels of first steps, package by package; return the number of failures."""
+    from fstgrad.machine_code.precompile import read_manifest
 
     failed = 0
-    for name, step in STEPS.items():
+    packages = itertools.groupby(read_manifest(), key=lambda kernel: kernel.module.split(".")[1])
+    for package, kernels in packages:
         start = time.perf_counter()
         try:
-            step()
-            echo(f"warm   {name}: {time.perf_counter() - start:.1f} s")
-        except MissingDependencyError as error:
-            echo(f"absent {name}: {error}")
-        except Exception as error:  # continue: the next family may work
-            echo(f"FAILED {name}: {error or type(error).__name__}")
+            count = len([kernel.compile() for kernel in kernels])
+            echo(f"warm   {package}: {count} kernels, {time.perf_counter() - start:.1f} s")
+        except Exception as error:  # continue: the next package may work
+            echo(f"FAILED {package}: {error or type(error).__name__}")
             failed += 1
     return failed
 

@@ -3,15 +3,109 @@
 Wheels bring the kernels that these steps call compiled; `make kernels` records them.
 """
 
+import contextlib
+import io
+import os
 import pathlib
 import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 
-import conftest  # noqa: F401  (binds cli/ and grammars/)
+import fstgrad as fg
+from fstgrad.errors import MissingDependencyError
 
 ROOT = pathlib.Path(__file__).parents[1]
+COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ABC = fg.Alphabet("abc")
+_GOLD = "abcab"
+
+
+def edit_losses() -> None:
+    """Compute objectives over strings under losses of the tropical semiring."""
+    for loss in (fg.EditDistance(_ABC), fg.SmithWaterman(_ABC), fg.Hamming(_ABC)):
+        _objectives(loss)
+    loss = fg.EditDistance(_ABC)
+    fg.softmax_margin(np.zeros((5, 3)), _GOLD, loss.compile(_GOLD, cap=2.0))
+    fg.sampled_softmax_margin(np.zeros((5, 3)), _GOLD, loss, samples=200, rng=0)
+
+
+def ngram_losses() -> None:
+    """Compute objectives over strings under a loss of the probability semiring."""
+    _objectives(fg.NGram(_ABC, smoothing=1.0))
+
+
+def _objectives(loss: fg.Loss) -> None:
+    b = loss.compile(_GOLD)
+    for shape in ((5, 3), (5, 4, 3), (5, 4, 4, 3)):
+        scores = np.zeros(shape)
+        fg.softmax_margin(scores, _GOLD, b)
+        fg.risk(scores, b)
+        scores[0, ..., 0] = -np.inf  # selects the kernels that use logarithms
+        fg.risk(scores, b)
+        distribution = fg.StringDistribution(scores, b)
+        distribution.marginals()
+        distribution.sample(2, 0)
+        distribution.mode()
+        distribution.kbest(2)
+
+
+def pairs_of_strings() -> None:
+    """Compute losses and alignments of pairs of strings."""
+    for loss in (fg.EditDistance(_ABC), fg.GlobalAlignment(_ABC, matrix=np.eye(3), gap_open=1.0)):
+        loss.pairwise(["ab", "bc"], ["abc", "b"])
+        loss.align("ab", "abc")
+
+
+def lattices() -> None:
+    """Compute objectives over lattices."""
+    lattice = fg.Lattice.from_nbest(["ab", "abc"], [0.0, -1.0], _ABC)
+    fg.softmax_margin(lattice, "ab", fg.EditDistance(_ABC))
+    fg.risk(lattice, "ab", fg.EditDistance(_ABC))
+
+
+def models() -> None:
+    """Train sequence models, and predict."""
+    pairs = ["ab", "ba", "abc"]
+    for alignment in ("em", "given"):
+        model = fg.SequenceModel(fg.EditDistance(_ABC), alignment=alignment, epochs=1)
+        model.fit(pairs, pairs)
+        model.predict(pairs)
+
+
+def trees() -> None:
+    """Compute with spanning trees and projective trees."""
+    scores = np.zeros((4, 4))
+    for family in (fg.SpanningTrees, fg.ProjectiveTrees):
+        trees = family(scores, single_root=True)
+        trees.marginals()
+        trees.entropy()
+        trees.sample(2, 0)
+        trees.kbest(2)
+        trees.mode()
+
+
+def random_fields() -> None:
+    """Infer on a grid: exact, belief propagation, sampling, decoding."""
+    model = fg.PairwiseMRF.grid(3, 3, node_scores=np.zeros((9, 2)), edge_scores=np.eye(2))
+    model.marginals()
+    model.infer("bp")
+    model.infer("gibbs", samples=40, burn_in=1, rng=0)
+    for method in ("max-product", "graph-cut", "icm"):
+        model.decode(method)
+
+
+def root_models() -> None:
+    """Fit a root model of counts, and draw from it."""
+    counts = np.random.default_rng(0).poisson(2.0, size=(30, 3))
+    model = fg.GeneralizedRootModel(k=2, alpha=0.1).fit(counts)
+    model.gibbs(2, 0, burn_in=1, thin=1)
 
 
 def readme() -> None:
@@ -25,7 +119,6 @@ def tensors() -> None:
         import torch
     except ImportError:
         return
-    import fstgrad as fg
     import fstgrad.torch as fgt
 
     loss = fg.EditDistance(fg.Alphabet("acgt"))
@@ -47,13 +140,61 @@ def tensors() -> None:
         fgt.mrf_nll(pixels, torch.eye(2), labels, grid, method=method).backward()
 
 
-def main() -> None:
-    """Run all first steps."""
-    from fstgrad.cli.warm import STEPS
+def tasks() -> None:
+    """Run the commands that docs/cli/tasks show, as far as the installed extras allow."""
+    home = pathlib.Path.cwd()
+    for page in sorted((ROOT / "docs/cli/tasks").glob("*.md")):
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingDependencyError):
+            os.chdir(folder)
+            try:
+                for line in COMMAND.findall(page.read_text(encoding="utf-8")):
+                    _run(line)
+            finally:
+                os.chdir(home)
 
-    for step in (*STEPS.values(), readme, tensors):
-        step()
+
+def _run(line: str) -> None:
+    """Run a line of a shell, a command of fstgrad in this process."""
+    from fstgrad.cli.main import main
+
+    before, is_ours, command = line.rpartition("fstgrad ")
+    if not is_ours:
+        before = line.replace("python3", sys.executable)
+    given = subprocess.run(["bash", "-c", before.rstrip("| ")], capture_output=True, check=True)
+    if not is_ours:
+        return
+    read, written = (io.TextIOWrapper(io.BytesIO(text)) for text in (given.stdout, b""))
+    try:
+        with (
+            mock.patch.object(sys, "stdin", read),
+            contextlib.redirect_stdout(written),
+            contextlib.redirect_stderr(written),
+        ):
+            main(shlex.split(re.sub(r" 2?> \S+", "", command)))
+    except SystemExit as stop:
+        written.seek(0)
+        told = written.read()
+        if "pip install" in told:
+            raise MissingDependencyError(told) from stop
+        if stop.code:
+            raise RuntimeError(f"{line}: {told}") from stop
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "strings, edit distance and alignments": edit_losses,
+    "strings, n-grams": ngram_losses,
+    "pairs of strings": pairs_of_strings,
+    "lattices": lattices,
+    "sequence models": models,
+    "trees": trees,
+    "random fields": random_fields,
+    "root models": root_models,
+    "the first example": readme,
+    "tensors": tensors,
+    "tasks of the command line": tasks,
+}
 
 
 if __name__ == "__main__":
-    main()
+    for step in STEPS.values():
+        step()

@@ -38,8 +38,8 @@ from fstgrad.machine_code.signatures import encode
 from fstgrad.uninitialized import IS_FILLED
 
 COMPILING = (
-    "compiling kernels for the first run on this machine; this takes a few seconds, and the result "
-    "is kept for later runs"
+    "compiling kernels for the first run on this machine; this takes from seconds to a minute, and "
+    "the result is kept for later runs"
 )
 MAX_BYTES = 1 << 29  # of all files; a full run of the tests writes about 60 MB
 _DAY = 86_400.0

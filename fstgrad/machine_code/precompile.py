@@ -2,6 +2,7 @@
 
 `kernels.jsonl` lists the kernels that a user's first steps need, a signature a line; `make kernels`
 records it.  When a wheel is built, `build` compiles the list for some levels of processors.
+`python -m fstgrad.machine_code.precompile` compiles it for this machine, into the user's folder.
 """
 
 import importlib
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fstgrad.machine_code.cache import SHIPPED, KernelCache, host_levels, shipped_versions
 from fstgrad.machine_code.signatures import decode
@@ -21,10 +22,30 @@ from fstgrad.threads import cores
 MANIFEST = pathlib.Path(__file__).with_name("kernels.jsonl")
 
 
-def read_manifest() -> list[tuple[str, str, list[Any]]]:
-    """Return (module, function, types of the arguments as text) of each kernel to compile."""
+class Kernel(NamedTuple):
+    """A kernel to compile: its module and function, and the types of its arguments as text."""
+
+    module: str
+    name: str
+    arguments: list[Any]
+
+    def compile(self) -> tuple[pathlib.Path, str]:
+        """Compile it, or load it; return its file, and the name of this file in a wheel."""
+        dispatcher = getattr(importlib.import_module(self.module), self.name)
+        signature = tuple(map(decode, self.arguments))
+        dispatcher.compile(signature)
+        cache: KernelCache = dispatcher._cache
+        codegen = dispatcher.targetctx.codegen()
+        path = cache.path(signature, codegen)
+        if path is None:
+            raise OSError("no folder for compiled kernels is writable: set NUMBA_CACHE_DIR")
+        return path, cache.shipped_name(signature, codegen)
+
+
+def read_manifest() -> list[Kernel]:
+    """Return the kernels to compile, sorted by module."""
     lines = MANIFEST.read_text(encoding="utf-8").splitlines()
-    return [(module, name, arguments) for module, name, arguments in map(json.loads, lines)]
+    return [Kernel(*json.loads(line)) for line in lines]
 
 
 def write_manifest(folder: pathlib.Path) -> None:
@@ -34,19 +55,13 @@ def write_manifest(folder: pathlib.Path) -> None:
     MANIFEST.write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
 
 
-def compile_list(folder: pathlib.Path, part: int, parts: int) -> None:
-    """Compile a part of the list for the processor that numba is set to; copy the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for module, name, arguments in read_manifest()[part::parts]:
-        dispatcher = getattr(importlib.import_module(module), name)
-        signature = tuple(decode(text) for text in arguments)
-        dispatcher.compile(signature)
-        cache: KernelCache = dispatcher._cache
-        codegen = dispatcher.targetctx.codegen()
-        path = cache.path(signature, codegen)
-        if path is None:
-            raise OSError("no folder for compiled kernels is writable: set NUMBA_CACHE_DIR")
-        shutil.copyfile(path, folder / cache.shipped_name(signature, codegen))
+def compile_part(part: int, parts: int, folder: pathlib.Path | None = None) -> None:
+    """Compile a part of the list for the processor that numba is set to; copy it to a folder."""
+    for kernel in read_manifest()[part::parts]:
+        path, name = kernel.compile()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, folder / name)
 
 
 def build(package: pathlib.Path, levels: Iterable[str]) -> None:
@@ -59,25 +74,41 @@ def build(package: pathlib.Path, levels: Iterable[str]) -> None:
     levels : iterable of str
         Names of LLVM ("x86-64-v2"); "host" is the best level that this processor has.
     """
-    names = [host_levels()[0] if level == "host" else level for level in levels]
+    best = host_levels()[:1]
+    names = [name for level in levels for name in (best if level == "host" else [level])]
+    if not names:
+        return  # a processor of no level, so that its users compile
     target = package / "machine_code" / SHIPPED.name
-    parts = range(max(1, cores() // len(names)))
-    split = [[str(part), str(len(parts))] for part in parts]
-    running = [_start(package.parent, target / name, part) for name in names for part in split]
-    failed = [process.args for process in running if process.wait()]
-    if failed:
-        raise RuntimeError(f"kernels were not compiled: {failed}")
+    path = os.pathsep.join((str(package.parent), *filter(None, sys.path)))
+    running = []
+    for name in names:  # the features of a processor follow from the name of its level
+        own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path}
+        parts = max(1, cores() // len(names))
+        running += _started(parts, {**os.environ, **own}, target / name)
+    _wait(running)
     text = json.dumps({**shipped_versions(), "levels": names})
     (target / "versions.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _start(root: pathlib.Path, target: pathlib.Path, part: list[str]) -> subprocess.Popen[bytes]:
-    """Start the compilation for a level; the features of the processor follow from its name."""
-    path = os.pathsep.join((str(root), *filter(None, sys.path)))
-    own = {"NUMBA_CPU_NAME": target.name, "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path}
-    command = [sys.executable, "-m", "fstgrad.machine_code.precompile", str(target), *part]
-    return subprocess.Popen(command, env={**os.environ, **own})
+def _started(
+    parts: int, environment: dict[str, str], *folder: pathlib.Path
+) -> list[subprocess.Popen[bytes]]:
+    """Start a process for each part of the list."""
+    command = [sys.executable, "-m", "fstgrad.machine_code.precompile"]
+    return [
+        subprocess.Popen([*command, str(i), str(parts), *map(str, folder)], env=environment)
+        for i in range(parts)
+    ]
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    failed = [process.args for process in processes if process.wait()]
+    if failed:
+        raise RuntimeError(f"kernels were not compiled: {failed}")
 
 
 if __name__ == "__main__":
-    compile_list(pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    if sys.argv[1:]:
+        compile_part(int(sys.argv[1]), int(sys.argv[2]), *map(pathlib.Path, sys.argv[3:]))
+    else:
+        _wait(_started(cores(), dict(os.environ)))

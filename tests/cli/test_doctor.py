@@ -4,11 +4,9 @@ import configparser
 import pathlib
 import re
 
-import pytest
-
 import fstgrad as fg
 from fstgrad.cli.doctor import OPTIONAL, PACKAGES
-from fstgrad.cli.warm import STEPS
+from fstgrad.machine_code.precompile import Kernel, read_manifest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -39,18 +37,20 @@ def test_what_is_missing_is_said(run, monkeypatch):
     assert "dot           not found; for pictures of automata" in out
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", STEPS)
-def test_every_family_is_warmed(name):
-    STEPS[name]()
+def test_the_kernels_of_every_package_are_warmed(run, monkeypatch):
+    compiled, listed = [], read_manifest()
+    monkeypatch.setattr(Kernel, "compile", lambda kernel: compiled.append(kernel))
+    code, out, _ = run("doctor", "--warm")
+    assert code == 0
+    assert compiled == listed
+    assert {"strings", "lattices", "trees", "mrf", "grm"} <= set(re.findall(r"warm   (\w+):", out))
 
 
-def test_a_step_that_fails_is_said(run, monkeypatch):
-    monkeypatch.setattr("fstgrad.cli.warm.STEPS", {"one": lambda: None, "two": lambda: 1 / 0})
+def test_a_kernel_that_is_not_compiled_is_said(run, monkeypatch):
+    monkeypatch.setattr(Kernel, "compile", lambda kernel: 1 / 0)
     code, out, _ = run("doctor", "--warm")
     assert code == 1
-    assert "warm   one: 0.0 s" in out
-    assert "FAILED two: division by zero" in out
+    assert "FAILED trees: division by zero" in out
 
 
 def test_doctor_finds_all_well(run):
@@ -65,14 +65,3 @@ def test_doctor_tells_of_a_failure(run, monkeypatch):
     code, out, _ = run("doctor")
     assert code == 1
     assert "FAILED empty compositions are seen" in out
-
-
-def test_every_result_of_trees_is_warmed(monkeypatch):
-    called = []
-    for family in (fg.SpanningTrees, fg.ProjectiveTrees):
-        for name in ("marginals", "entropy", "sample", "kbest", "mode"):
-            monkeypatch.setattr(
-                family, name, lambda *a, _key=(family, name), **k: called.append(_key)
-            )
-    STEPS["trees"]()
-    assert len(set(called)) == 10

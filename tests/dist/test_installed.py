@@ -76,7 +76,7 @@ def test_a_small_gradient(tmp_path):
 
 
 STEPS = """
-import sys
+import runpy, sys
 from numba.core import event
 compiled = []
 class Compilations(event.Listener):
@@ -85,25 +85,22 @@ class Compilations(event.Listener):
     def on_end(self, event):
         pass
 event.register("numba:compile", Compilations())
-from fstgrad.cli.warm import STEPS
 from fstgrad.errors import MissingDependencyError
-for step in STEPS.values():
+for step in runpy.run_path(sys.argv[1])["STEPS"].values():
     try:
         step()
     except MissingDependencyError:
         pass
-exec(sys.argv[1])
 print([f"{f.__module__}.{f.__qualname__}" for f in compiled])
 """
 
 
 def test_first_steps_compile_nothing(tmp_path):
     """With an empty cache: all kernels come with the wheel."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = readme.split("```python\n")[1].split("```")[0]
+    steps = ROOT / "tests/first_steps.py"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", STEPS, example],
+        [sys.executable, "-I", "-c", STEPS, str(steps)],
         capture_output=True, text=True, check=True, cwd=tmp_path, env=environment,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
