@@ -7,7 +7,7 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
+.PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test processors release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +68,7 @@ nightly: warm
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly --ignore=tests/test_documents.py
 	$(MAKE) fuzz SECONDS=1800 SEED=$$(date +%j)
 	$(MAKE) faults
+	$(MAKE) processors
 	$(MAKE) mutants SEED=$$(date +%j)
 
 # Small defects in 300 places, and in 100 of kernels: does a test notice each?  An hour or more.
@@ -170,7 +171,11 @@ dist-test: $(VENV)/.dev
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest
 	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
-	    --rootdir .. --confcutdir ../tests/dist ../tests/dist
+	    --rootdir .. --confcutdir ../tests/dist $(DIST) ../tests/dist
+
+# The wheel of two levels on emulated processors, with qemu-x86_64 (apt install qemu-user).
+processors: $(VENV)/.dev
+	FSTGRAD_KERNEL_LEVELS="x86-64-v2 x86-64-v3" $(MAKE) dist-test DIST="-m nightly"
 
 # What a release needs: see .ci/release-check.
 release-check: $(VENV)/.dev
