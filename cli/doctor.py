@@ -139,7 +139,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 @click.option(
     "--warm",
     is_flag=True,
-    help="Also compile the kernels of every family, so that later runs start at once.",
+    help="Also compile the kernels of first steps for this processor; later runs start at once.",
 )
 def doctor(warm: bool) -> int:
     """Print versions and optional packages; test for errors that OpenFst does not report."""
@@ -171,20 +171,18 @@ def doctor(warm: bool) -> int:
 
 
 def _warm() -> int:
-    """Compile the kernels of first steps, package by package; return the number of failures."""
-    from fstgrad.machine_code.precompile import read_manifest
+    """Compile the kernels of first steps for this processor; return the number of failures."""
+    from fstgrad.machine_code import precompile
 
-    failed = 0
-    packages = itertools.groupby(read_manifest(), key=lambda kernel: kernel.module.split(".")[1])
-    for package, kernels in packages:
-        start = time.perf_counter()
-        try:
-            count = len([kernel.compile() for kernel in kernels])
-            echo(f"warm   {package}: {count} kernels, {time.perf_counter() - start:.1f} s")
-        except Exception as error:  # continue: the next package may work
-            echo(f"FAILED {package}: {error or type(error).__name__}")
-            failed += 1
-    return failed
+    start = time.perf_counter()
+    try:
+        precompile.warm()
+    except RuntimeError as error:
+        echo(f"FAILED {error}")
+        return 1
+    count = len(precompile.read_manifest())
+    echo(f"warm   {count} kernels for this processor: {time.perf_counter() - start:.1f} s")
+    return 0
 
 
 def _kernels() -> Iterator[tuple[str, str]]:

@@ -54,6 +54,7 @@ _IMPORT = re.compile(
 )
 # modules from which kernels import only types, so that their code is not compiled into kernels
 _TYPES_ONLY = {"checks", "compiler", "machine_code"}
+SWITCH = "FSTGRAD_SHIPPED_KERNELS"  # 0: shipped files are not used
 SHIPPED = pathlib.Path(__file__).with_name("compiled")
 _V2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
@@ -167,7 +168,7 @@ def shipped_levels(machine: tuple[str, str, str]) -> tuple[str, ...]:
     machine : tuple of str
         The platform, the name of the processor and its features, as the compiler has them.
     """
-    if not SHIPPED.is_dir():
+    if os.environ.get(SWITCH) == "0" or not SHIPPED.is_dir():
         return ()
     return tuple(level for level in levels_of(*machine) if (SHIPPED / level).is_dir())
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fstgrad.machine_code.cache import SHIPPED, KernelCache, host_levels, shipped_versions
+from fstgrad.machine_code.cache import SHIPPED, SWITCH, KernelCache, host_levels, shipped_versions
 from fstgrad.machine_code.signatures import decode
 from fstgrad.threads import cores
 
@@ -55,7 +55,7 @@ def write_manifest(folder: pathlib.Path) -> None:
     MANIFEST.write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
 
 
-def compile_part(part: int, parts: int, folder: pathlib.Path | None = None) -> None:
+def compile_part(parts: int, part: int, folder: pathlib.Path | None = None) -> None:
     """Compile a part of the list for the processor that numba is set to; copy it to a folder."""
     for kernel in read_manifest()[part::parts]:
         path, name = kernel.compile()
@@ -83,32 +83,50 @@ def build(package: pathlib.Path, levels: Iterable[str]) -> None:
     running = []
     for name in names:  # the features of a processor follow from the name of its level
         own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path}
-        parts = max(1, cores() // len(names))
-        running += _started(parts, {**os.environ, **own}, target / name)
+        running += _started(max(1, cores() // len(names)), own, target / name)
     _wait(running)
     text = json.dumps({**shipped_versions(), "levels": names})
     (target / "versions.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _started(
-    parts: int, environment: dict[str, str], *folder: pathlib.Path
-) -> list[subprocess.Popen[bytes]]:
-    """Start a process for each part of the list."""
-    command = [sys.executable, "-m", "fstgrad.machine_code.precompile"]
+def warm() -> None:
+    """Compile the list for this processor into the user's folder, also what a wheel brings.
+
+    Code for one processor can be faster than that for its level.
+
+    Raises
+    ------
+    RuntimeError
+        A process failed; the message is its last line.
+    """
+    path = os.pathsep.join(filter(None, sys.path))
+    _wait(_started(cores(), {SWITCH: "0", "PYTHONPATH": path}))
+
+
+def _started(parts: int, own: dict[str, str], *folder: pathlib.Path) -> list[subprocess.Popen[str]]:
+    """Start a process for each part of the list, with environment variables of its own."""
+    command = [sys.executable, "-m", "fstgrad.machine_code.precompile", str(parts)]
     return [
-        subprocess.Popen([*command, str(i), str(parts), *map(str, folder)], env=environment)
-        for i in range(parts)
+        subprocess.Popen(
+            [*command, str(part), *map(str, folder)],
+            env={**os.environ, **own},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for part in range(parts)
     ]
 
 
-def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
-    failed = [process.args for process in processes if process.wait()]
-    if failed:
-        raise RuntimeError(f"kernels were not compiled: {failed}")
+def _wait(processes: list[subprocess.Popen[str]]) -> None:
+    results = [(process.communicate()[1], process.returncode) for process in processes]
+    for stderr, code in results:
+        if code:
+            last = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
+            raise RuntimeError(f"kernels were not compiled: {last[0]}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         compile_part(int(sys.argv[1]), int(sys.argv[2]), *map(pathlib.Path, sys.argv[3:]))
     else:
-        _wait(_started(cores(), dict(os.environ)))
+        warm()

@@ -6,7 +6,7 @@ import re
 
 import fstgrad as fg
 from fstgrad.cli.doctor import OPTIONAL, PACKAGES
-from fstgrad.machine_code.precompile import Kernel, read_manifest
+from fstgrad.machine_code import precompile
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -37,20 +37,20 @@ def test_what_is_missing_is_said(run, monkeypatch):
     assert "dot           not found; for pictures of automata" in out
 
 
-def test_the_kernels_of_every_package_are_warmed(run, monkeypatch):
-    compiled, listed = [], read_manifest()
-    monkeypatch.setattr(Kernel, "compile", lambda kernel: compiled.append(kernel))
+def test_kernels_are_compiled_for_this_processor(run):
     code, out, _ = run("doctor", "--warm")
     assert code == 0
-    assert compiled == listed
-    assert {"strings", "lattices", "trees", "mrf", "grm"} <= set(re.findall(r"warm   (\w+):", out))
+    assert f"warm   {len(precompile.read_manifest())} kernels for this processor" in out
 
 
-def test_a_kernel_that_is_not_compiled_is_said(run, monkeypatch):
-    monkeypatch.setattr(Kernel, "compile", lambda kernel: 1 / 0)
+def test_kernels_that_are_not_compiled_are_said_in_one_line(run, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Traceback >&2\necho OSError: no space >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
     code, out, _ = run("doctor", "--warm")
     assert code == 1
-    assert "FAILED trees: division by zero" in out
+    assert out.splitlines()[-1] == "FAILED kernels were not compiled: OSError: no space"
 
 
 def test_doctor_finds_all_well(run):
