@@ -6,7 +6,6 @@ from fstgrad.cli.border import COUNT
 from fstgrad.cli.examples import no_rows
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import Reading, pairs_argument, reading_options
-from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_pairs
@@ -44,8 +43,6 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
 )
 @click.option(
     "--max-iter",
-    cls=Renamed,
-    old="--iterations",
     type=COUNT,
     default=20,
     show_default=True,
@@ -53,8 +50,6 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
 )
 @click.option(
     "--with-posteriors",
-    cls=Renamed,
-    old="--posteriors",
     is_flag=True,
     help="Append the posterior probability of each link, as in u:v:0.980.",
 )

@@ -23,7 +23,6 @@ from fstgrad.cli.grammar_pairs import (
     reads_words,
 )
 from fstgrad.cli.grouping import Command, group
-from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (
@@ -99,8 +98,6 @@ learning_options = group(
     ),
     click.option(
         "--max-iter",
-        cls=Renamed,
-        old="--iterations",
         type=click.IntRange(1, 10**6),
         default=100,
         show_default=True,

@@ -22,7 +22,6 @@ from fstgrad.cli.border import (
 )
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.options import draws_option
-from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.tables import Layout, Rows, column_of, in_order, layout_options, read_tables
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
@@ -96,7 +95,7 @@ def grm() -> None:
     help="Stop when the KKT residual is at most this.",
 )
 @click.option(
-    "--threads", cls=Renamed, old="--jobs", type=THREADS, default=-1, show_default=True,
+    "--threads", type=THREADS, default=-1, show_default=True,
     help="Number of threads; -1 uses all cores.",
 )  # fmt: skip
 @click.option(
@@ -177,8 +176,6 @@ def fit(
 @click.argument("model", type=INPUT)
 @click.option(
     "--size",
-    cls=Renamed,
-    old="--order",
     type=COUNT,
     help="Size of the sets.  [default: all sizes]",
 )

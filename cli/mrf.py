@@ -13,11 +13,9 @@ from fstgrad.checks import IntArray
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group, group
 from fstgrad.cli.options import draws_option
-from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
-from fstgrad.mrf.method import RENAMED
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Annealed, Bounds, Inference
@@ -28,17 +26,6 @@ ESTIMATES = [name for name in METHODS if name != "max-product"]
 PARTITIONS = ["exact", "bp", "trw", "mean-field", "bounds", "ais"]
 LABELINGS = ["graph-cut", "expansion", "icm", "max-product"]
 DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered"]
-
-
-class MethodName(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
-    """One of the methods of a command; an old name becomes the new one, with a warning."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the method's name."""
-        name = RENAMED.get(value, value)
-        if name != value and name in self.choices and not (ctx and ctx.resilient_parsing):
-            echo(f"--method {value} was renamed {name}", err=True)
-        return super().convert(name, param, ctx)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +91,7 @@ def method_option(names: list[str]) -> Callable[..., Any]:
     """Return the option --method with these choices."""
     return click.option(
         "--method",
-        type=MethodName(names),
+        type=click.Choice(names),
         default="exact",
         show_default=True,
         metavar="METHOD",
@@ -238,7 +225,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
 
 @mrf.command()
 @model_argument
-@draws_option("Number of labelings.", 10, old="-k")
+@draws_option("Number of labelings.", 10)
 @click.option("--thin", type=COUNT, help="Sweeps between draws of a chain.  [default: 10]")
 @method_option(DRAWS)
 @evidence_option
@@ -273,8 +260,6 @@ def sample(
 @click.argument("image", type=FILE)
 @click.option(
     "--levels",
-    cls=Renamed,
-    old="--labels",
     type=whole(2),
     default=2,
     show_default=True,
@@ -285,7 +270,7 @@ def sample(
     help="Score of two equal neighbours, in nats.",
 )  # fmt: skip
 @click.option(
-    "--method", type=MethodName([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
+    "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
     metavar="METHOD", help=f"{_listed(LABELINGS)} find a labeling of high score; "
     f"{_listed(ESTIMATES)} compute marginals.",
 )  # fmt: skip
@@ -301,8 +286,6 @@ def sample(
 @click.option(
     "--plot",
     "figure",
-    cls=Renamed,
-    old="--figure",
     type=Output(),
     help="Write the image, the result and P(y) side by side to this PNG file.",
 )

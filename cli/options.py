@@ -28,7 +28,6 @@ from fstgrad.cli.border import (
 )
 from fstgrad.cli.grouping import Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
-from fstgrad.cli.renaming import Renamed
 from fstgrad.io import Tokens
 from fstgrad.losses import MAX_STATES
 from fstgrad.strings.budget import Budget
@@ -45,12 +44,9 @@ def nbest_option(help: str, default: int | None, type: Any = COUNT) -> Decorator
     )
 
 
-def draws_option(help: str, default: int, old: str | None = None) -> Decorator:
-    """Return the option of a command that draws samples, which may have an old name."""
-    renamed: dict[str, Any] = {} if old is None else {"cls": Renamed, "old": old}
-    return click.option(
-        "-n", "--draws", type=COUNT, default=default, show_default=True, help=help, **renamed
-    )
+def draws_option(help: str, default: int) -> Decorator:
+    """Return the option of a command that draws samples."""
+    return click.option("-n", "--draws", type=COUNT, default=default, show_default=True, help=help)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,9 +298,6 @@ def cache_gib_option(default: float) -> Decorator:
     """Return the option --cache-gib: memory for compiled losses, in GiB."""
     return click.option(
         "--cache-gib",
-        cls=Renamed,
-        old="--cache-memory",
-        convert=lambda mib: repr(int(mib) / 2**10),
         type=NOT_NEGATIVE,
         default=default,
         show_default=True,
@@ -332,8 +325,6 @@ running_options = group(
     cache_gib_option(0.25),
     click.option(
         "--journal",
-        cls=Renamed,
-        old="--resume",
         type=Output(beside=(".npz",)),
         metavar="FILE.jsonl",
         help="Write the lines to this file, and continue where an earlier run on the same pairs "

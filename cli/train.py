@@ -27,7 +27,6 @@ from fstgrad.cli.options import (
     reading_options,
 )
 from fstgrad.cli.pairs import tell_alphabet
-from fstgrad.cli.renaming import Renamed
 from fstgrad.cli.text import echo
 from fstgrad.cli.weights import check_order
 from fstgrad.io import read_alphabet
@@ -176,8 +175,6 @@ training_options = group(
 @click.option(
     "--plot",
     "curves",
-    cls=Renamed,
-    old="--curves",
     type=Output(),
     metavar="FILE.png|svg|json",
     help="Draw learning curves, and write their numbers to FILE.json.",

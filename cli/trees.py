@@ -191,7 +191,7 @@ def decode(
 @scores_argument
 @family_options
 @treebank_options
-@draws_option("Number of trees.", 1, old="-k")
+@draws_option("Number of trees.", 1)
 @click.option("--seed", type=SEED, help="Random seed.  [default: a new random seed]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
 @output_conllu

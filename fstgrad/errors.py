@@ -1,18 +1,11 @@
 """The errors of fstgrad: one base class, and one class for each kind of failure.
 
-Every message names the argument, the conflicting values and the remedy.  `RenamedAttribute`,
-`renamed_arguments` and `warn_renamed` keep old public names working, with a DeprecationWarning.
+Every message names the argument, the conflicting values and the remedy.
 `UnusedArcsWarning` is a warning, which `warn` emits at the caller.
 """
 
-import functools
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 class FstgradError(Exception):
@@ -102,51 +95,6 @@ class RowError(FstgradError):
 
 class UnusedArcsWarning(UserWarning):
     """Arcs of a transducer are left out, because their symbols are outside the alphabet."""
-
-
-class RenamedAttribute:
-    """A descriptor for the old name of an attribute; reading it warns and returns the new one."""
-
-    def __init__(self, new: str) -> None:
-        self._new = new
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._old = name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        if instance is None:
-            raise AttributeError(self._old)
-        warn_renamed(self._old, self._new)
-        return getattr(instance, self._new)
-
-
-def renamed_arguments(
-    **new_names: str,
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator that also accepts the old names of keyword arguments, with a warning.
-
-    Parameters
-    ----------
-    **new_names
-        The new name of each old one, as old="new".
-    """
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        @functools.wraps(function)
-        def renamed(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            for old in new_names.keys() & kwargs.keys():
-                warn_renamed(old, new_names[old])
-                kwargs[new_names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return renamed
-
-    return decorate
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Emit a DeprecationWarning for a renamed public name, at the caller outside fstgrad."""
-    warn(f"{old} was renamed {new}", DeprecationWarning)
 
 
 def warn(message: str, category: type[Warning]) -> None:

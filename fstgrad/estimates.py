@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError, RenamedAttribute
+from fstgrad.errors import InfeasibleError
 from fstgrad.summary import short_repr
 
 RELIABLE = 100.0  # effective samples; with fewer, the standard error itself is inaccurate
@@ -71,8 +71,6 @@ class SampledObjective:
     widest: float = WIDEST
 
     __repr__ = short_repr
-    grad = RenamedAttribute("gradient")
-    grad_standard_error = RenamedAttribute("gradient_standard_error")
 
     @property
     def width(self) -> float:

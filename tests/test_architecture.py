@@ -26,7 +26,6 @@ ALLOWED = {
     "lattices": {"losses"},
     "strings": {"losses", "lattices"},
     "training": {"strings"},
-    "models": {"training"},
     "trees": {"plot"},
     "mrf": BASE,
     "grm": {"plot"},
@@ -87,7 +86,7 @@ def test_the_page_on_architecture_has_this_table():
     for names, others in re.findall(r"^(.+?) +->  (.+)$", block, re.MULTILINE):
         for name in names.split(", "):
             table[name] = BASE if others.startswith("only") else set(others.split(", "))
-    assert table == {name: found for name, found in ALLOWED.items() if name != "models"}
+    assert table == ALLOWED
     assert re.findall(r"\w+", block.split("below\n")[1]) == ORDER[1:]
 
 
@@ -100,15 +99,13 @@ def reading_order(package):
         path.parent.name for path in package.glob("*/__init__.py")
     }
     items = re.split(r"^- ", section[1], flags=re.MULTILINE)[1:]
-    return [modules & set(re.findall(r"`(\w+)`", item)) for item in items], modules - OLD
+    return [modules & set(re.findall(r"`(\w+)`", item)) for item in items], modules - {"__init__"}
 
 
-OLD = {"__init__", "bases"}  # `grm.bases` is an old name
 PACKAGES = [
     path.parent
     for path in SOURCES
-    if path.name == "__init__.py"
-    and path.parent.name not in ("fstgrad", "kernels", "models", "vectors")
+    if path.name == "__init__.py" and path.parent.name not in ("fstgrad", "kernels", "vectors")
 ]
 
 
@@ -124,8 +121,7 @@ def test_reading_order(package):
         for other in found:
             if name.startswith(own) and other.startswith(own):
                 first, second = (m.removeprefix(own).split(".")[0] for m in (name, other))
-                if first not in OLD:
-                    assert places[second] <= places[first], f"{first} imports {second}"
+                assert places[second] <= places[first], f"{first} imports {second}"
 
 
 def test_stubs_list_the_kernels():

@@ -22,7 +22,7 @@ from fstgrad.checks import (
     positive_integer,
     real_number,
 )
-from fstgrad.errors import InvalidInputError, RenamedAttribute
+from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, from_arrays
 from fstgrad.uninitialized import empty
 
@@ -37,7 +37,6 @@ class Level:
 
     nextstate: IntArray
     cost: FloatArray
-    target = RenamedAttribute("nextstate")
 
     @cached_property
     def segments(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:

@@ -11,8 +11,6 @@ Reading order
 - `gradients` : gradients in the costs.
 """
 
-import warnings
-
 from fstgrad.costs.explain import Alignment, Explanation, Operation, explain
 from fstgrad.costs.fit import Schedule, fit_costs
 from fstgrad.costs.gradients import CostGradient, loss_gradient, softmax_margin_gradient
@@ -45,12 +43,3 @@ __all__ = [
     "softmax_margin_gradient",
     "with_costs",
 ]  # fmt: skip
-
-_RENAMED = {"Aligner": "PairTransducer", "aligner_of": "pair_transducer"}  # for one release only
-
-
-def __getattr__(name: str) -> object:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} was renamed {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]

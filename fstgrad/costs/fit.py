@@ -22,7 +22,7 @@ from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import Given, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments, warn_renamed
+from fstgrad.errors import InfeasibleError, InvalidInputError
 
 Prior = Literal["uniform", "transducer"]
 
@@ -49,16 +49,6 @@ class Schedule(NamedTuple):
     patience: int = 3
     restarts: int = 1
     progress: Callable[[int, int, float], object] | None = None
-
-    @property
-    def max_iterations(self) -> int:
-        """Old name of `max_iter`."""
-        warn_renamed("max_iterations", "max_iter")
-        return self.max_iter
-
-
-# a named tuple cannot define __new__ in its body
-Schedule.__new__ = renamed_arguments(max_iterations="max_iter")(Schedule.__new__)  # type: ignore[method-assign]
 
 
 def fit_costs(

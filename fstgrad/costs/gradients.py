@@ -11,7 +11,6 @@ from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
-from fstgrad.errors import warn_renamed
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 from fstgrad.summary import short_repr
@@ -31,12 +30,6 @@ class CostGradient(NamedTuple):
     names: tuple[str, ...]
     gradient: FloatArray
     standard_error: FloatArray
-
-    @property
-    def grad(self) -> FloatArray:
-        """Old name of `gradient`."""
-        warn_renamed("grad", "gradient")
-        return self.gradient
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -21,7 +21,7 @@ from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError, renamed_arguments
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.summary import short_repr
 
 Semiring = Literal["tropical", "probability"]
@@ -174,7 +174,6 @@ class RankingFit(LearnedCosts):
     __repr__ = short_repr
 
 
-@renamed_arguments(max_iterations="max_iter")
 def fit_ranking(
     source: Source | LearnedCosts,
     questions: Iterable[Question],

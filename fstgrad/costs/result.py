@@ -13,7 +13,7 @@ from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InvalidInputError, RenamedAttribute
+from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
 from fstgrad.summary import short_repr
@@ -40,8 +40,6 @@ class LearnedCosts:
     counts: FloatArray
 
     __repr__ = short_repr
-
-    aligner = RenamedAttribute("pair_transducer")
 
     @property
     def transducer(self) -> Fst:

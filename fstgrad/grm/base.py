@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.grm import bounds
 from fstgrad.grm.measures import Integrand
 from fstgrad.uninitialized import empty
@@ -47,7 +47,6 @@ class Base(ABC):
     power: ClassVar[int] = 1  # T = |x|^power
     scale: str = "identity"  # "log" if T is a power of log(1 + x)
 
-    @renamed_arguments(tol="tolerance")
     def log_partition(
         self,
         eta: npt.ArrayLike,
@@ -120,7 +119,6 @@ class Base(ABC):
         self._refuse_unknown(interval[:, 0], rows)
         return covariance.reshape((*array.shape, array.shape[-1]))
 
-    @renamed_arguments(tol="tolerance")
     def gradient_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
     ) -> Bounds:
@@ -139,7 +137,6 @@ class Base(ABC):
         )
         return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape)
 
-    @renamed_arguments(tol="tolerance")
     def hessian_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
     ) -> Bounds:

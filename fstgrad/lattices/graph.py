@@ -27,7 +27,7 @@ from fstgrad.checks import (
     positive_integer,
 )
 from fstgrad.distribution import FAR, is_far
-from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 from fstgrad.uninitialized import empty
@@ -53,7 +53,6 @@ class Graph:
     num_states: int
 
     __repr__ = short_repr
-    target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
         """Check the arcs and make the arrays read-only."""

@@ -13,7 +13,7 @@ from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
-from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.lattices import build, search
 from fstgrad.lattices.graph import NO_SYMBOL, Flow, Graph
 from fstgrad.lattices.loss import LatticeLoss, compose
@@ -80,7 +80,6 @@ class Lattice(ArrayDistribution):
         checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
 
     @classmethod
-    @renamed_arguments(target="nextstate")
     def from_arcs(
         cls,
         source: npt.ArrayLike,

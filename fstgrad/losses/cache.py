@@ -24,7 +24,6 @@ from fstgrad.errors import (
     InvalidInputError,
     MemoryLimitError,
     StateLimitError,
-    renamed_arguments,
 )
 from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
@@ -86,7 +85,6 @@ class AutomatonCache:
     (1, 1)
     """
 
-    @renamed_arguments(max_bytes="max_memory")
     def __init__(
         self, max_memory: int = CACHE_MEMORY, directory: str | os.PathLike[str] | None = None
     ) -> None:

@@ -42,7 +42,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.keys import new_key, new_keys
-from fstgrad.mrf.method import Method, bound, current_name
+from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
@@ -345,7 +345,7 @@ def nll(
     NotSupportedError
         There are unknown labels, and the method needs all.
     """
-    method = one_of("method", current_name(method), [*LOSSES, *ESTIMATES])
+    method = one_of("method", method, [*LOSSES, *ESTIMATES])
     instance("model", model, ScoredGraph, "a PairwiseMRF")
     model, _ = model.near
     known = integers("gold", gold)

@@ -56,7 +56,7 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
 
 
 METHODS: dict[str, Method[Inference]] = {
-    "exact": Method(exact_inference, renamed={"max_bytes": "max_memory"}),
+    "exact": Method(exact_inference),
     "bp": Method(belief_propagation),
     "max-product": Method(max_product),
     "trw": Method(tree_reweighted),

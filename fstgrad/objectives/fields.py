@@ -10,7 +10,6 @@ from fstgrad.checks import IntArray, generator
 from fstgrad.errors import NotSupportedError
 from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
-from fstgrad.mrf.method import current_name
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
@@ -31,7 +30,7 @@ class FieldNll(Objective):
     """
 
     def __init__(self, graph: PairwiseMRF, method: str, options: Mapping[str, Any]) -> None:
-        self.graph, self.method, self.options = graph, current_name(method), dict(options)
+        self.graph, self.method, self.options = graph, method, dict(options)
         self.what = f"method {self.method!r} of a Markov random field"
         if "rng" in self.options:  # share one generator, else all items draw the same numbers
             self.options["rng"] = generator(self.options["rng"])

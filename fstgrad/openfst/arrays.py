@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, float_array, index_array, is_integer
-from fstgrad.errors import FstError, InvalidInputError, RenamedAttribute
+from fstgrad.errors import FstError, InvalidInputError
 
 ArcType = Literal["standard", "log", "log64"]
 ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)
@@ -52,7 +52,6 @@ class FstArrays:
     weight: FloatArray
     input_symbols: Symbols | None = None
     output_symbols: Symbols | None = None
-    target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
         if not isinstance(self.arc_type, str) or self.arc_type not in ARC_TYPES:

@@ -24,8 +24,6 @@ Reading order
 - `loss`, `gradient` : B; A, C and Q.
 """
 
-import warnings
-
 from fstgrad.reference.determinization import determinized, merge_equivalent_states
 from fstgrad.reference.gradient import forward_backward, gradient_terms, score_transducer
 from fstgrad.reference.hypotheses import hypothesis_machine
@@ -40,10 +38,3 @@ __all__ = [
     "merge_equivalent_states",
     "score_transducer",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name != "with_merged_futures":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} was renamed merge_equivalent_states", DeprecationWarning, stacklevel=2)
-    return merge_equivalent_states

@@ -1,8 +1,7 @@
 """Objectives over the paths of a lattice as functions of its arc scores; once differentiable."""
 
-import warnings
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -104,25 +103,10 @@ def lattice_risk(
     Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
     loss is the result of `lattice.compile(loss, target)`.
     """
-    if _holds_losses(gold):  # in versions up to 0.1, the loss came before gold
-        warnings.warn(
-            "lattice_risk takes scores, lattice, gold, loss in this order; name them: "
-            "lattice_risk(scores, lattice, loss=loss, gold=gold)",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        gold, loss = cast(Any, loss), cast(Any, gold)
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
     options = Options(cap, band, method, sampling)
     return _evaluated("risk", scores, lattice, (gold, loss), reduction, options)
-
-
-def _holds_losses(given: Any) -> bool:
-    """Whether an argument is a loss or a sequence of compiled losses."""
-    if isinstance(given, list | tuple) and given:
-        given = given[0]
-    return isinstance(given, Loss | LatticeLoss)
 
 
 @aside

@@ -29,7 +29,7 @@ from fstgrad.checks import (
     positive_number,
 )
 from fstgrad.containers.sequences import fields, items, symbol_strings
-from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute, renamed_arguments
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.uninitialized import empty
 
@@ -129,9 +129,6 @@ class Aligner:
     [(('x',), ('k', 's')), (('a',), ('a',)), (('x',), ('k', 's'))]
     """
 
-    iterations = RenamedAttribute("max_iter")
-
-    @renamed_arguments(iterations="max_iter")
     def __init__(
         self,
         max_x: int = 2,

@@ -19,7 +19,7 @@ from fstgrad.checks import (
     real_array,
 )
 from fstgrad.containers.sequences import fields, items, symbol_strings
-from fstgrad.errors import InvalidInputError, RenamedAttribute
+from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
@@ -278,8 +278,6 @@ class TemplateFeatures(Features):
         ends = np.concatenate([[0], np.cumsum(sizes)])
         support = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
         return Pairs(ends, symbol[support]), np.concatenate([support, self.gram_support])
-
-    gram_places = RenamedAttribute("gram_support")
 
     @property
     def gram_support(self) -> IntArray:

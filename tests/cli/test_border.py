@@ -161,7 +161,5 @@ def test_every_value_of_an_option_given_again_is_checked(run, tmp_path):
         assert f"Invalid value for '{wrong[0].partition('=')[0]}'" in err
     assert run(*line, "--substitute-cost", 3, "--substitute-cost", 0.5)[:2] == (0, "0.5\n")
     assert "'--cap': nan" in run("grad", *line[1:], "--cap", "nan", "--cap", 3)[2]
-    code, _, err = run("align", tmp_path / "p.tsv", "--iterations", 0, "--max-iter", 1)
-    assert (code, "'--max-iter'" in err) == (2, True)
     same = ("-o", tmp_path / "out", "-o", tmp_path / "out")
     assert run("grad", tmp_path / "p.tsv", *same)[0] == 0

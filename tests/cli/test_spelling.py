@@ -3,9 +3,7 @@
 import re
 
 import click
-import numpy as np
 import pytest
-from PIL import Image
 
 from fstgrad.cli.effects import PARAMETERS as PARAMETERS_OF_LOSSES
 from fstgrad.cli.grouping import Command
@@ -108,53 +106,6 @@ def test_arguments_named_as_the_flag_are_options_too():
     assert in_options("raise max_states=3", [click.Option(["limit", "--max-states"])]) == (
         "raise --max-states 3"
     )
-
-
-@pytest.mark.parametrize(
-    "old, new, value, arguments",
-    [
-        ("--resume", "--journal", "x.jsonl", ["grad", "PAIRS"]),
-        ("--cache-memory", "--cache-gib", "0", ["grad", "PAIRS"]),
-        ("--posteriors", "--with-posteriors", None, ["align", "PAIRS"]),
-        ("--jobs", "--threads", "1", ["grm", "fit", "COUNTS.csv", "-o", "m.npz"]),
-        ("--iterations", "--max-iter", "3", ["align", "PAIRS"]),
-        ("--iterations", "--max-iter", "3", ["grammar", "fit", "edit", "PAIRS", "-o", "x.tsv"]),
-        ("--curves", "--plot", "x.json", ["train", "PAIRS", "-o", "m.npz", "--epochs", "1"]),
-        ("--figure", "--plot", "p.png", ["mrf", "denoise", "GRAY.png", "-o", "o.png"]),
-        ("-k", "--draws", "2", ["mrf", "sample", "UAI"]),
-        ("-k", "--draws", "2", ["trees", "sample", "TREES.npz"]),
-        ("--order", "--size", "2", ["grm", "top", "m.npz"]),
-    ],
-)
-def test_old_names_give_a_warning(old, new, value, arguments, tmp_path, monkeypatch, run):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "PAIRS").write_text("ab\tba\n")
-    (tmp_path / "COUNTS.csv").write_text("a,b\n" + "0,2\n3,1\n1,4\n2,0\n")
-    (tmp_path / "UAI").write_text(UAI)
-    np.savez(tmp_path / "TREES.npz", s0=np.zeros((3, 3)))
-    Image.fromarray(np.eye(4, dtype=np.uint8) * 255).save(tmp_path / "GRAY.png")
-    if arguments[:2] == ["grm", "top"]:
-        run("grm", "fit", "COUNTS.csv", "-o", "m.npz")
-    values = [] if value is None else [value]
-    code, _, err = run(*arguments, old, *values)
-    assert code == 0
-    assert f"fstgrad: {old} was renamed {new}\n" in err
-    code, _, err = run(*arguments, new, *values, old, *values)
-    assert code == 2
-    assert f"{old} is the old name of {new}" in err
-    assert f"  {old}" not in run(*arguments, "--help")[1]
-
-
-@pytest.mark.parametrize("text, gib", [("512", 0.5), ("1", 2**-10)])
-def test_the_old_unit_of_the_cache_is_mebibytes(text, gib):
-    command = fstgrad.get_command(click.Context(fstgrad), "risk")
-    with command.make_context("risk", ["-", "--cache-memory", text]) as context:
-        assert context.params["cache_gib"] == gib
-
-
-def test_an_old_value_that_is_no_number_names_the_option(run):
-    code, _, err = run("risk", "-", "--cache-memory", "many")
-    assert (code, "'--cache-gib': 'many' is not a number" in err) == (2, True)
 
 
 def test_every_argument_of_a_loss_has_an_option():

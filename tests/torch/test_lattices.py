@@ -94,18 +94,6 @@ def test_bad_batches(call, said):
         call(arcs())
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_the_loss_before_the_gold_string_is_the_old_order(batch):
-    edit, scores = fg.EditDistance(ABC), arcs()
-    given = ([scores], [LATTICE], ["abb"]) if batch else (scores, LATTICE, "abb")
-    expected = fgt.lattice_risk(*given, edit)
-    assert torch.equal(expected, fgt.lattice_risk(given[0], given[1], loss=edit, gold=given[2]))
-    olds = [(edit, given[2]), (LOSS, given[2]), (LOSS,)]
-    for old in [*olds, ([LOSS],)] if batch else olds:
-        with pytest.warns(DeprecationWarning, match="gold, loss in this order"):
-            assert torch.equal(fgt.lattice_risk(given[0], given[1], *old), expected)
-
-
 def test_scores_are_scattered_to_the_arcs_of_a_lattice():
     """Arcs given backwards, one of them on no path, a final score."""
     lattice = fg.Lattice.from_arcs(

@@ -13,7 +13,6 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.keys import new_key
-from fstgrad.mrf.method import current_name
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
@@ -59,7 +58,7 @@ class Chain:
     def __init__(
         self, model: ScoredGraph, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
     ) -> None:
-        sampler = cast(Sampler, one_of("sampler", current_name(sampler), SAMPLERS))
+        sampler = cast(Sampler, one_of("sampler", sampler, SAMPLERS))
         if sampler == "swendsen-wang" and model.factors.number:
             raise NotSupportedError(
                 "swendsen-wang clusters pairs of nodes, but the model has larger factors; use "

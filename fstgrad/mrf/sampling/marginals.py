@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.mrf import kernels
 from fstgrad.mrf.keys import new_key, new_keys
-from fstgrad.mrf.method import current_name
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.sampling.tempering import TemperedChain
@@ -119,7 +118,6 @@ def sample_marginals(
             "least as many samples"
         )
     begun = time.perf_counter()
-    sampler = cast(Sampler, current_name(sampler))
     random = generator(rng)
     keys = new_keys(random, chains)
     starts = [start_labels(model, random, initial) for _ in range(chains)]
