@@ -46,7 +46,7 @@ kernels: warm
 	$(BIN)/python -m tests.first_steps
 	rm -rf build/kernels && mkdir -p build/kernels
 	FSTGRAD_RECORD_KERNELS=$(CURDIR)/build/kernels $(BIN)/python -m tests.first_steps
-	$(BIN)/python -c "import pathlib; from fstgrad.machine_code.precompile import write_manifest; \
+	$(BIN)/python -c "import pathlib; from fstgrad.core.precompile import write_manifest; \
 	    write_manifest(pathlib.Path('build/kernels'))"
 
 # The tests closest to the files that differ from the branch main, for at most a minute.
@@ -56,7 +56,7 @@ quick: $(VENV)/.dev
 # Compile the list of kernels in as many processes as there are cores: workers of the tests would
 # compile the same ones at the same time.
 warm: $(VENV)/.dev
-	$(BIN)/python -m fstgrad.machine_code.precompile
+	$(BIN)/python -m fstgrad.core.precompile
 
 # Slow tests that have found something; .ci/run has them.
 test-slow: $(VENV)/.dev
@@ -79,8 +79,8 @@ mutants: $(VENV)/.dev
 
 # The tests that can differ where pynini cannot be installed.
 test-without-openfst: $(VENV)/.dev
-	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest $(PARALLEL) tests/automata tests/lattices \
-	    tests/losses tests/objectives tests/strings tests/training tests/costs
+	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest $(PARALLEL) tests/losses tests/objectives \
+	    tests/strings tests/learning tests/costs
 
 # The fuzzer: prints what it finds and keeps the inputs in build/fuzz/findings.
 SECONDS ?= 120
@@ -93,14 +93,14 @@ faults: $(VENV)/.dev
 	$(BIN)/python tests/faults.py
 
 # The folders of tests that add kernels or calls of them.
-WITH_KERNELS := $(addprefix tests/,automata losses objectives strings lattices training grm mrf trees costs)
+WITH_KERNELS := $(addprefix tests/,losses objectives strings learning grm mrf trees costs)
 
 # These with every index of a kernel checked, and with new arrays filled with NaN and indices out of
 # bounds; then the others.  .ci/run has both in place of `make test`.
 bounds: export NUMBA_BOUNDSCHECK = 1
 bounds: export FSTGRAD_DEBUG_EMPTY = 1
 bounds: $(VENV)/.dev
-	$(BIN)/python -m fstgrad.machine_code.precompile
+	$(BIN)/python -m fstgrad.core.precompile
 	$(BIN)/python -m pytest $(PARALLEL) $(WITH_KERNELS)
 
 test-plain: warm

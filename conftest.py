@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """Skip a test that fails because the hidden package is missing."""
-    from fstgrad.errors import MissingDependencyError
+    from fstgrad.core.errors import MissingDependencyError
 
     try:
         return (yield)

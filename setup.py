@@ -12,7 +12,7 @@ from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 LEVELS = os.environ.get("FSTGRAD_KERNEL_LEVELS", "host").replace("none", "").split()
-BUILD = "import pathlib, sys; from fstgrad.machine_code.precompile import build; "
+BUILD = "import pathlib, sys; from fstgrad.core.precompile import build; "
 BUILD += "build(pathlib.Path('fstgrad').absolute(), sys.argv[1:])"
 
 

@@ -16,11 +16,11 @@ import pynini
 import pywrapfst
 
 import fstgrad as fg
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
 from fstgrad.io import read_pairs
-from fstgrad.training.measures import edit_distance
-from fstgrad.training.objective import Kind
-from fstgrad.training.sequence import SequenceModel
+from fstgrad.learning.measures import edit_distance
+from fstgrad.learning.objective import Kind
+from fstgrad.learning.sequence import SequenceModel
 
 EMPTY = "_"
 ROOT = pathlib.Path(__file__).parent.parent

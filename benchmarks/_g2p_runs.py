@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.training.comparison import Interval
-from fstgrad.training.measures import Symbols, edit_distances
+from fstgrad.core.checks import FloatArray
+from fstgrad.learning.comparison import Interval
+from fstgrad.learning.measures import Symbols, edit_distances
 
 RESAMPLES = 2000
 

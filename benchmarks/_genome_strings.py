@@ -9,7 +9,7 @@ position; on such scores, the model has more effective samples than bands, at 1 
 import numpy as np
 
 import fstgrad as fg
-from fstgrad.estimates import SampledObjective
+from fstgrad.core.estimates import SampledObjective
 
 RELATIONS = 5
 MOST = 12_800  # largest number of strings drawn for one native

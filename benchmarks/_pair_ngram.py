@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fstgrad.training.align import Aligner, per_symbol
+from fstgrad.learning.align import Aligner, per_symbol
 
 Symbols = tuple[str, ...]
 Token = tuple[str, Symbols]

@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
-from fstgrad.reference import gradient_terms  # noqa: E402
+from fstgrad.losses.reference import gradient_terms  # noqa: E402
 from fstgrad.strings.passes import Passes  # noqa: E402
 from fstgrad.strings.paths import loss_weights  # noqa: E402
 from fstgrad.strings.solve import no_loss  # noqa: E402

@@ -33,8 +33,8 @@ import _g2p  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad.io import read_pairs  # noqa: E402
-from fstgrad.training import shards as shard_module  # noqa: E402
-from fstgrad.training.shards import Shards, shard_sums  # noqa: E402
+from fstgrad.learning import shards as shard_module  # noqa: E402
+from fstgrad.learning.shards import Shards, shard_sums  # noqa: E402
 
 CORPUS = 10**8  # pairs of the corpus in the computed table
 SHARD = 10**5  # pairs of one shard of this corpus

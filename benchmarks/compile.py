@@ -26,9 +26,9 @@ import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
-from fstgrad.automata.determinize import determinize  # noqa: E402
-from fstgrad.reference import hypothesis_machine  # noqa: E402
-from fstgrad.reference.determinization import DELTA, merge_equivalent_states  # noqa: E402
+from fstgrad.losses.automata.determinize import determinize  # noqa: E402
+from fstgrad.losses.reference import hypothesis_machine  # noqa: E402
+from fstgrad.losses.reference.determinization import DELTA, merge_equivalent_states  # noqa: E402
 
 ABC = fg.Alphabet("abcdefghij")
 OPENFST_LIMIT = {True: 8, False: 12}

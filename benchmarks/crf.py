@@ -31,8 +31,8 @@ _harness.one_thread()
 
 import _g2p  # noqa: E402
 
-from fstgrad.training.sequence import SequenceModel  # noqa: E402
-from fstgrad.training.templates import Window  # noqa: E402
+from fstgrad.learning.sequence import SequenceModel  # noqa: E402
+from fstgrad.learning.templates import Window  # noqa: E402
 
 L2 = 1e-3  # per pair, l2 |w|^2 / 2; crfsuite adds c2 |w|^2 to the sum: c2 = N l2 / 2
 ITERATIONS = 15

@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
-from fstgrad.reference import forward_backward, gradient_terms, score_transducer  # noqa: E402
+from fstgrad.losses.reference import forward_backward, gradient_terms, score_transducer  # noqa: E402
 
 TARGETS = 200
 

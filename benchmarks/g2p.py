@@ -27,7 +27,7 @@ import _g2p_tasks  # noqa: E402
 import _pair_ngram  # noqa: E402
 from _g2p_tasks import Symbols, Task  # noqa: E402
 
-from fstgrad.training.sequence import SequenceModel  # noqa: E402
+from fstgrad.learning.sequence import SequenceModel  # noqa: E402
 
 Predictor = Callable[[Task, float, int], Sequence[Sequence[str]]]
 

@@ -10,7 +10,7 @@ import numpy as np
 from _harness import interleaved_medians, median_seconds, run, seconds_of
 
 import fstgrad as fg
-from fstgrad.mrf.messages.powers import tree_messages
+from fstgrad.mrf.messages.tree_reweighted import tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
 
 THREADS = 2

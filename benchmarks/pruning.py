@@ -14,9 +14,9 @@ one_thread()
 import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
+from fstgrad.losses.reference import gradient_terms, loss_acceptor  # noqa: E402
+from fstgrad.losses.transducers import edit_transducer  # noqa: E402
 from fstgrad.openfst import to_arrays  # noqa: E402
-from fstgrad.reference import gradient_terms, loss_acceptor  # noqa: E402
-from fstgrad.transducers import edit_transducer  # noqa: E402
 
 
 def rows(quick: bool) -> Iterator[Row]:

@@ -23,8 +23,8 @@ import _g2p  # noqa: E402
 import numpy as np  # noqa: E402
 
 from fstgrad import SequenceModel  # noqa: E402
-from fstgrad.training.comparison import Comparison, compare  # noqa: E402
-from fstgrad.training.templates import Tagged  # noqa: E402
+from fstgrad.learning.comparison import Comparison, compare  # noqa: E402
+from fstgrad.learning.templates import Tagged  # noqa: E402
 
 Pairs = list[tuple[Any, tuple[str, ...]]]
 CAP = 3.0  # nats; cap of the edit distance, as in `fstgrad train`

@@ -2,20 +2,20 @@
 
 Reading order
 -------------
-- `spelling`, `text`, `grouping`, `renaming`, `border` : messages, texts, groups of options, old
-  names of options, types of options.
-- `report`, `page`, `journal`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
+- `error_translation`, `text`, `grouping`, `parameter_types` : messages, texts, groups of options,
+  types of options.
+- `report`, `page`, `resume`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
   of a run; signals; examples in the help.
 - `loss_table`, `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights
   that they name.
-- `examples`, `pairs`, `effects`, `models`, `problem` : rows of files; options without an effect;
-  the parts of models and objectives.
+- `examples`, `pairs`, `option_checks`, `models`, `problem` : rows of files; options without an
+  effect; the parts of models and objectives.
 - `loss`, `marginals`, `lattices`, `grad`, `risk` : commands for pairs and lattices.
 - `align`, `train`, `predict`, `evaluate`, `compare`, `reporting` : commands for models and runs.
 - `grammar_options`, `grammar_pairs`, `grammar_new`, `grammar_test`, `grammar_fit`,
   `grammar_compare`, `grammar` : `fstgrad grammar`.
 - `tables` : options and files of counts.
-- `trees`, `mrf`, `grm`, `warm`, `doctor`, `completion` : the other commands.
+- `trees`, `mrf`, `grm`, `doctor`, `completion` : the other commands.
 - `main` : the table of commands.
 """
 

@@ -2,14 +2,14 @@
 
 import click
 
-from fstgrad.cli.border import COUNT
 from fstgrad.cli.examples import no_rows
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import Reading, pairs_argument, reading_options
+from fstgrad.cli.parameter_types import COUNT
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import read_pairs
-from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
+from fstgrad.learning.align import NORMALIZATIONS, Aligned, Aligner
 
 
 @click.command(cls=Command)

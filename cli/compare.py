@@ -4,13 +4,13 @@ import json
 
 import click
 
-from fstgrad.cli.border import COUNT, SEED, Input
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.models import columns, open_model
 from fstgrad.cli.options import pairs_argument
+from fstgrad.cli.parameter_types import COUNT, SEED, Input
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
-from fstgrad.training.comparison import compare as compared
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.learning.comparison import compare as compared
 
 
 @click.command(cls=Command)

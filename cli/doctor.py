@@ -11,11 +11,12 @@ import click
 import numpy as np
 
 from fstgrad._version import __version__
-from fstgrad.alphabet import Alphabet
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstError, MissingDependencyError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.errors import FstError, MissingDependencyError
 from fstgrad.losses import EditDistance
+from fstgrad.losses.transducers import string_acceptor
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -28,7 +29,6 @@ from fstgrad.openfst import (
     to_arrays,
 )
 from fstgrad.strings import softmax_margin
-from fstgrad.transducers import string_acceptor
 
 PACKAGES = ("numpy", "scipy", "numba", "click", "joblib", "rich", "lazy_loader")
 # package -> (the extra that installs it, what needs it)
@@ -172,7 +172,7 @@ def doctor(warm: bool) -> int:
 
 def _warm() -> int:
     """Compile the kernels of first steps for this processor; return the number of failures."""
-    from fstgrad.machine_code import precompile
+    from fstgrad.core import precompile
 
     start = time.perf_counter()
     try:
@@ -187,16 +187,16 @@ def _warm() -> int:
 
 def _kernels() -> Iterator[tuple[str, str]]:
     """Yield what is known of the compiled kernels; remove those of the user long unused."""
-    from fstgrad.machine_code import cache
+    from fstgrad.core import kernel_cache
 
-    yield "shipped", cache.describe_shipped()
-    folder = cache.cache_folder()
+    yield "shipped", kernel_cache.describe_shipped()
+    folder = kernel_cache.cache_folder()
     if folder is None:
         yield "yours", "no folder is writable: every process compiles (set NUMBA_CACHE_DIR)"
         return
-    cache.trim(folder)
-    files, size = cache.usage(folder)
-    limit = cache.MAX_BYTES / 1e6
+    kernel_cache.trim(folder)
+    files, size = kernel_cache.usage(folder)
+    limit = kernel_cache.MAX_BYTES / 1e6
     yield "yours", f"{files}, {size / 1e6:.1f} MB (at most {limit:.0f} are kept), in {folder}"
 
 

@@ -5,13 +5,13 @@ import math
 
 import click
 
-from fstgrad.cli.border import Input
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.models import columns, model_loss, open_model
 from fstgrad.cli.options import pairs_argument
+from fstgrad.cli.parameter_types import Input
 from fstgrad.cli.text import echo
-from fstgrad.training import measures
+from fstgrad.learning import measures
 
 
 @click.command(cls=Command)

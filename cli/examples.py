@@ -5,11 +5,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fstgrad.alphabet import EPSILON_SYMBOL
 from fstgrad.cli.options import ModelReading, Reading
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import EPSILON_SYMBOL
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Row, located, read_table, tokenize
-from fstgrad.training.templates import Tagged
+from fstgrad.learning.templates import Tagged
 
 Example = tuple[Any, tuple[str, ...]]
 

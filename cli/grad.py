@@ -9,12 +9,9 @@ from collections.abc import Iterable, Iterator
 import click
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.cli.border import bytes_of, whole
-from fstgrad.cli.effects import check_constants
 from fstgrad.cli.grouping import Command
-from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
+from fstgrad.cli.option_checks import check_constants
 from fstgrad.cli.options import (
     Estimation,
     Lattices,
@@ -31,14 +28,17 @@ from fstgrad.cli.options import (
     skip_errors,
 )
 from fstgrad.cli.pairs import report_failures, skip_or_raise
+from fstgrad.cli.parameter_types import bytes_of, whole
 from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
+from fstgrad.cli.resume import Journal
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstgradError
-from fstgrad.estimates import RELIABLE
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import FstgradError
+from fstgrad.core.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
-from fstgrad.training.batch import Batch, Item, Outcome, Sums
-from fstgrad.training.kinds import KINDS, Constants, Kind
+from fstgrad.learning.batch import Batch, Item, Outcome, Sums
+from fstgrad.learning.kinds import KINDS, Constants, Kind
 
 
 @click.command(cls=Command)

@@ -4,8 +4,6 @@ import pathlib
 
 import click
 
-from fstgrad.cli.border import Output
-from fstgrad.cli.effects import without_effect
 from fstgrad.cli.grammar_compare import compare
 from fstgrad.cli.grammar_fit import fit
 from fstgrad.cli.grammar_new import new
@@ -17,6 +15,8 @@ from fstgrad.cli.grammar_options import (
 )
 from fstgrad.cli.grammar_test import explain, test
 from fstgrad.cli.grouping import Group
+from fstgrad.cli.option_checks import without_effect
+from fstgrad.cli.parameter_types import Output
 from fstgrad.cli.text import echo
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import write_bytes, write_text

@@ -6,7 +6,6 @@ import click
 import numpy as np
 
 from fstgrad.cli import report
-from fstgrad.cli.border import SEED, Input, Reference
 from fstgrad.cli.grammar_options import alphabet_option, symbols_option
 from fstgrad.cli.grammar_pairs import (
     SHOWN,
@@ -19,6 +18,7 @@ from fstgrad.cli.grammar_pairs import (
     reads_words,
 )
 from fstgrad.cli.grouping import Command
+from fstgrad.cli.parameter_types import SEED, Input, Reference
 from fstgrad.cli.text import echo
 from fstgrad.costs import pair_transducer
 from fstgrad.costs.ranking import (

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import click
 
 from fstgrad.cli import report
-from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
 from fstgrad.cli.grammar_pairs import (
     SHOWN,
@@ -23,7 +22,9 @@ from fstgrad.cli.grammar_pairs import (
     reads_words,
 )
 from fstgrad.cli.grouping import Command, group
+from fstgrad.cli.parameter_types import SEED, Input, Number, Output
 from fstgrad.cli.text import echo
+from fstgrad.core.errors import FstgradError
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (
     Questions,
@@ -31,7 +32,6 @@ from fstgrad.costs.ranking import (
     ranking,
     ranks,
 )
-from fstgrad.errors import FstgradError
 from fstgrad.io import Row, located
 
 

@@ -3,8 +3,8 @@
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.alphabet import STANDARD, Alphabet
-from fstgrad.cli.border import Named, Reference
+from fstgrad.cli.parameter_types import Named, Reference
+from fstgrad.core.alphabet import STANDARD, Alphabet
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 from fstgrad.losses import TransducerLoss

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from fstgrad.alphabet import Alphabet
 from fstgrad.cli.grammar_options import named_alphabet, named_loss
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.costs.ranking import nearest
-from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import Grammar
 from fstgrad.io import Row, located, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss

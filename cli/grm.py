@@ -8,8 +8,9 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.cli.border import (
+from fstgrad.cli.grouping import Group
+from fstgrad.cli.options import draws_option
+from fstgrad.cli.parameter_types import (
     COUNT,
     POSITIVE,
     SEED,
@@ -20,11 +21,10 @@ from fstgrad.cli.border import (
     bytes_of,
     whole,
 )
-from fstgrad.cli.grouping import Group
-from fstgrad.cli.options import draws_option
 from fstgrad.cli.tables import Layout, Rows, column_of, in_order, layout_options, read_tables
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
 from fstgrad.io import Table, replacing, write_text

@@ -14,8 +14,8 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
-from fstgrad.cli.spelling import in_options
-from fstgrad.errors import FstgradError, MemoryLimitError
+from fstgrad.cli.error_translation import in_options
+from fstgrad.core.errors import FstgradError, MemoryLimitError
 
 LARGE = 10_000  # a number that may explain a lack of memory
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

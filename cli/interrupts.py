@@ -83,7 +83,7 @@ class Interrupts:
                 self._send_later(number)
                 return
             frame = frame.f_back
-        compiler = sys.modules.get("fstgrad.compiler")
+        compiler = sys.modules.get("fstgrad.core.compiler")
         locks = sys.modules.get("numba.core.compiler_lock")
         # delay the exception only if this thread compiles, not if it waits for one that does
         is_here = locks is not None and locks.global_compiler_lock.is_locked()

@@ -11,21 +11,21 @@ from typing import Any, TypeAlias
 import click
 import numpy as np
 
-from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
-from fstgrad.automata.bounds import check_cap
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.cli.effects import OF_LOSSES, PARAMETERS, without_effect
 from fstgrad.cli.losses import build_loss
+from fstgrad.cli.option_checks import OF_LOSSES, PARAMETERS, without_effect
 from fstgrad.cli.options import Lattices, ProblemOptions
 from fstgrad.cli.pairs import RowLoop, tell_alphabet
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_table, tokenize
+from fstgrad.learning.kinds import CONSTANTS, Constants, Kind
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.bounds import check_cap
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
-from fstgrad.training.kinds import CONSTANTS, Constants, Kind
 
 _OF_PAIRS = (
     "output", "journal", "cache", "cache_gib", "jobs", "method", "samples", "seed", "proposal",

@@ -4,7 +4,6 @@ import math
 
 import click
 
-from fstgrad.alphabet import Alphabet
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, loss_options
 from fstgrad.cli.loss_table import LOSSES
@@ -13,6 +12,7 @@ from fstgrad.cli.options import Reading, counted, pairs_argument, reading_option
 from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Row
 
 

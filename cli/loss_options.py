@@ -6,7 +6,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.cli.border import (
+from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.loss_table import LOSS_NAMES, describe
+from fstgrad.cli.parameter_types import (
     COST,
     COUNT,
     NOT_NEGATIVE,
@@ -17,8 +19,6 @@ from fstgrad.cli.border import (
     Reference,
     whole,
 )
-from fstgrad.cli.grouping import Decorator, group
-from fstgrad.cli.loss_table import LOSS_NAMES, describe
 from fstgrad.losses.matrices import MATRICES
 
 FILE = Input(dash=True)

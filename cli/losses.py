@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from fstgrad.alphabet import Alphabet
 from fstgrad.cli.loss_options import LossChoice
 from fstgrad.cli.loss_table import ARGUMENTS, LOSSES, OF_FILES, REQUIRED
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
+from fstgrad.learning.data import NAMED
 from fstgrad.losses import Loss, TransducerLoss
 from fstgrad.openfst import is_fst_file
-from fstgrad.training.data import NAMED
 
 # option -> the options that it replaces
 _REPLACED = {

@@ -19,11 +19,11 @@ import click
 
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
+from fstgrad.cli.error_translation import in_options
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.interrupts import Interrupts, Terminated, end_silently, leave_threads
-from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import NOTES, echo, visible
-from fstgrad.errors import FstgradError
+from fstgrad.core.errors import FstgradError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

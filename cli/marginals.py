@@ -5,13 +5,13 @@ from itertools import islice
 import click
 
 from fstgrad import plot
-from fstgrad.cli.border import COUNT, Output, whole
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import ProblemOptions, output_npz, pairs_argument, problem_options
+from fstgrad.cli.parameter_types import COUNT, Output, whole
 from fstgrad.cli.problem import open_problem
 from fstgrad.cli.report import largest, qgram
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import located, write_arrays
 
 

@@ -9,21 +9,21 @@ import dataclasses
 import pathlib
 from typing import Any, cast, get_args
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import real_array
-from fstgrad.cli.effects import without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.loss_options import MODEL_LOSS, LossChoice
 from fstgrad.cli.loss_table import LOSSES
 from fstgrad.cli.losses import build_loss
+from fstgrad.cli.option_checks import without_effect
 from fstgrad.cli.options import ModelReading, Reading
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import real_array
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grammars import NAMES
 from fstgrad.grammars.loading import MOST_BYTES
 from fstgrad.io import Tokens, read_confusion, shown
+from fstgrad.learning.sequence import SequenceModel
 from fstgrad.losses import Loss, RuleLoss, SubstitutionMatrix
-from fstgrad.training.sequence import SequenceModel
-from fstgrad.transducers.rules import RuleSet
+from fstgrad.losses.transducers.rules import RuleSet
 
 RULES = ".rules"
 _NUMBERS = {

@@ -9,11 +9,20 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from fstgrad.checks import IntArray
-from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, bytes_of, whole
 from fstgrad.cli.grouping import Group, group
 from fstgrad.cli.options import draws_option
+from fstgrad.cli.parameter_types import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEED,
+    Input,
+    Output,
+    bytes_of,
+    whole,
+)
 from fstgrad.cli.text import echo
+from fstgrad.core.checks import IntArray
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
 from fstgrad.mrf.methods import METHODS

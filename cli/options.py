@@ -14,8 +14,9 @@ from typing import Any, Literal, cast
 import click
 from click.core import ParameterSource
 
-from fstgrad.alphabet import STANDARD
-from fstgrad.cli.border import (
+from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
+from fstgrad.cli.parameter_types import (
     COUNT,
     JOBS,
     NOT_NEGATIVE,
@@ -26,15 +27,14 @@ from fstgrad.cli.border import (
     Output,
     whole,
 )
-from fstgrad.cli.grouping import Decorator, group
-from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
+from fstgrad.core.alphabet import STANDARD
 from fstgrad.io import Tokens
+from fstgrad.learning.kinds import CONSTANTS, Constants
 from fstgrad.losses import MAX_STATES
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.caps import TOLERANCE
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import Kind as Proposal
-from fstgrad.training.kinds import CONSTANTS, Constants
 
 
 def nbest_option(help: str, default: int | None, type: Any = COUNT) -> Decorator:

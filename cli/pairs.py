@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.cli.error_translation import in_options
 from fstgrad.cli.options import Reading
-from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import echo, note
-from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 from fstgrad.io import Pair, Row, located, read_alphabet, read_table
 
 Result = TypeVar("Result")

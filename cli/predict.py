@@ -4,15 +4,15 @@ from typing import Any
 
 import click
 
-from fstgrad.cli.border import Input
 from fstgrad.cli.examples import columns_of, composed, read_input
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import open_model
 from fstgrad.cli.options import nbest_option
+from fstgrad.cli.parameter_types import Input
 from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows
-from fstgrad.training.sequence import SequenceModel
+from fstgrad.learning.sequence import SequenceModel
 
 
 @click.command(cls=Command)

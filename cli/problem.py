@@ -6,19 +6,19 @@ from typing import cast
 
 import click
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray
-from fstgrad.cli.effects import OF_LOSSES, PARAMETERS, check_estimation, without_effect
 from fstgrad.cli.losses import build_loss
+from fstgrad.cli.option_checks import OF_LOSSES, PARAMETERS, check_estimation, without_effect
 from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.cli.report import announce_compilation
 from fstgrad.cli.weights import check_order, make_weights, read_given
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray
 from fstgrad.io import Row
+from fstgrad.learning.features import QGramCounts
+from fstgrad.learning.kinds import CONSTANTS, Constants, Kind
+from fstgrad.learning.objective import Method, PairObjective
 from fstgrad.losses import Engine
-from fstgrad.training.features import QGramCounts
-from fstgrad.training.kinds import CONSTANTS, Constants, Kind
-from fstgrad.training.objective import Method, PairObjective
 
 
 @dataclass(frozen=True)

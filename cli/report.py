@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray
 from fstgrad.cli.text import echo
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray
 
 Item = TypeVar("Item")
 BOUNDARY = "^"
@@ -33,10 +33,10 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
 @cache
 def announce_compilation() -> None:
     """Report once, on standard error, when kernels are compiled, which takes seconds."""
-    from fstgrad.machine_code import cache
+    from fstgrad.core import kernel_cache
 
-    text = f"fstgrad: {cache.COMPILING}"
-    cache.announce_compilation(lambda: echo(text, err=True))
+    text = f"fstgrad: {kernel_cache.COMPILING}"
+    kernel_cache.announce_compilation(lambda: echo(text, err=True))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -10,20 +10,20 @@ import click
 import numpy as np
 
 from fstgrad._version import __version__
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray
-from fstgrad.cli.border import Input, Output, whole
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import columns, open_model
 from fstgrad.cli.page import Page
+from fstgrad.cli.parameter_types import Input, Output, whole
 from fstgrad.cli.report import largest, qgram
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError, MissingDependencyError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError, MissingDependencyError
 from fstgrad.io import load_arrays, read_lines, write_text
+from fstgrad.learning import measures
+from fstgrad.learning.sequence import SequenceModel
 from fstgrad.losses import EditDistance
-from fstgrad.training import measures
-from fstgrad.training.sequence import SequenceModel
 
 _EDGES = 30  # largest number of sets of each size in a word graph
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from fstgrad.checks import FloatArray
 from fstgrad.cli.grouping import group
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import TEXT, ending, read_table
 from fstgrad.io import NO_COLUMN, Table, listed, shown
 

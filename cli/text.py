@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from fstgrad.cli.spelling import in_options
+from fstgrad.cli.error_translation import in_options
 
 NOTES = "fstgrad.notes"  # key in ctx.meta: lines to print at the end
 

@@ -6,14 +6,12 @@ from typing import Any, Literal
 
 import click
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import COUNT, JOBS, NOT_NEGATIVE, POSITIVE, Input, Output, bytes_of, whole
-from fstgrad.cli.effects import OF_LOSSES, check_constants, check_estimation, without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.cli.losses import build_loss, named_loss
 from fstgrad.cli.models import about, columns, open_model
+from fstgrad.cli.option_checks import OF_LOSSES, check_constants, check_estimation, without_effect
 from fstgrad.cli.options import (
     Estimation,
     ModelReading,
@@ -27,16 +25,27 @@ from fstgrad.cli.options import (
     reading_options,
 )
 from fstgrad.cli.pairs import tell_alphabet
+from fstgrad.cli.parameter_types import (
+    COUNT,
+    JOBS,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Input,
+    Output,
+    bytes_of,
+    whole,
+)
 from fstgrad.cli.text import echo
 from fstgrad.cli.weights import check_order
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import read_alphabet
+from fstgrad.learning.curves import check_name, write_curves
+from fstgrad.learning.kinds import ESTIMATED, Constants
+from fstgrad.learning.optimizers import OPTIMIZERS
+from fstgrad.learning.recipes import OBJECTIVES
+from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.trainer import Epoch
 from fstgrad.losses import MAX_STATES
-from fstgrad.training.curves import check_name, write_curves
-from fstgrad.training.kinds import ESTIMATED, Constants
-from fstgrad.training.optimizers import OPTIMIZERS
-from fstgrad.training.recipes import OBJECTIVES
-from fstgrad.training.sequence import SequenceModel
-from fstgrad.training.trainer import Epoch
 
 CAP = 3.0  # nats; the default cap of the edit distance
 FLAT = (

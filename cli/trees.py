@@ -9,14 +9,14 @@ from typing import Any
 import click
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.cli.border import SEED, Input, Number, Output
-from fstgrad.cli.effects import without_effect
 from fstgrad.cli.grouping import Group, group
+from fstgrad.cli.option_checks import without_effect
 from fstgrad.cli.options import draws_option, nbest_option, output_npz
+from fstgrad.cli.parameter_types import SEED, Input, Number, Output
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.io import Items, read_lines, write_npz, write_text
 from fstgrad.trees import conllu, evaluation, treebank
 from fstgrad.trees.base import TreeDistribution

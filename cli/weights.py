@@ -5,12 +5,12 @@ import math
 import click
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, real_array
 from fstgrad.cli.options import Weights
-from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray, real_array
+from fstgrad.core.errors import InvalidInputError, MemoryLimitError
 from fstgrad.io import memory_limit, read_weights
-from fstgrad.training.features import Features
+from fstgrad.learning.features import Features
 
 MAX_AXES = 32  # of an array, in all versions of numpy
 

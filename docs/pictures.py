@@ -23,10 +23,10 @@ ch <-> sh 0.5
 """
 
 CHART = """digraph {{
-  graph [rankdir=LR, bgcolor="{paper}", nodesep=0.18, ranksep=0.55];
-  node [shape=box, style="rounded", fontname="Helvetica", fontsize=12, color="{ink}",
-        fontcolor="{ink}", margin="0.12,0.07"];
-  edge [fontname="Helvetica", fontsize=10, color="{line}", fontcolor="{ink}", arrowsize=0.7];
+  graph [rankdir=LR, bgcolor="{background}", nodesep=0.18, ranksep=0.55];
+  node [shape=box, style="rounded", fontname="Helvetica", fontsize=12, color="{foreground}",
+        fontcolor="{foreground}", margin="0.12,0.07"];
+  edge [fontname="Helvetica", fontsize=10, color="{line}", fontcolor="{foreground}", arrowsize=0.7];
   q [label="What do you predict?", penwidth=2];
   s [label="a sequence"]; t [label="a tree"]; g [label="labels of a\\ngraph or image"];
   c [label="counts"];
@@ -63,7 +63,7 @@ def layers():
             r"^(?:from|import) fstgrad\.(\w+)", path.read_text("utf-8"), re.MULTILINE
         )
         found |= {(own, name) for name in names if name != own}
-    packages = {own for own, _ in found} - {"containers", "models", "io", "plot"}
+    packages = {own for own, _ in found} - {"core", "io", "plot"}
     edges = {(a, b) for a, b in found if {a, b} <= packages}
     # an arrow that longer ways imply is left out
     reach = {a: {b for x, b in edges if x == a} for a in packages}
@@ -158,9 +158,14 @@ def main(folder):
     for name, dark in (("light", False), ("dark", True)):
         plot.save(marginals(dark), target / f"marginals-{name}.svg")
         colors = (
-            {"paper": "#14181e", "ink": "#e6e9ed", "line": "#8cc8ff", "fill": "#1d2a38"}
+            {"background": "#14181e", "foreground": "#e6e9ed", "line": "#8cc8ff", "fill": "#1d2a38"}
             if dark
-            else {"paper": "#ffffff", "ink": "#1f2328", "line": "#08519c", "fill": "#e8f1fa"}
+            else {
+                "background": "#ffffff",
+                "foreground": "#1f2328",
+                "line": "#08519c",
+                "fill": "#e8f1fa",
+            }
         )
         (target / f"which-{name}.svg").write_bytes(drawn(CHART.format(**colors)))
 

@@ -1,7 +1,7 @@
 """Losses written as grammars; find, load, check and update grammars.
 
-A grammar is a file of rules (`NAME.rules`, see `fstgrad.transducers.rules.syntax`), or a Python
-module with
+A grammar is a file of rules (`NAME.rules`, see `fstgrad.losses.transducers.rules.syntax`), or a
+Python module with
 
 - a docstring: a one-line summary, the costs, and their source;
 - `build(alphabet=None)`, which returns a pynini.Fst that reads the hypothesis and writes the target

@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 _VALUES = {"+": 1, "-": -1, "0": 0}

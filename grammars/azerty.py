@@ -11,7 +11,7 @@ import string
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.layouts import typing
 
 ALPHABET = string.ascii_lowercase

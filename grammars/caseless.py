@@ -12,7 +12,7 @@ import unicodedata
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 ALPHABET = string.ascii_letters + " .,;:!?'-"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.costs import Explanation, PairTransducer, pair_transducer
 from fstgrad.costs.explain import explained
 from fstgrad.costs.ties import Ties

@@ -13,7 +13,7 @@ import itertools
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import NOTHING, costs, finished, spelled
 
 ALPHABET = "ACDEFGHIKLMNPQRSTVWY*acgt"

@@ -10,7 +10,7 @@ of base substitutions", Journal of Molecular Evolution 16 (1980); affine gaps: G
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import costs, finished, gaps
 
 ALPHABET = "ACGT"

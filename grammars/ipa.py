@@ -11,7 +11,7 @@ Source: charts of the International Phonetic Association (Handbook, 1999; 2020),
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 # the chart; columns are places from the lips to the glottis, with a voiceless and a voiced sound

@@ -9,7 +9,7 @@ Index
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import NOTHING, costs, edits, finished
 
 LAYOUTS = {

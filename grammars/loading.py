@@ -13,10 +13,11 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, optional, path_name
-from fstgrad.errors import FstError, InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import instance, optional, path_name
+from fstgrad.core.errors import FstError, InvalidInputError
 from fstgrad.losses import RuleLoss, TransducerLoss
+from fstgrad.losses.transducers.rules import RuleSet
 from fstgrad.openfst import (
     IS_INSTALLED,
     Fst,
@@ -26,7 +27,6 @@ from fstgrad.openfst import (
     with_character_symbols,
     with_symbols,
 )
-from fstgrad.transducers.rules import RuleSet
 
 if TYPE_CHECKING:
     from fstgrad.costs import Explanation

@@ -10,7 +10,7 @@ Source: Mongeau and Sankoff, "Comparison of musical sequences", Computers and th
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 ALPHABET = tuple(f"{step:+d}" if step else "0" for step in range(-12, 13))

@@ -13,7 +13,7 @@ import string
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits
 from fstgrad.openfst import with_symbols
 

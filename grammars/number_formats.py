@@ -10,7 +10,7 @@ Source: decimal marks and groups of digits as in the SI Brochure (BIPM, 9th edit
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import NOTHING, costs, edits
 from fstgrad.openfst import with_symbols
 

@@ -12,7 +12,7 @@ import string
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished, spelled
 
 ALPHABET = string.ascii_letters + string.digits

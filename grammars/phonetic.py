@@ -11,7 +11,7 @@ charts of the International Phonetic Association (Handbook of the IPA, 1999) for
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 # voicing, place, manner

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.openfst import FstArrays, from_arrays, with_symbols
 
 NOTHING = ""  # no symbol on one side of a pair: an insertion or a deletion

@@ -10,7 +10,7 @@ of Molecular Biology 162 (1982).
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import costs, finished, gaps
 
 ALPHABET = "ACDEFGHIKLMNPQRSTVWY"

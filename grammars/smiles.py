@@ -12,7 +12,7 @@ Chemical Science 9 (2018).
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 _ATOMS = "B C N O P S F I Cl Br b c n o s p [nH] [O-] [N+] [NH3+] [Na+]"

@@ -11,7 +11,7 @@ import string
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 # The default alphabet of the grammar.
@@ -78,7 +78,7 @@ Source: (name the source of the costs).
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 # The symbols are words; spaces separate them in a string.
@@ -121,7 +121,7 @@ Source: (name the source of the costs).
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import costs, finished, gaps
 
 ALPHABET = "ACGT"

@@ -13,7 +13,7 @@ import unicodedata
 
 import pynini
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.grammars.pieces import edits, finished
 
 ALPHABET = (

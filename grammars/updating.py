@@ -5,7 +5,7 @@ import difflib
 import pathlib
 from collections.abc import Sequence
 
-from fstgrad.errors import FstError
+from fstgrad.core.errors import FstError
 from fstgrad.grammars.checking import Checked
 from fstgrad.grammars.loading import Grammar, RuleGrammar
 

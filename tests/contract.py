@@ -1,4 +1,4 @@
-"""One suite for the contract of `fstgrad.distribution`; each family subclasses it.
+"""One suite for the contract of `fstgrad.core.distribution`; each family subclasses it.
 
 A family gives small distributions together with all their structures, enumerated by an oracle of
 its own as (structure, table of parts, log base measure).  Everything else follows from sums over

@@ -237,7 +237,7 @@ class Faults(EveryCommand):
         """A worker of a dask cluster ends in the middle of its shard: another does it again."""
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-m", "slow", "-k", "lost_worker",
-             "tests/training/test_shards.py"], capture_output=True, timeout=300)  # fmt: skip
+             "tests/learning/test_shards.py"], capture_output=True, timeout=300)  # fmt: skip
         if done.returncode:
             raise Failure(f"a lost worker of dask: {done.stdout.decode()[-1500:]}")
         return "a worker of dask lost, the sums to the last bit"

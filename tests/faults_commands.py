@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from fstgrad.cli.border import Output
 from fstgrad.cli.main import fstgrad
+from fstgrad.cli.parameter_types import Output
 from tests.faults_ground import PROGRAM, Failure, Ground, content, limit_files
 from tests.fuzz.commands import TEMPLATES, Case, fill
 from tests.fuzz.seeds import write_seeds

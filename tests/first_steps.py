@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 
 import fstgrad as fg
-from fstgrad.errors import MissingDependencyError
+from fstgrad.core.errors import MissingDependencyError
 
 ROOT = pathlib.Path(__file__).parents[1]
 COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)

@@ -11,12 +11,18 @@ import pytest
 from scipy import sparse
 
 import fstgrad as fg
-from fstgrad.checks import generator, index_array, is_integer, positive_integer, positive_number
 from fstgrad.cli.main import main
+from fstgrad.core.checks import (
+    generator,
+    index_array,
+    is_integer,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.grammars.loading import Grammar
 from fstgrad.io import read_alphabet, read_confusion, read_lines
-from fstgrad.openfst.stored import pack_archive
-from fstgrad.training.measures import evaluate
+from fstgrad.learning.measures import evaluate
+from fstgrad.openfst.binary import pack_archive
 
 AB = fg.Alphabet("ab")
 LOSS = fg.EditDistance(AB)

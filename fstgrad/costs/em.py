@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ties import Ties, gates
 from fstgrad.costs.transducer import PairTransducer

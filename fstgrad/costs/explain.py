@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
-from fstgrad.containers.sequences import items
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
+from fstgrad.core.sequences import items
+from fstgrad.core.summary import short_repr
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.summary import short_repr
 
 _GAP = "·"
 _MOST_PATHS = 2_000  # searched for distinct alignments

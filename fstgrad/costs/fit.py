@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import (
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import (
     FloatArray,
     Seed,
     generator,
@@ -16,13 +16,13 @@ from fstgrad.checks import (
     positive_integer,
     positive_number,
 )
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import Given, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError
 
 Prior = Literal["uniform", "transducer"]
 

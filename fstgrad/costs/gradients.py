@@ -5,16 +5,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 
 class CostGradient(NamedTuple):

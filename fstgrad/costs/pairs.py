@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import (
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     index_array,
@@ -17,10 +17,10 @@ from fstgrad.checks import (
     real_array,
     writable,
 )
-from fstgrad.containers.sequences import rows_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import rows_of
+from fstgrad.core.summary import short_repr
 from fstgrad.costs.kernels.arrays import PairLabels
-from fstgrad.errors import InvalidInputError
-from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import (
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -15,14 +15,14 @@ from fstgrad.checks import (
     positive_integer,
     positive_number,
 )
-from fstgrad.containers.sequences import batch, rows_of
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.sequences import batch, rows_of
+from fstgrad.core.summary import short_repr
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.summary import short_repr
 
 Semiring = Literal["tropical", "probability"]
 Question = tuple[SequenceLike, int, Sequence[SequenceLike]]

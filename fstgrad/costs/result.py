@@ -8,16 +8,16 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, instance, one_of, path_name, positive_integer
+from fstgrad.core.checks import FloatArray, instance, one_of, path_name, positive_integer
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True, eq=False)

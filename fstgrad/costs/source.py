@@ -3,10 +3,10 @@
 from functools import reduce
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import instance
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses import Loss, RuleLoss, TransducerLoss
 from fstgrad.openfst import Fst, compose, to_arrays
 

@@ -8,12 +8,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import TIES, Given, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io import Row, located, read_rows, write_text
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import from_arrays, with_symbols

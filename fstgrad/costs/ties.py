@@ -22,10 +22,10 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray, one_of
+from fstgrad.core.checks import FloatArray, IntArray, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
 from fstgrad.costs.transducer import PairTransducer
-from fstgrad.errors import InvalidInputError
-from fstgrad.summary import short_repr
 
 Given = Literal["nothing", "hypothesis", "target"]
 Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]

@@ -6,17 +6,17 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad import checks
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, index_array, instance, positive_integer
-from fstgrad.containers.sequences import items
+from fstgrad.core import checks
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray, index_array, instance, positive_integer
+from fstgrad.core.errors import FstError, InvalidInputError, MemoryLimitError
+from fstgrad.core.sequences import items
+from fstgrad.core.summary import short_repr
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses
-from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
-from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ Reading order
   `finite_families`, `continuous`, `families` : the families.
 - `blocks`, `design` : the columns that all nodes share; `covariates` : shifts of rows.
 - `parameters`, `normalization` : a model; whether it can be normalized.
-- `play`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a quadratic
-  model; proximal Newton steps.
+- `active_set`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a
+  quadratic model; proximal Newton steps.
 - `regression`, `joint` : the fit of one node, and of all nodes with tied parameters.
 - `preparation`, `fitting`, `problem`, `progress` : checked data; threads and checkpoints; the data
   and problems of a fit; the progress bar.

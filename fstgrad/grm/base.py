@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import bounds
 from fstgrad.grm.measures import Integrand
-from fstgrad.uninitialized import empty
 
 Method = Literal["direct", "bounds"]
 Derivatives = tuple[FloatArray, FloatArray, FloatArray]

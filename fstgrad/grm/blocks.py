@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
-from fstgrad.uninitialized import empty
 
 STORED_BYTES = 72  # for each entry: key, row, column, value, their order and their sorted copies
 MADE_COST = 16  # cost of a column computed alone, relative to one of all columns at once

@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.measures import Integrand, Pair
-from fstgrad.uninitialized import empty
 
 MOST_DOMAINS = 4096  # no more splits from this number of pieces on
 Sides = Callable[[float], Sequence[Integrand]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.grm import normalization
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains, started

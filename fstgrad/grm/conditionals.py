@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.grm.base import Base, Bounds
 from fstgrad.grm.parameters import Parameters
 

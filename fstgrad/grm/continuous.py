@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base, Derivatives, mass_center, outputs
 from fstgrad.grm.measures import ExponentialMeasure, GaussianMeasure, Integrand

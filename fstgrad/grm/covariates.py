@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 
 LARGEST = 1e100  # allowed covariate: its square, and sums of squares, are finite
 DEPENDENT = 1e-8  # a column with a smaller share independent of the others counts as dependent

@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import MemoryLimitError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import MemoryLimitError
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
-from fstgrad.uninitialized import empty
 
 MAX_MEMORY = 4e9  # bytes; the default limit of a fit
 PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies

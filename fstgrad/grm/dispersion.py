@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
 
 LARGEST_DISPERSION = 1e4  # for larger r, the distribution is practically a Poisson distribution
 SMALLEST_DISPERSION = 1e-3

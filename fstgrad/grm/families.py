@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.base import Base, Bounds, Method
 from fstgrad.grm.continuous import Exponential, Gaussian
 from fstgrad.grm.count_families import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 
 MOST_ACTIVE = 400  # nonzero parameters; larger systems are not solved
 MOST_ROUNDS = 60

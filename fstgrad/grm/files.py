@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fstgrad.checks import sparse_matrix
-from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
+from fstgrad.core.checks import sparse_matrix
+from fstgrad.core.errors import FstgradError, InvalidInputError, MemoryLimitError
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.matlab import read_matlab
 from fstgrad.io import (
     Table,
@@ -23,7 +24,6 @@ from fstgrad.io import (
     read_numbers,
     shown,
 )
-from fstgrad.uninitialized import empty
 
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 FORMATS = (".npz", ".npy", ".mtx", *TEXT, ".mat")

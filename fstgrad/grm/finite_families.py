@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import tables
 from fstgrad.grm.count_families import EMPTY, CountBase, Scale
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.threads import worker_threads
+from fstgrad.grm.active_set import Intercepts
 from fstgrad.grm.blocks import Term
 from fstgrad.grm.design import Design
 from fstgrad.grm.parameters import Interactions, Parameters
-from fstgrad.grm.play import Intercepts
 from fstgrad.grm.regression import NodeFit
 from fstgrad.io import Field, read_arrays, write_arrays
-from fstgrad.threads import worker_threads
 
 CHECKPOINT_SECONDS = 20.0
 FITS = {

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
-from fstgrad.containers.labels import check_same_rows
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_same_rows
 from fstgrad.grm import (
     calibration,
     conditionals,

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
+from fstgrad.grm.active_set import EAGER, Play, put_in_play, slot_scales, violations
 from fstgrad.grm.blocks import ranks
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
-from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales, violations
-from fstgrad.uninitialized import empty
 
 SETTLED = 0.25  # a warm start first reduces the slopes of intercepts to this share of alpha
 AT_ONCE = 1_000_000  # sets whose tied gradients are computed at once

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.core.errors import InvalidInputError, MemoryLimitError
 from fstgrad.io import memory_limit
 
 _HEADER = 128
@@ -145,7 +145,7 @@ def _numbers(kind: int, content: bytes, order: str, count: int | None = None) ->
 def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
     from scipy import sparse
 
-    from fstgrad.checks import sparse_matrix
+    from fstgrad.core.checks import sparse_matrix
 
     read = []
     for _ in range(3):  # rows, pointers, values

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 
 Pair = tuple[FloatArray, FloatArray]
 ACCURACY = 1e-12  # of the special functions, relative

@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.containers.labels import check_same_rows
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_same_rows
+from fstgrad.core.sequences import items
 from fstgrad.grm import covariates as extra
 from fstgrad.grm import fitting, normalization, preparation, storage
+from fstgrad.grm.active_set import Intercepts
 from fstgrad.grm.design import MAX_MEMORY, Design, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.parameters import Parameters
-from fstgrad.grm.play import Intercepts
 from fstgrad.grm.problem import Problem, Solving, checkpoint_of, solve_nodes
 from fstgrad.grm.progress import node_progress
 from fstgrad.grm.regression import NodeFit

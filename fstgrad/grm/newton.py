@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import feature_sign, kernels
+from fstgrad.grm.active_set import Intercepts, Play, leave, objective, violations
 from fstgrad.grm.base import Base
-from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
-from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.normal import Normal

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.summary import short_repr
 from fstgrad.grm.parameters import Parameters
-from fstgrad.summary import short_repr
 
 STARTS = 20  # of the search for a counterexample
 

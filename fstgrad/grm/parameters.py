@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 ROWS = 4_000_000  # entries of eta that are stored at once
 NO_SLOPES = np.zeros((0, 0))

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.summary import short_repr
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.count_families import CountBase
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains
-from fstgrad.summary import short_repr
 
 MOST_COUNTS = 2048  # counts of one variable in an exact sum
 LOG_NEGLIGIBLE = np.log(1e-13)  # of a share of Z

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from fstgrad import checks
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.containers.sequences import members
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import members
 from fstgrad.grm import covariates as extra
 from fstgrad.grm.base import Base
 from fstgrad.grm.families import resolve

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray, path_name
-from fstgrad.errors import MemoryLimitError
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray, path_name
+from fstgrad.core.errors import MemoryLimitError
+from fstgrad.core.threads import worker_threads
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import fitting, preparation
+from fstgrad.grm.active_set import Intercepts, put_in_play
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
 from fstgrad.grm.design import Design, build
 from fstgrad.grm.joint import JointFit, JointRegression
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
-from fstgrad.grm.play import Intercepts, put_in_play
 from fstgrad.grm.regression import NodeFit, NodeRegression
-from fstgrad.threads import worker_threads
-from fstgrad.uninitialized import empty
 
 AT_ONCE = 16  # nodes whose intercepts are refitted together
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.grm.active_set import EAGER, Play, put_in_play
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
-from fstgrad.grm.play import EAGER, Play, put_in_play
 
 
 @dataclass(frozen=True)

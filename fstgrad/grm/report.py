@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.summary import short_repr
 from fstgrad.grm import sampling
-from fstgrad.summary import short_repr
 
 MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pairs are computed
 MOST_PAIRS = 200  # pairs of columns in the mean discrepancy

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray, Seed
-from fstgrad.errors import NotSupportedError
-from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray, Seed
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed, instance, positive_integer
-from fstgrad.containers.labels import check_same_rows
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_same_rows
+from fstgrad.core.sequences import items
 from fstgrad.grm import covariates as extra
 from fstgrad.grm import preparation, report
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
-from fstgrad.containers.labels import check_same_rows
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_same_rows
+from fstgrad.core.summary import short_repr
 from fstgrad.grm import preparation
 from fstgrad.grm.problem import Problem, largest_useful_alpha
-from fstgrad.summary import short_repr
 
 MatrixLike = Any
 SMALLEST_SHARE = 0.01  # a default path ends at this share of alpha_max

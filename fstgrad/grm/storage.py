@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import fitting, preparation
 from fstgrad.grm.design import terms_of
 from fstgrad.grm.families import BASES, Base, from_description, resolve, to_description

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
-from fstgrad.uninitialized import empty
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.counts import Table

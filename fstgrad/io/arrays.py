@@ -28,8 +28,8 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import instance, path_name
-from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
+from fstgrad.core.checks import instance, path_name
+from fstgrad.core.errors import FstgradError, InvalidInputError, MemoryLimitError
 
 Path = str | os.PathLike[str]
 Array = npt.NDArray[Any]

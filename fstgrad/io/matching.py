@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 
 SHOWN = 5  # names listed in an error
 

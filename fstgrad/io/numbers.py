@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, instance
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError, RowError
+from fstgrad.core.checks import FloatArray, instance
+from fstgrad.core.errors import InvalidInputError, RowError
+from fstgrad.core.sequences import items
 from fstgrad.io.arrays import Path, shown
 from fstgrad.io.pairs import Row, located, not_csv, read_rows
 

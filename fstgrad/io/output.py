@@ -23,8 +23,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import flag, instance, path_name
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import flag, instance, path_name
+from fstgrad.core.errors import InvalidInputError
 
 Path = str | os.PathLike[str]
 

@@ -16,16 +16,16 @@ from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
-from fstgrad.checks import FloatArray, cost_array, instance, one_of, path_name
-from fstgrad.containers.sequences import symbol_strings
-from fstgrad.errors import (
+from fstgrad.core.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
+from fstgrad.core.checks import FloatArray, cost_array, instance, one_of, path_name
+from fstgrad.core.errors import (
     AlphabetError,
     FstgradError,
     InvalidInputError,
     MemoryLimitError,
     RowError,
 )
+from fstgrad.core.sequences import symbol_strings
 from fstgrad.io.arrays import Path, load_arrays, memory_limit
 
 Tokens = Literal["chars", "words"]

@@ -8,7 +8,7 @@ import pathlib
 import warnings
 from collections.abc import Iterator, Sequence
 
-from fstgrad.errors import InvalidInputError, RowError
+from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path
 from fstgrad.io.pairs import LINE, Pair, Row, Tokens, located, not_csv, read_rows
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.containers.labels import check_mask, check_positions
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_mask, check_positions
 from fstgrad.jax.operators import widened
 from fstgrad.objectives.strings import IGNORED
 

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.distribution import offsets
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.distribution import offsets
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import no_tangent, on_host, shape_of
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import LinearChains
-from fstgrad.uninitialized import empty
 
 UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import positive_integer
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.chains import UNUSED, compacted, linear_chain_nll, with_ends

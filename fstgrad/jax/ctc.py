@@ -4,13 +4,13 @@ from typing import Any
 
 import jax
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import instance
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import instance
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import kept, values
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.alignments import CTCKind, CTCObjective
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import positive_integer
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import called, no_tangent, shape_of
 from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import instance
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import instance
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import gradients, values

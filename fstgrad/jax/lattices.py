@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import instance, one_of
-from fstgrad.containers.sequences import items as sequence
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items as sequence
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import values
-from fstgrad.lattices import Lattice
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.strings.lattices import Lattice
 
 
 def lattice_softmax_margin(

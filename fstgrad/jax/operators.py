@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.errors import FstgradError, NotSupportedError
+from fstgrad.core.errors import FstgradError, NotSupportedError
+from fstgrad.core.threads import cores
 from fstgrad.objectives.base import Array, Objective
 from fstgrad.objectives.threads import Team
-from fstgrad.threads import cores
 
 
 class _Bound:

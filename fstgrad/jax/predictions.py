@@ -13,19 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import flag, instance, positive_integer
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.checks import flag, instance, positive_integer
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.sequences import items
 from fstgrad.jax import arguments
 from fstgrad.jax.fields import tables
 from fstgrad.jax.lattices import arc_scores
 from fstgrad.jax.operators import called, shape_of
-from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.objectives.base import Array
 from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
+from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
 

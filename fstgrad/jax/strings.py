@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import instance, one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import kept, measured, values
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.lists import NbestLosses
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import Kind, StringObjective

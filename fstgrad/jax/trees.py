@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import FloatArray, flag
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, flag
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import gradients, kept, values
 from fstgrad.objectives.trees import TreeKind, TreeObjective

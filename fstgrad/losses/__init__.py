@@ -21,6 +21,9 @@ Index
 
 Reading order
 -------------
+- `transducers` : builders of U.
+- `automata` : from U and a target to B; the evaluation of single strings.
+- `reference` : the algorithms of Cortes et al. in OpenFst operations, line by line.
 - `matrices`, `pairs`, `alignments`, `evaluation` : substitution matrices; many pairs by dynamic
   programs; edit operations; the methods that need no compilation.
 - `fingerprint`, `report` : a digest of a loss; its properties on samples.
@@ -30,53 +33,6 @@ Reading order
 - `cache` : compiled losses in memory and on disk.
 """
 
-from fstgrad.automata.determinize import MAX_STATES
-from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
-from fstgrad.losses.base import Engine, Loss, ScaledLoss, SumLoss
-from fstgrad.losses.collapse import CollapsedLoss, collapsed
-from fstgrad.losses.constant import ExactMatch, NoLoss
-from fstgrad.losses.edit import (
-    CharacterErrorRate,
-    EditDistance,
-    Hamming,
-    LongestCommonSubsequence,
-    Normalized,
-    OptimalStringAlignment,
-    WordErrorRate,
-)
-from fstgrad.losses.evaluation import Target
-from fstgrad.losses.matrices import SubstitutionMatrix
-from fstgrad.losses.ngram import GappyNGram, MismatchNGram, NGram, NGramSum
-from fstgrad.losses.report import LossReport
-from fstgrad.losses.rules import RuleLoss
-from fstgrad.losses.transducer import TransducerLoss
+import lazy_loader
 
-__all__ = [
-    "MAX_STATES",
-    "CharacterErrorRate",
-    "CollapsedLoss",
-    "EditDistance",
-    "Engine",
-    "ExactMatch",
-    "GappyNGram",
-    "GlobalAlignment",
-    "Hamming",
-    "LongestCommonSubsequence",
-    "Loss",
-    "LossReport",
-    "MismatchNGram",
-    "NGram",
-    "NGramSum",
-    "NoLoss",
-    "Normalized",
-    "OptimalStringAlignment",
-    "RuleLoss",
-    "ScaledLoss",
-    "SmithWaterman",
-    "SubstitutionMatrix",
-    "SumLoss",
-    "Target",
-    "TransducerLoss",
-    "WordErrorRate",
-    "collapsed",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad import transducers
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import direction_array, instance, one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import direction_array, instance, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.losses import transducers
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
 from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
 from fstgrad.losses.transducer import TransducerLoss

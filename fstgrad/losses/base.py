@@ -10,18 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.automaton import Cap, Level, LossAutomaton
-from fstgrad.automata.band import Band, compile_band
-from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, check_cap, in_nats
-from fstgrad.automata.determinize import MAX_STATES, determinize
-from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.automata.machine import TargetMachine
-from fstgrad.automata.minimize import minimize, minimize_finals
-from fstgrad.automata.pairs import Strings
-from fstgrad.automata.product import automaton_product, product_machine
-from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import (
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import (
     LARGEST_COST,
     FloatArray,
     IntArray,
@@ -30,14 +20,30 @@ from fstgrad.checks import (
     positive_integer,
     positive_number,
 )
-from fstgrad.containers.sequences import items
-from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.sequences import items
+from fstgrad.core.summary import summary
 from fstgrad.losses.alignments import Alignment
+from fstgrad.losses.automata.automaton import Cap, Level, LossAutomaton
+from fstgrad.losses.automata.band import Band, compile_band
+from fstgrad.losses.automata.bounds import (
+    RATIONAL_CAP,
+    REFERENCE_CAP,
+    TropicalCap,
+    check_cap,
+    in_nats,
+)
+from fstgrad.losses.automata.determinize import MAX_STATES, determinize
+from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.machine import TargetMachine
+from fstgrad.losses.automata.minimize import minimize, minimize_finals
+from fstgrad.losses.automata.pairs import Strings
+from fstgrad.losses.automata.product import automaton_product, product_machine
+from fstgrad.losses.automata.semiring import TROPICAL
 from fstgrad.losses.evaluation import PairEvaluation, Programme, Target, rejected
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
-from fstgrad.summary import summary
 
 Engine = Literal["layered", "openfst"]
 _SHOWN = ("loss", "losses", "factor", "order", "collapse")  # attributes that a repr shows

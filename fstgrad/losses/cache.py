@@ -13,13 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.automaton import Level, LossAutomaton
-from fstgrad.automata.band import Band
-from fstgrad.automata.bounds import STORED_CAP
-from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import flag, instance, path_name, positive_integer
-from fstgrad.errors import (
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import flag, instance, path_name, positive_integer
+from fstgrad.core.errors import (
     InfeasibleError,
     InvalidInputError,
     MemoryLimitError,
@@ -27,6 +23,10 @@ from fstgrad.errors import (
 )
 from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
+from fstgrad.losses.automata.automaton import Level, LossAutomaton
+from fstgrad.losses.automata.band import Band
+from fstgrad.losses.automata.bounds import STORED_CAP
+from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
 
 CACHE_MEMORY = 2**30  # bytes, by default
 _WORKING_COPIES = 3  # factor of the counted bytes: in use, an automaton holds copies for the passes

@@ -7,17 +7,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band
-from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machine
-from fstgrad.automata.determinize import MAX_STATES
-from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.automata.machine import TargetMachine
-from fstgrad.automata.product import automaton_product
-from fstgrad.checks import FloatArray, IntArray, instance, one_of
-from fstgrad.containers.sequences import items, members
-from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray, instance, one_of
+from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedError
+from fstgrad.core.sequences import items, members
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band
+from fstgrad.losses.automata.collapse import ctc_machine, ended_machine, spelled_machine
+from fstgrad.losses.automata.determinize import MAX_STATES
+from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.machine import TargetMachine
+from fstgrad.losses.automata.product import automaton_product
 from fstgrad.losses.base import Engine, Loss, SumLoss
 from fstgrad.losses.constant import NoLoss
 from fstgrad.losses.evaluation import Target

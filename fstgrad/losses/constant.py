@@ -4,12 +4,12 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
-from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import IntArray, instance
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import IntArray, instance
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
+from fstgrad.losses.automata.semiring import TROPICAL
 from fstgrad.losses.base import Loss
 from fstgrad.losses.evaluation import Target
 from fstgrad.openfst import Fst

@@ -4,10 +4,10 @@ from functools import cached_property
 
 import numpy.typing as npt
 
-from fstgrad import transducers
-from fstgrad.alphabet import Alphabet, SequenceLike, WordAlphabet
-from fstgrad.checks import flag, instance
-from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
+from fstgrad.core.alphabet import Alphabet, SequenceLike, WordAlphabet
+from fstgrad.core.checks import flag, instance
+from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedError
+from fstgrad.losses import transducers
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.base import Loss, ScaledLoss
 from fstgrad.losses.evaluation import Target

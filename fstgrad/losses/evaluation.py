@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.automata.machine import TargetMachine
-from fstgrad.automata.pairs import Strings
-from fstgrad.checks import FloatArray, IntArray, positive_integer
-from fstgrad.containers.sequences import batch, paired_batches
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray, positive_integer
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.sequences import batch, paired_batches
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses.alignments import Alignment
+from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.machine import TargetMachine
+from fstgrad.losses.automata.pairs import Strings
 from fstgrad.losses.pairs import joined
 from fstgrad.openfst import Fst
-from fstgrad.uninitialized import empty
 
 Target = SequenceLike | Fst
 

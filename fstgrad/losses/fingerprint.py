@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.openfst import Fst, to_arrays
 
 _FST_ARRAYS = ("final", "source", "ilabel", "olabel", "nextstate", "weight")

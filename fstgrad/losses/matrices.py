@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, direction_array, instance, path_name
-from fstgrad.containers.labels import over_symbols
-from fstgrad.containers.sequences import items
-from fstgrad.errors import AlphabetError, InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray, direction_array, instance, path_name
+from fstgrad.core.errors import AlphabetError, InvalidInputError
+from fstgrad.core.labels import over_symbols
+from fstgrad.core.sequences import items
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.io import read_lines
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 _FOLDER = pathlib.Path(__file__).parent / "ncbi"
 # the NCBI matrices shipped with fstgrad

@@ -11,8 +11,8 @@ side.
 
 from collections.abc import Sequence
 
-from fstgrad import transducers
-from fstgrad.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.losses import transducers
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import FstArrays
 

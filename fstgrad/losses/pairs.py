@@ -16,13 +16,13 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata import kernels
-from fstgrad.automata.pairs import FREE_ENDS, PairArcs, Strings
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import FstError, MemoryLimitError
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import FstError, MemoryLimitError
+from fstgrad.core.threads import worker_threads
+from fstgrad.losses.automata import kernels
+from fstgrad.losses.automata.pairs import FREE_ENDS, PairArcs, Strings
 from fstgrad.openfst import FstArrays
-from fstgrad.threads import worker_threads
 
 _MOST_LABELS = 2**22  # largest number of pairs of labels in a table
 ALIGNMENT_MEMORY = 4 * 2**30  # bytes that the tables of one alignment may use

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.containers.sequences import batch
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import batch
 
 _CLOSE = 1e-9
 # property -> its consequence if it holds, and if it does not

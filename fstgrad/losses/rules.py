@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import instance
 from fstgrad.losses.transducer import TransducerLoss
+from fstgrad.losses.transducers.rules import RuleSet, RuleTransducer, compile_rules
 from fstgrad.openfst import FstArrays
-from fstgrad.transducers.rules import RuleSet, RuleTransducer, compile_rules
 
 
 class RuleLoss(TransducerLoss):
@@ -17,7 +17,7 @@ class RuleLoss(TransducerLoss):
     Parameters
     ----------
     rules : str or RuleSet
-        The grammar, in the syntax of `fstgrad.transducers.rules.syntax`.
+        The grammar, in the syntax of `fstgrad.losses.transducers.rules.syntax`.
     alphabet : Alphabet, optional
         By default that of the rules.  Rules with symbols outside it are ignored.
 

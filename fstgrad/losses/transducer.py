@@ -10,20 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import reference, transducers
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.composition import (
-    composition,
-    depth_range,
-    skips_all,
-    string_arrays,
-)
-from fstgrad.automata.machine import ANYWHERE, TargetMachine
-from fstgrad.automata.pairs import Strings
-from fstgrad.automata.reduction import merge_alike, target_machine
-from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
-from fstgrad.checks import (
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import (
     COSTS,
     LARGEST_COST,
     FloatArray,
@@ -33,8 +21,20 @@ from fstgrad.checks import (
     one_of,
     positive_number,
 )
-from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
+from fstgrad.core.errors import FstError, InfeasibleError, InvalidInputError
+from fstgrad.losses import reference, transducers
 from fstgrad.losses.alignments import Alignment, operations_of
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.composition import (
+    composition,
+    depth_range,
+    skips_all,
+    string_arrays,
+)
+from fstgrad.losses.automata.machine import ANYWHERE, TargetMachine
+from fstgrad.losses.automata.pairs import Strings
+from fstgrad.losses.automata.reduction import merge_alike, target_machine
+from fstgrad.losses.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.losses.base import Loss
 from fstgrad.losses.evaluation import Target
 from fstgrad.losses.pairs import ArcCosts, PairLoss, losses_of_pairs, pair_loss
@@ -93,7 +93,7 @@ class TransducerLoss(Loss):
     Examples
     --------
     >>> from fstgrad import Alphabet
-    >>> from fstgrad.transducers import hamming_transducer
+    >>> from fstgrad.losses.transducers import hamming_transducer
     >>> abc = Alphabet("acgt")
     >>> TransducerLoss(hamming_transducer(abc), abc)("gat", "cat")
     1.0

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.uninitialized import empty_like
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty_like
 
 Indices = npt.NDArray[np.uint64]
 Index = int | np.uint64  # unsigned indices spare kernels a test of the sign

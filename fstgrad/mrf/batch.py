@@ -6,7 +6,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -16,7 +16,7 @@ from fstgrad.checks import (
     integers,
     log_weights,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.losses import item_options
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.forest import Forest
@@ -19,7 +20,6 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.sampling.chains import forest_blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 SWEEPS = 50  # at most
 SETTLED = 1e-6  # stop when a sweep raises the bound by less than this, relative

@@ -19,8 +19,8 @@ from itertools import count
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, positive_integer, positive_number
-from fstgrad.errors import MemoryLimitError
+from fstgrad.core.checks import FloatArray, positive_integer, positive_number
+from fstgrad.core.errors import MemoryLimitError
 from fstgrad.mrf.budget import Budget
 from fstgrad.mrf.clamping import clamp
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.factors import PADDED_CELLS

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.checks import IntArray, Seed, generator, positive_integer
+from fstgrad.core.checks import IntArray, Seed, generator, positive_integer
 from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.engine import best_labeling
 from fstgrad.mrf.expansion import alpha_expansion

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     instance,
     log_weights,
@@ -24,9 +24,9 @@ from fstgrad.checks import (
     real_array,
     real_number,
 )
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError
-from fstgrad.summary import short_repr
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items
+from fstgrad.core.summary import short_repr
 
 REACH = 4.0  # standard deviations that a filter covers
 FINENESS = 2.0  # cells of the grid per standard deviation

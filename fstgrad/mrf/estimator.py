@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -17,7 +17,7 @@ from fstgrad.checks import (
     positive_number,
     real_array,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.losses import UNKNOWN, PersistentChains
 from fstgrad.mrf.model import PairwiseMRF
 

@@ -7,8 +7,8 @@ each term is subtracted from both.
 
 import numpy as np
 
-from fstgrad.checks import IntArray, positive_integer
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import IntArray, positive_integer
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph_cut import graph_cut
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
-from fstgrad.containers.sequences import items, rows_of
-from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
+from fstgrad.core.checks import FloatArray, IntArray, index_array, log_weights
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, MemoryLimitError
+from fstgrad.core.sequences import items, rows_of
+from fstgrad.core.summary import short_repr
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.summary import short_repr
 
 PADDED_MEMORY = 4 << 30  # bytes of padded tables
 PADDED_CELLS = 1 << 26  # of padded edge tables, half a GiB; with more, pairs are larger factors

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray, index_array, integers
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import IntArray, index_array, integers
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
-from fstgrad.uninitialized import empty, empty_like
 
 STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))  # (rows, columns) from a pixel to later neighbours
 FAR = 1000  # mean distance of neighbours, in nodes, up to which their data is in a cache

@@ -8,12 +8,12 @@ flow certifies that the labeling is the best up to rounding.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.uninitialized import empty
 
 
 def graph_cut(model: ScoredGraph) -> Decoded:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, extra, positive_integer, positive_number, real_array
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, extra, positive_integer, positive_number, real_array
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
 from fstgrad.io import read_bytes, write_bytes
 from fstgrad.mrf.graph import grid_edges
 from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.summary import short_repr
 
 LLOYD_STEPS = 50
 LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)

@@ -5,8 +5,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.scored_graph import ScoredGraph
 

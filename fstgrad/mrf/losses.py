@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -37,7 +37,7 @@ from fstgrad.checks import (
     positive_number,
     real_number,
 )
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact

@@ -5,11 +5,11 @@ Bounds that add and subtract masks would lose all digits of the other scores.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.scored_graph import Scored
 from fstgrad.mrf.sequential import tree_mode
-from fstgrad.uninitialized import empty
 
 MASK = 1e8  # nats below the best score of a table: there, floats resolve 1e-8 nats
 NEGLIGIBLE = 40.0  # nats: e^-40 of Z is below the rounding of log Z

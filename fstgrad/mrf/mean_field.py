@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positive_number
-from fstgrad.distribution import masked_inner
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray, Seed, generator, positive_integer, positive_number
+from fstgrad.core.distribution import masked_inner
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.masks import without_masks
@@ -16,7 +17,6 @@ from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import NO_FACTORS
-from fstgrad.uninitialized import empty
 
 Progress = Callable[[int, float], None]
 SWEPT = 2**18  # marginals that one call of the kernel computes, about

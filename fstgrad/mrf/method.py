@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fstgrad.checks import one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import one_of
+from fstgrad.core.errors import InvalidInputError
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ The methods, and the functions or modules that document their options:
 import time
 from typing import Any
 
-from fstgrad.checks import positive_integer
+from fstgrad.core.checks import positive_integer
 from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_digits

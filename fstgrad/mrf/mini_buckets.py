@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import any_order
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 Scope = tuple[int, ...]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -17,8 +17,8 @@ from fstgrad.checks import (
     log_weights,
     positive_integer,
 )
-from fstgrad.distribution import Distribution, masked_inner
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.distribution import Distribution, masked_inner
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf import decode, losses, methods
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import (

@@ -6,8 +6,9 @@ from itertools import takewhile
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError, MemoryLimitError, NotSupportedError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InfeasibleError, MemoryLimitError, NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.block_field import block_field
 from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
@@ -16,13 +17,12 @@ from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY
 from fstgrad.mrf.mean_field import climbed
-from fstgrad.mrf.messages.powers import tree_messages
+from fstgrad.mrf.messages.tree_reweighted import tree_messages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.sequential import sought
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 SWEEPS = 100  # at most, of tree-reweighted messages and of mean field
 LARGEST_BUCKET = 1 << 16  # cells

@@ -7,9 +7,9 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.summary import short_repr
 from fstgrad.mrf.table import NO_FACTORS, Table
-from fstgrad.summary import short_repr
 
 Kind = Literal[
     "exact", "bethe", "upper bound", "lower bound", "bounds", "estimate", "score", "none"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     float_array,
@@ -19,8 +19,8 @@ from fstgrad.checks import (
     log_weights,
     optional,
 )
-from fstgrad.distribution import offsets
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.distribution import offsets
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.table import Table

@@ -10,8 +10,9 @@ mini-buckets may lower the bound, and annealing may raise the score.
 
 import numpy as np
 
-from fstgrad.checks import IntArray, Seed, generator, positive_integer, positive_number
-from fstgrad.errors import MemoryLimitError, NotSupportedError
+from fstgrad.core.checks import IntArray, Seed, generator, positive_integer, positive_number
+from fstgrad.core.errors import MemoryLimitError, NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.clamping import clamp
@@ -23,7 +24,6 @@ from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import Chain, allowed_labels
 from fstgrad.mrf.sampling.tempering import scaled
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.uninitialized import empty
 
 LOOK = 5  # forward and backward sweeps between two evaluations of the bound
 WINDOWS, WINDOW_NODES, WINDOW_MEMORY = 10, 150, 1 << 23

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.summary import short_repr
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.summary import short_repr
 
 NO_FACTORS = np.zeros(0)
 NO_FACTORS.flags.writeable = False

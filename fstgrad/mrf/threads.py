@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
-from fstgrad.checks import positive_integer
+from fstgrad.core.checks import positive_integer
 
 Result = TypeVar("Result")
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.io import read_lines, shown, write_text
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))

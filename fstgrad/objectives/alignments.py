@@ -4,18 +4,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.latent import latent_softmax_margin
-from fstgrad.uninitialized import empty
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
 _AUTOMATA = AutomatonCache()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.objectives.threads import ALONE, Team
 
 Array = npt.NDArray[Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.checks import IntArray, generator
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import IntArray, generator
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.model import PairwiseMRF

@@ -6,19 +6,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.band import Band
-from fstgrad.checks import FloatArray, instance
-from fstgrad.containers.sequences import batch as sequences
-from fstgrad.containers.sequences import items as sequence
-from fstgrad.errors import InvalidInputError, StateLimitError
-from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import FloatArray, instance
+from fstgrad.core.errors import InvalidInputError, StateLimitError
+from fstgrad.core.sequences import batch as sequences
+from fstgrad.core.sequences import items as sequence
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
-from fstgrad.uninitialized import empty
+from fstgrad.strings.lattices import Lattice, LatticeLoss
 
 Kind = Literal["softmax-margin", "risk"]
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from fstgrad.automata.pairs import Strings
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.pairs import Strings
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.losses.evaluation import has_programme, losses_of_strings
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
-from fstgrad.uninitialized import empty
 
 _TARGETS = AutomatonCache()
 SMALL = 2**21  # alignment cells of a batch; below this, threads cost more than they save

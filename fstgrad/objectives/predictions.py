@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.checks import IntArray
-from fstgrad.lattices import Lattice
+from fstgrad.core.checks import IntArray
 from fstgrad.losses import Loss
+from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
 NOTHING = -100  # padding of predictions, the same as in padded gold

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import instance, one_of, positive_integer
-from fstgrad.containers.sequences import items
-from fstgrad.estimates import EVERYTHING, UNRELIABLE, SampledObjective
+from fstgrad.core.checks import instance, one_of, positive_integer
+from fstgrad.core.estimates import EVERYTHING, UNRELIABLE, SampledObjective
+from fstgrad.core.sequences import items
+from fstgrad.losses.automata.band import Band
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.proposals import KINDS, Kind
 

@@ -8,11 +8,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
@@ -22,7 +23,6 @@ from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
-from fstgrad.uninitialized import empty
 
 Kind = Literal["softmax-margin", "risk"]
 IGNORED = -(2**31)  # the id of an ignored position, in the gold that reaches an objective

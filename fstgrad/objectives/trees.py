@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.trees.base import TreeDistribution

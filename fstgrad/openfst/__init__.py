@@ -26,14 +26,14 @@ Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tr
 
 Reading order
 -------------
-- `library`, `messages` : pynini or stand-ins; the reasons of its errors.
-- `arrays`, `stored`, `symbols`, `binary` : FSTs as arrays, and the binary form between.
-- `apart`, `operations`, `rewriting` : a separate process; operations; replacement rules.
+- `library`, `stderr` : pynini or stand-ins; the reasons of its errors.
+- `arrays`, `binary`, `symbols`, `conversion` : FSTs as arrays, and the binary form between.
+- `subprocess`, `operations`, `rewriting` : a separate process; operations; replacement rules.
 - `lines`, `text`, `files` : lines of AT&T text; their FST; FST files.
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
-from fstgrad.openfst.binary import (
+from fstgrad.openfst.conversion import (
     Fst,
     from_arrays,
     read,
@@ -51,7 +51,6 @@ from fstgrad.openfst.files import (
     write_file,
 )
 from fstgrad.openfst.library import IS_INSTALLED, missing
-from fstgrad.openfst.messages import caught_messages
 from fstgrad.openfst.operations import (
     arc_sort,
     compose,
@@ -69,6 +68,7 @@ from fstgrad.openfst.operations import (
     topsort,
     union,
 )
+from fstgrad.openfst.stderr import caught_messages
 from fstgrad.openfst.symbols import (
     acceptor_over,
     check_sides,

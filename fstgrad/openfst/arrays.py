@@ -6,8 +6,8 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, float_array, index_array, is_integer
-from fstgrad.errors import FstError, InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray, float_array, index_array, is_integer
+from fstgrad.core.errors import FstError, InvalidInputError
 
 ArcType = Literal["standard", "log", "log64"]
 ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)

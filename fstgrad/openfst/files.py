@@ -4,12 +4,12 @@ import os
 import pathlib
 import re
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, path_name
-from fstgrad.errors import FstError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import instance, path_name
+from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
-from fstgrad.openfst.binary import Fst, check_fst, from_arrays
-from fstgrad.openfst.stored import check_stored, pack_archive, parse_archive, parse_fst
+from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
+from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
 from fstgrad.openfst.text import parse_text, read_symbols
 
 _FILE = re.compile(r"(.+)\.(fst|(txt|att)(\.gz)?)", re.DOTALL)

@@ -6,7 +6,7 @@ lattices and models use arrays and do not need it.  Everything else raises Missi
 
 from typing import TYPE_CHECKING, NoReturn
 
-from fstgrad.errors import MissingDependencyError
+from fstgrad.core.errors import MissingDependencyError
 
 HOW_TO_INSTALL = (
     "this needs OpenFst's Python package pynini, which is not installed: pip install pynini on "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.errors import FstError
+from fstgrad.core.errors import FstError
 
 STATE = re.compile(r"[0-9]{1,18}")
 COST = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)

@@ -6,12 +6,12 @@ from typing import Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, cost, flag, one_of, positive_integer, positive_number
-from fstgrad.errors import FstError
-from fstgrad.openfst.apart import run_apart
+from fstgrad.core.checks import FloatArray, cost, flag, one_of, positive_integer, positive_number
+from fstgrad.core.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
-from fstgrad.openfst.binary import Fst, check_fst, from_arrays, read, to_arrays
+from fstgrad.openfst.conversion import Fst, check_fst, from_arrays, read, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
+from fstgrad.openfst.subprocess import run_apart
 from fstgrad.openfst.symbols import as_symbols, check_symbols
 
 P = ParamSpec("P")

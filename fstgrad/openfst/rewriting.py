@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import IntArray
-from fstgrad.errors import FstError
+from fstgrad.core.checks import IntArray
+from fstgrad.core.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
-from fstgrad.openfst.binary import Fst, from_arrays, to_arrays
+from fstgrad.openfst.conversion import Fst, from_arrays, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
 
 Part = tuple[IntArray, bool]  # labels, and whether the part is starred (any number of them)

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON_SYMBOL, Alphabet
-from fstgrad.checks import IntArray, instance, is_integer, one_of
-from fstgrad.containers.sequences import fields, items
-from fstgrad.errors import (
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.checks import IntArray, instance, is_integer, one_of
+from fstgrad.core.errors import (
     AlphabetError,
     FstError,
     InvalidInputError,
     UnusedArcsWarning,
     warn,
 )
+from fstgrad.core.sequences import fields, items
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray, instance
-from fstgrad.errors import FstError
+from fstgrad.core.checks import FloatArray, IntArray, instance
+from fstgrad.core.errors import FstError
 from fstgrad.io import read_text
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.lines import (

@@ -20,7 +20,7 @@ Index
 
 Reading order
 -------------
-- `figure`, `look` : figures without pyplot; the style of all figures, and files.
+- `figure`, `theme` : figures without pyplot; the style of all figures, and files.
 - `strings`, `sentences`, `grids`, `counts`, `curves`, `automata` : the plots.
 """
 
@@ -28,9 +28,9 @@ from fstgrad.plot.automata import automaton_source, automaton_svg, render
 from fstgrad.plot.counts import word_graph
 from fstgrad.plot.curves import bars, bounds, curves, learning
 from fstgrad.plot.grids import strip
-from fstgrad.plot.look import check_name, notebook, save
 from fstgrad.plot.sentences import confusion_network, trees
 from fstgrad.plot.strings import alignment, marginals
+from fstgrad.plot.theme import check_name, notebook, save
 
 __all__ = [
     "alignment",

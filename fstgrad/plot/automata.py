@@ -10,11 +10,11 @@ import subprocess
 from collections import defaultdict
 from typing import Any
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, one_of, positive_integer
-from fstgrad.errors import FstgradError, InvalidInputError, MissingDependencyError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import instance, one_of, positive_integer
+from fstgrad.core.errors import FstgradError, InvalidInputError, MissingDependencyError
 from fstgrad.openfst import FstArrays, to_arrays
-from fstgrad.plot.look import look
+from fstgrad.plot.theme import theme_of
 
 EMPTY = "ε"
 MAX_EDGES = 400
@@ -71,16 +71,16 @@ def automaton_source(
             f"the machine has arcs between {len(edges):,} pairs of states, more than max_edges="
             f"{max_edges}; draw a shorter target or fewer symbols"
         )
-    chosen = look(dark)
+    theme = theme_of(dark)
     lines = [
         "digraph {",
-        f'  graph [rankdir=LR, bgcolor="{chosen.paper}", fontname="Helvetica", '
-        f'fontcolor="{chosen.ink}", label={_quoted(title)}, labelloc=t, nodesep=0.45, '
+        f'  graph [rankdir=LR, bgcolor="{theme.background}", fontname="Helvetica", '
+        f'fontcolor="{theme.foreground}", label={_quoted(title)}, labelloc=t, nodesep=0.45, '
         "ranksep=0.5];",
         f'  node [shape=circle, fontname="Helvetica", fontsize=11, width=0.35, fixedsize=false, '
-        f'margin=0.03, color="{chosen.ink}", fontcolor="{chosen.ink}"];',
-        f'  edge [fontname="Helvetica", fontsize=10, arrowsize=0.6, color="{chosen.strong}", '
-        f'fontcolor="{chosen.ink}"];',
+        f'margin=0.03, color="{theme.foreground}", fontcolor="{theme.foreground}"];',
+        f'  edge [fontname="Helvetica", fontsize=10, arrowsize=0.6, color="{theme.strong}", '
+        f'fontcolor="{theme.foreground}"];',
         '  start [shape=point, style=invis, width=0, height=0, label=""];',
     ]
     for state, cost in enumerate(arrays.final):

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fstgrad.checks import extra, instance, positive_integer
-from fstgrad.errors import InvalidInputError
-from fstgrad.plot.look import PALETTE, canvas, look
+from fstgrad.core.checks import extra, instance, positive_integer
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.plot.theme import PALETTE, canvas, theme_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,9 +40,9 @@ def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
     drawn = graph.edge_subgraph(graph.edges)
     if not drawn.number_of_edges():
         raise InvalidInputError("the graph has no edge; fit with a smaller alpha, or use more sets")
-    chosen = look(dark)
+    theme = theme_of(dark)
     size = min(14.0, 3.5 + 0.9 * drawn.number_of_nodes() ** 0.5)
-    figure, axes = canvas(1.35 * size, size, chosen)
+    figure, axes = canvas(1.35 * size, size, theme)
     add_word_graph(axes, drawn, dark=dark, seed=seed)
     return figure
 
@@ -51,7 +51,7 @@ def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 
     """Draw a graph into axes, as `word_graph` does."""
     networkx = extra("networkx", "grm", "fstgrad.plot.word_graph")
     effects = extra("matplotlib.patheffects", "plot", "fstgrad.plot")
-    chosen = look(dark)
+    theme = theme_of(dark)
     axes.set_axis_off()
     if not drawn.number_of_nodes():
         return
@@ -71,19 +71,19 @@ def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 
             solid_capstyle="round", zorder=1,
         )  # fmt: skip
     xy = np.array(list(place.values()))
-    axes.scatter(xy[:, 0], xy[:, 1], s=26, color=chosen.ink, zorder=2)
-    halo = [effects.withStroke(linewidth=3, foreground=chosen.paper)]
+    axes.scatter(xy[:, 0], xy[:, 1], s=26, color=theme.foreground, zorder=2)
+    halo = [effects.withStroke(linewidth=3, foreground=theme.background)]
     for word, (x, y) in place.items():
         axes.annotate(
             word, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9,
-            color=chosen.ink, path_effects=halo, zorder=3,
+            color=theme.foreground, path_effects=halo, zorder=3,
         )  # fmt: skip
     for kind in ("together", "apart", "larger set"):
         if kind in kinds:
             axes.plot([], [], color=_STYLE[kind][0], linestyle=_STYLE[kind][1], label=_SAID[kind])
     axes.margins(0.12)
     axes.legend(loc="lower left", fontsize=8, framealpha=0.9)
-    chosen.style(axes)
+    theme.style(axes)
 
 
 _STYLE = {"together": (_POSITIVE, "-"), "apart": (_NEGATIVE, "--"), "larger set": (_LARGER, ":")}

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fstgrad.checks import flag, float_array, instance, positive_number, real_number
-from fstgrad.containers.sequences import fields, items
-from fstgrad.errors import InvalidInputError
-from fstgrad.plot.look import MARK, MARKERS, blank, look
+from fstgrad.core.checks import flag, float_array, instance, positive_number, real_number
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import fields, items
+from fstgrad.plot.theme import MARK, MARKERS, blank, theme_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,23 +52,23 @@ def curves(
         raise InvalidInputError("panels is empty; give at least one title with its series")
     log, panels = flag("log", log), {title: _lines(one) for title, one in panels.items()}
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
-    chosen = look(dark)
-    figure = blank(4.2 * len(panels), 3.6, chosen)
+    theme = theme_of(dark)
+    figure = blank(4.2 * len(panels), 3.6, theme)
     plots = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (title, series) in zip(plots, panels.items(), strict=True):
         for name, (x, y) in series.items():
             number = names.index(name)
             axes.plot(
-                x, y, f"{MARKERS[number % len(MARKERS)]}-", color=chosen.color(number), ms=4,
+                x, y, f"{MARKERS[number % len(MARKERS)]}-", color=theme.color(number), ms=4,
                 label=name,
             )  # fmt: skip
         axes.set(title=title, xlabel=xlabel, yscale="log" if log else "linear")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
-        chosen.style(axes)
+        theme.style(axes)
     plots[0].set_ylabel(ylabel)
-    chosen.style(plots[0])
+    theme.style(plots[0])
     return figure
 
 
@@ -117,17 +117,17 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
         shown = [np.nan if epoch.validation is None else epoch.validation for epoch in history]
         judge = tables["validation error rate"] = shown
     best = int(np.nanargmin(judge))
-    chosen = look(dark)
-    figure = blank(3.4 * len(tables), 2.8, chosen)
+    theme = theme_of(dark)
+    figure = blank(3.4 * len(tables), 2.8, theme)
     plots = figure.subplots(1, len(tables), squeeze=False)[0]
     epochs = [epoch.epoch for epoch in history]
     for axes, (name, values) in zip(plots, tables.items(), strict=True):
-        axes.plot(epochs, values, marker=".", color=chosen.color(0))
+        axes.plot(epochs, values, marker=".", color=theme.color(0))
         axes.plot(epochs[best], values[best], "o", color=MARK, ms=7, mfc="none", mew=2)
         axes.set(xlabel="epoch", ylabel=name)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
-        chosen.style(axes)
+        theme.style(axes)
     plots[-1].set_title(f"best: epoch {epochs[best]}", fontsize=9, loc="right", color=MARK)
     return figure
 
@@ -171,19 +171,19 @@ def bounds(
             f"caps, lower and upper have the shapes {x.shape}, {low.shape}, {high.shape}; give "
             "one bound each for at least one cap"
         )
-    chosen = look(dark)
-    figure = blank(5.0, 3.2, chosen)
+    theme = theme_of(dark)
+    figure = blank(5.0, 3.2, theme)
     axes = figure.add_subplot()
-    axes.fill_between(x, low, high, color=chosen.color(4), alpha=0.35, linewidth=0)
-    axes.plot(x, high, "v-", color=chosen.color(0), ms=4, label="upper bound")
-    axes.plot(x, low, "^-", color=chosen.color(2), ms=4, label="lower bound")
+    axes.fill_between(x, low, high, color=theme.color(4), alpha=0.35, linewidth=0)
+    axes.plot(x, high, "v-", color=theme.color(0), ms=4, label="upper bound")
+    axes.plot(x, low, "^-", color=theme.color(2), ms=4, label="lower bound")
     if exact is not None:
         exact = real_number("exact", exact)
         axes.axhline(exact, color=MARK, linestyle="--", label="exact")
     axes.set(xlabel="cap (nats)", ylabel=ylabel)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    chosen.style(axes)
+    theme.style(axes)
     return figure
 
 
@@ -227,18 +227,18 @@ def bars(
     if not any(grouped.values()) or 0 < len(single) < len(groups):
         raise InvalidInputError("groups is empty or mixed; give {group: {name: value}}")
     names = list(dict.fromkeys(name for group in grouped.values() for name in group))
-    chosen = look(dark)
+    theme = theme_of(dark)
     count = sum(map(len, grouped.values()))
-    figure = blank(7.0, 0.9 + 0.25 * count + 0.25 * len(grouped), chosen)
+    figure = blank(7.0, 0.9 + 0.25 * count + 0.25 * len(grouped), theme)
     axes = figure.add_subplot()
     place, ticks = 0.0, []
     for title, group in grouped.items():
         start = place
         for name, value in group.items():
-            axes.barh(place, value, 0.85, color=chosen.color(names.index(name)))
+            axes.barh(place, value, 0.85, color=theme.color(names.index(name)))
             axes.annotate(
                 f"{name}  {value:.3g}", (value, place), xytext=(4, 0), va="center", fontsize=8,
-                textcoords="offset points", color=chosen.ink,
+                textcoords="offset points", color=theme.foreground,
             )  # fmt: skip
             place += 1
         ticks.append(((start + place - 1) / 2, title))
@@ -248,5 +248,5 @@ def bars(
     axes.set(xlabel=xlabel, xscale="log" if log else "linear")
     axes.margins(x=0.35)
     axes.grid(axis="x", alpha=0.3)
-    chosen.style(axes)
+    theme.style(axes)
     return figure

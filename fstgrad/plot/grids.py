@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import instance, real_array
-from fstgrad.errors import InvalidInputError
-from fstgrad.plot.look import blank, look
+from fstgrad.core.checks import instance, real_array
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.plot.theme import blank, theme_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +49,10 @@ def strip(panels: Mapping[str, npt.ArrayLike], *, dark: bool = False) -> "Figure
                 f"{title!r} has values from {table.min():g} to {table.max():g}; probabilities and "
                 "grey values are in [0, 1]"
             )
-    chosen = look(dark)
+    theme = theme_of(dark)
     first = next(iter(tables.values()))
     height = min(4.0, max(1.6, 2.2 * first.shape[0] / first.shape[1]))
-    figure = blank(2.3 * len(tables) + 0.6, height + 0.4, chosen)
+    figure = blank(2.3 * len(tables) + 0.6, height + 0.4, theme)
     plots = figure.subplots(1, len(tables), squeeze=False)[0]
     most = max((int(t.max()) for k, t in tables.items() if _is_labels(panels[k])), default=1)
     image = None
@@ -66,10 +66,10 @@ def strip(panels: Mapping[str, npt.ArrayLike], *, dark: bool = False) -> "Figure
         axes.set_title(title, fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
-        chosen.style(axes)
+        theme.style(axes)
     if image is not None:
         bar = figure.colorbar(image, ax=list(plots), label="probability", shrink=0.8, pad=0.01)
-        chosen.style(bar.ax)
+        theme.style(bar.ax)
     return figure
 
 

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import extra, float_array, index_array, instance, positive_integer, real_number
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError
-from fstgrad.plot.look import MARK, canvas, look
+from fstgrad.core.checks import (
+    extra,
+    float_array,
+    index_array,
+    instance,
+    positive_integer,
+    real_number,
+)
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items
+from fstgrad.plot.theme import MARK, canvas, theme_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,10 +82,10 @@ def trees(
         )
     if n > _MOST_WORDS:
         raise InvalidInputError(f"the sentence has {n} words; draw at most {_MOST_WORDS}")
-    chosen = look(dark)
+    theme = theme_of(dark)
     shown = ["root", *names]
     x = _places(shown)
-    figure, axes = canvas(max(3.0, 0.105 * x[-1] + 0.8), 1.2 + 0.35 * min(n, 8), chosen)
+    figure, axes = canvas(max(3.0, 0.105 * x[-1] + 0.8), 1.2 + 0.35 * min(n, 8), theme)
     patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
     top = 0.0
     for head, dependent in np.argwhere(table >= threshold):
@@ -86,12 +93,12 @@ def trees(
             continue
         is_gold = gold is not None and gold[dependent - 1] == head
         height = _add_arc(axes, patches, x[head], x[dependent], float(table[head, dependent]),
-                          MARK if is_gold else chosen.strong)  # fmt: skip
+                          MARK if is_gold else theme.strong)  # fmt: skip
         top = max(top, height)
     for place, name in zip(x, shown, strict=True):
         axes.text(
             place, -0.6, name, ha="center", va="top", fontsize=9,
-            color=chosen.ink if place else chosen.faint,
+            color=theme.foreground if place else theme.faint,
         )  # fmt: skip
     axes.set(xlim=(x[0] - 4, x[-1] + 4), ylim=(-3.2, top + 1.5))
     if gold is not None:
@@ -159,24 +166,24 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
     slots, top = _slots(lattice), positive_integer("top", top)
     if not slots:
         raise InvalidInputError("the lattice has no word; there is nothing to draw")
-    chosen = look(dark)
+    theme = theme_of(dark)
     rows = min(top, max(map(len, slots)))
     widths = [max(len(word) for word, _ in slot[:rows]) for slot in slots]
     edges = np.concatenate([[0.0], np.cumsum([max(5, w + 5) for w in widths])])
-    figure, axes = canvas(min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * rows + 0.5, chosen)
+    figure, axes = canvas(min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * rows + 0.5, theme)
     patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
-    shades = chosen.shades()
+    shades = theme.shades()
     for left, right, slot in zip(edges[:-1], edges[1:], slots, strict=True):
         for row, (word, p) in enumerate(slot[:rows]):
             axes.add_patch(
                 patches.Rectangle(
                     (left + 0.15, -row - 0.45), right - left - 0.3, 0.9, facecolor=shades(p),
-                    edgecolor=chosen.faint, linewidth=0.5,
+                    edgecolor=theme.faint, linewidth=0.5,
                 )
             )  # fmt: skip
             axes.text(
                 (left + right) / 2, -row, f"{word}  {p:.2f}", ha="center", va="center",
-                fontsize=8, color=chosen.on(p),
+                fontsize=8, color=theme.on(p),
             )  # fmt: skip
     axes.set(xlim=(-0.5, edges[-1] + 0.5), ylim=(-rows + 0.4, 0.6))
     return figure

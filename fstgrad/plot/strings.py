@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import extra, instance, real_array
-from fstgrad.errors import InvalidInputError
-from fstgrad.plot.look import MARK, blank, canvas, look
+from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.checks import extra, instance, real_array
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.plot.theme import MARK, blank, canvas, theme_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,11 +64,11 @@ def marginals(
             f"target has {len(ids)} symbols, the table {len(values)} positions; give equal lengths"
         )
     by_symbol = values.sum(axis=tuple(range(1, values.ndim - 1))).T
-    chosen = look(dark)
+    theme = theme_of(dark)
     width, height = 0.42 * len(values) + 1.9, 0.32 * n + 1.1
-    figure = blank(min(width, 24.0), min(height, 16.0), chosen)
+    figure = blank(min(width, 24.0), min(height, 16.0), theme)
     axes = figure.add_subplot()
-    image = axes.imshow(by_symbol, aspect="auto", cmap=chosen.shades(), vmin=0, vmax=1)
+    image = axes.imshow(by_symbol, aspect="auto", cmap=theme.shades(), vmin=0, vmax=1)
     axes.set_yticks(range(n), alphabet.symbols)
     axes.set_xticks(*_positions(len(values)))
     axes.set_xlabel("position")
@@ -78,7 +78,7 @@ def marginals(
             if p >= 0.005:
                 axes.text(
                     column, row, f"{p:.2f}".lstrip("0"), ha="center", va="center", fontsize=7,
-                    color=chosen.on(float(p)),
+                    color=theme.on(float(p)),
                 )  # fmt: skip
     patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
     for position, symbol in enumerate([] if ids is None else ids):
@@ -93,8 +93,8 @@ def marginals(
             )
         )
     bar = figure.colorbar(image, ax=axes, label="probability", pad=0.02)
-    chosen.style(axes)
-    chosen.style(bar.ax)
+    theme.style(axes)
+    theme.style(bar.ax)
     if ids is not None:
         axes.set_title("framed: the target", fontsize=9, loc="left", color=MARK)
     return figure
@@ -128,18 +128,18 @@ def alignment(found: Any, *, dark: bool = False) -> "Figure":
         raise InvalidInputError("the alignment is empty; there is nothing to draw")
     widest = max(len(s or "") for op in operations for s in (op.y, op.target))
     step = 0.34 + 0.09 * max(0, widest - 1)
-    chosen = look(dark)
-    figure, axes = canvas(min(step * len(operations) + 1.0, 40.0), 1.5, chosen)
+    theme = theme_of(dark)
+    figure, axes = canvas(min(step * len(operations) + 1.0, 40.0), 1.5, theme)
     for name, height in (("y", 1.0), ("target", 0.0)):
-        axes.text(-0.8, height, name, ha="right", va="center", color=chosen.ink, fontsize=9)
+        axes.text(-0.8, height, name, ha="right", va="center", color=theme.foreground, fontsize=9)
     for place, op in enumerate(operations):
         number, letter = _KINDS[op.kind]
-        color = chosen.faint if number < 0 else chosen.color(number)
+        color = theme.faint if number < 0 else theme.color(number)
         for symbol, height in ((op.y, 1.0), (op.target, 0.0)):
             outside = op.kind == "skip"
             axes.text(
                 place, height, symbol or "–", ha="center", va="center", fontsize=11,
-                color=chosen.faint if outside or symbol is None else chosen.ink,
+                color=theme.faint if outside or symbol is None else theme.foreground,
                 bbox=None if number < 0 or symbol is None else {
                     "boxstyle": "round,pad=0.25", "facecolor": "none", "edgecolor": color,
                 },
@@ -149,7 +149,7 @@ def alignment(found: Any, *, dark: bool = False) -> "Figure":
         if letter:
             axes.text(place + 0.12, 0.5, letter, ha="left", va="center", fontsize=8, color=color)
     axes.set(xlim=(-2.2, len(operations)), ylim=(-0.5, 1.5))
-    axes.set_title(_summary(found), fontsize=9, color=chosen.ink, loc="left")
+    axes.set_title(_summary(found), fontsize=9, color=theme.foreground, loc="left")
     return figure
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
 
 _BLOCK = 1 << 20  # about how many numbers a blocked product holds at once
 

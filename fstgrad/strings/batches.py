@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.layout import Layout
-from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
-from fstgrad.distribution import is_far
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
+from fstgrad.core.distribution import is_far
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.layout import Layout
 from fstgrad.strings import kernels
 from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.kernels.arrays import EXCHANGE, RECENT, SHIFT, WHOLE, Dual, Walks
 from fstgrad.strings.solve import NO_STRING, near, solve, used_contexts, within_range
 from fstgrad.strings.tangents import tangent
-from fstgrad.uninitialized import empty
 
 Run = Callable[[int, int], None]
 Slices = Callable[[int, Run], None]  # calls run(low, high) for slices of 0 .. items - 1

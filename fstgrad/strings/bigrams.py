@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import kernels
 from fstgrad.strings.solve import NO_STRING, solve, within_range
 from fstgrad.strings.tangents import tangent
-from fstgrad.uninitialized import empty
 
 
 class Bigrams(NamedTuple):

@@ -9,15 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     called,
     instance,
     positive_integer,
     positive_number,
 )
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError, StateLimitError
+from fstgrad.core.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotSupportedError,
+    StateLimitError,
+)
+from fstgrad.losses.automata.automaton import LossAutomaton
 
 _STATE = 2e-6  # seconds to determinize a state and to visit it in the passes
 _CELL = 2e-9  # seconds per state and entry of the scores of a position, for both passes

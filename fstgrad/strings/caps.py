@@ -6,10 +6,8 @@ from typing import Literal
 
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.bounds import loss_range
-from fstgrad.checks import (
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import (
     FloatArray,
     called,
     instance,
@@ -17,10 +15,12 @@ from fstgrad.checks import (
     positive_integer,
     positive_number,
 )
-from fstgrad.errors import InvalidInputError, NotSupportedError, StateLimitError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError, StateLimitError
+from fstgrad.core.summary import short_repr
 from fstgrad.losses import MAX_STATES, Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.bounds import loss_range
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.summary import short_repr
 
 Bounded = Literal["softmax-margin", "risk"]
 Reason = Literal["tolerance", "exact", "state limit", "no progress"]

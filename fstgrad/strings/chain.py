@@ -4,10 +4,10 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.uninitialized import empty
 from fstgrad.strings import kernels
-from fstgrad.uninitialized import empty
 
 
 class Chain:

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray, Seed, instance, positive_integer
-from fstgrad.containers.sequences import batch
-from fstgrad.errors import AlphabetError, InvalidInputError
-from fstgrad.lattices import Lattice
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, positive_integer
+from fstgrad.core.errors import AlphabetError, InvalidInputError
+from fstgrad.core.sequences import batch
+from fstgrad.core.summary import short_repr
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.summary import short_repr
+from fstgrad.strings.lattices import Lattice
 
 _CANDIDATES = 50  # default number of candidates
 

@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import plot
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import (
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
@@ -20,8 +19,9 @@ from fstgrad.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.distribution import ArrayDistribution, Distribution, is_far
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.distribution import ArrayDistribution, Distribution, is_far
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes

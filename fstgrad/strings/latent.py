@@ -2,8 +2,8 @@
 
 import numpy.typing as npt
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, instance
+from fstgrad.core.checks import FloatArray, instance
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.solve import solve
 

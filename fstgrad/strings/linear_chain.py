@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.strings import kernels
-from fstgrad.uninitialized import empty, empty_like
 
 BLOCK = 32  # items per kernel call: fixed, so that results do not depend on the threads
 SAFE = 1e-250  # least factor of `forward_backward` at which underflow loses below 1e-50 of Z

@@ -9,14 +9,14 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, divisor
-from fstgrad.errors import InvalidInputError
-from fstgrad.lattices import Lattice, LatticeLoss
-from fstgrad.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import FloatArray, divisor
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.lattices import Lattice, LatticeLoss
+from fstgrad.strings.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
 
 
 @overload

@@ -7,16 +7,16 @@ from typing import Literal, overload
 
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, one_of
-from fstgrad.distribution import FAR
-from fstgrad.errors import InvalidInputError
-from fstgrad.lattices import Lattice, LatticeLoss
-from fstgrad.lattices.objectives import lattice_risk, lattice_softmax_margin
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import FloatArray, one_of
+from fstgrad.core.distribution import FAR
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss, Target
-from fstgrad.reference import gradient_terms
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.reference import gradient_terms
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.lattices import Lattice, LatticeLoss
+from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
 from fstgrad.strings.solve import score_table, solve
 from fstgrad.strings.tangents import tangent
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import LARGEST_SCORE, FloatArray, IntArray
+from fstgrad.core.checks import LARGEST_SCORE, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.strings import kernels
 from fstgrad.strings.linear_chain import SAFE, LinearChains
-from fstgrad.uninitialized import empty
 
 
 class Packed(NamedTuple):

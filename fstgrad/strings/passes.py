@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fstgrad.automata.automaton import DEAD
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.losses.automata.automaton import DEAD
 from fstgrad.strings.algebra import Algebra, Log, Real
 from fstgrad.strings.paths import PathWeights
 from fstgrad.strings.solve import NO_STRING, score_table, used_contexts

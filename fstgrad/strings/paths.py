@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
-from fstgrad.automata.product import PairLevels, pair_levels
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.losses.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
+from fstgrad.losses.automata.product import PairLevels, pair_levels
 
 
 @dataclass(frozen=True)

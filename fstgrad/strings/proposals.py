@@ -25,26 +25,26 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band, check_band
-from fstgrad.automata.bounds import check_cap
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     called,
     instance,
 )
-from fstgrad.errors import (
+from fstgrad.core.errors import (
     FstgradError,
     InfeasibleError,
     InvalidInputError,
     NotSupportedError,
     StateLimitError,
 )
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band, check_band
+from fstgrad.losses.automata.bounds import check_cap
 from fstgrad.strings.budget import PLAIN_SPEED
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.uninitialized import empty
 
 Kind = Literal["auto", "band", "cap", "plain", "mixture"]
 KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")

@@ -11,13 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band
-from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, instance, one_of, positive_integer
-from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.estimates import (
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    instance,
+    one_of,
+    positive_integer,
+)
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.estimates import (
     EVERYTHING,
     SampledObjective,
     bounded_mean_interval,
@@ -27,15 +32,18 @@ from fstgrad.estimates import (
     sampled_covariance,
     usable,
 )
-from fstgrad.lattices import Lattice
-from fstgrad.lattices.sampled import (
-    lattice_sampled_risk,
-    lattice_sampled_softmax_margin,
-)
 from fstgrad.losses import Loss, Target
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band
+from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.lattices import Lattice
+from fstgrad.strings.lattices.sampled import (
+    lattice_sampled_risk,
+    lattice_sampled_softmax_margin,
+)
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
 from fstgrad.strings.tangents import tangent
 

@@ -4,8 +4,8 @@ import heapq
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError
 from fstgrad.strings.algebra import Algebra, MaxPlus, Real
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights

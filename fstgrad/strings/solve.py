@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.distribution import is_far, offsets
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import BoolArray, FloatArray
+from fstgrad.core.distribution import is_far, offsets
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import kernels
 from fstgrad.strings.kernels.arrays import RECENT
-from fstgrad.uninitialized import empty
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 

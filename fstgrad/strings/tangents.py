@@ -4,9 +4,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import InfeasibleError
+from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import kernels
 from fstgrad.strings.algebra import Log
 from fstgrad.strings.passes import Passes

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import instance, is_integer
-from fstgrad.containers.labels import check_mask
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import instance, is_integer
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.labels import check_mask
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.checks import FloatArray, one_of
+from fstgrad.core.checks import FloatArray, one_of
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.costs import Pairs, PairTransducer, pair_transducer
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import Source
 from fstgrad.costs.ties import Tie, Ties
-from fstgrad.errors import NotSupportedError
 from fstgrad.torch import arguments
 from fstgrad.torch.functions import to_numpy
 from fstgrad.torch.operators import aside, from_host, widened

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.checks import Seed, generator, one_of, positive_integer
-from fstgrad.distribution import FAR
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.checks import Seed, generator, one_of, positive_integer
+from fstgrad.core.distribution import FAR
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
 from fstgrad.torch import arguments

@@ -6,13 +6,13 @@ label, then blanks are removed.  Each objective and its gradient are exact.
 
 import torch
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import (
+from fstgrad.core.checks import (
     instance,
     one_of,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.alignments import CTCKind, CTCObjective
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import keep, values

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import positive_integer
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import aside, widened

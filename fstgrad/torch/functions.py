@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
 from fstgrad.torch.operators import from_host
 from fstgrad.torch.operators import to_numpy as native
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 
-from fstgrad.automata.band import Band
-from fstgrad.checks import instance, one_of
-from fstgrad.containers.sequences import items as sequence
-from fstgrad.errors import InvalidInputError
-from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import aside, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.torch import dense_trees, functions
 from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import Dense, centered
@@ -23,7 +24,6 @@ from fstgrad.torch.transforms import has_tangent, is_plain
 from fstgrad.torch.tree_arrays import array_trees, fill_slices
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.spanning import SpanningTrees
-from fstgrad.uninitialized import empty
 
 
 def _on_device(

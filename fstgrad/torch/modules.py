@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fstgrad.checks import generator, one_of
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.checks import generator, one_of
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.checks import instance, one_of
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.losses import UNKNOWN
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.objectives.fields import FieldLogPartition, FieldNll

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import instance, one_of
-from fstgrad.containers.sequences import batch
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.sequences import batch
 from fstgrad.losses import Loss
 from fstgrad.objectives.lists import NbestLosses
 from fstgrad.objectives.strings import IGNORED

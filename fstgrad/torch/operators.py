@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.objectives.base import Array, Objective
 from fstgrad.torch import arguments
 from fstgrad.torch.threads import team

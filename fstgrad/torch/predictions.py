@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, Seed, flag, generator, instance, positive_integer
-from fstgrad.containers.sequences import items
-from fstgrad.errors import InvalidInputError
-from fstgrad.lattices import Lattice
+from fstgrad.core.checks import IntArray, Seed, flag, generator, instance, positive_integer
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
+from fstgrad.strings.lattices import Lattice
 from fstgrad.torch import arguments
 from fstgrad.torch.mrf import by_node
 from fstgrad.torch.operators import (

@@ -4,8 +4,8 @@ from typing import Literal
 
 import torch
 
-from fstgrad.checks import one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import one_of
+from fstgrad.core.errors import InvalidInputError
 
 Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS: tuple[Reduction, ...] = ("none", "mean", "sum")

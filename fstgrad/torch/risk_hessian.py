@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from fstgrad.automata.automaton import DEAD, LossAutomaton
-from fstgrad.checks import FloatArray
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.losses.automata.automaton import DEAD, LossAutomaton
 from fstgrad.strings.solve import score_table, used_contexts
 
 

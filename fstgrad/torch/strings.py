@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.alphabet import SequenceLike
-from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band
-from fstgrad.checks import IntArray, index_array, instance, one_of
-from fstgrad.containers.sequences import batch, items
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.checks import IntArray, index_array, instance, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import batch, items
 from fstgrad.losses import Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective

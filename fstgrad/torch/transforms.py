@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch.autograd import forward_ad
 
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.errors import NotSupportedError
 
 
 def is_plain(*tensors: torch.Tensor) -> bool:

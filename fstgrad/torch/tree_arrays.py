@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import FstgradError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import FstgradError
 from fstgrad.torch.functions import to_numpy
 from fstgrad.torch.threads import team
 from fstgrad.trees.base import TreeDistribution

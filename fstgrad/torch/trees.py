@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from fstgrad.checks import flag
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import flag
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.torch import arguments, matrix_tree
 from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import finite

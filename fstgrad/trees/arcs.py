@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.trees import kernels, structures
 
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks, plot
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.distribution import FAR, Distribution, Scalar
-from fstgrad.errors import InvalidInputError
+from fstgrad import plot
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.distribution import FAR, Distribution, Scalar
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.moments import Covariances, MomentDistribution, times

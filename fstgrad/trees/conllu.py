@@ -4,9 +4,9 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
 from fstgrad.io import read_lines
-from fstgrad.summary import short_repr
 
 HEAD, RELATION, MISC = 6, 7, 9
 

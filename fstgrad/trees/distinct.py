@@ -7,12 +7,12 @@ from the exact distribution of the remaining ones (`kernels.distinct`).
 
 import numpy as np
 
-from fstgrad.checks import IntArray
+from fstgrad.core.checks import IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.sampling import AUTO_STEPS, expected_steps, sample_heads, sample_labels
 from fstgrad.trees.solution import Solution
-from fstgrad.uninitialized import empty
 
 # At most this many independent draws per requested tree; then draw from the remaining trees.
 DRAWS = 32

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.structures import PADDING
 from fstgrad.trees.treebank import Sentence

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
-from fstgrad.uninitialized import empty
 
 
 def change_column(solution: Solution, dependent: int, scores: FloatArray) -> Solution | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.distinct import LIMIT
 from fstgrad.trees.structures import Ranked

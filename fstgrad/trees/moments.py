@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray
-from fstgrad.distribution import ArrayDistribution, Scalar
-from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.uninitialized import empty
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.distribution import ArrayDistribution, Scalar
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.uninitialized import empty
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

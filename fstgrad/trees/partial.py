@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.containers.sequences import members
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import members
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.structures import PADDING
 

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
-from fstgrad.distribution import Scalar
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.core.distribution import Scalar
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels, structures
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.kernels.matrix_tree import LEAST
 from fstgrad.trees.solution import lower_masks
-from fstgrad.uninitialized import empty
 
 # Scores this far below a dependent's best are treated as masks.
 MASK = -1e3

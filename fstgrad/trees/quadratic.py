@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.summary import short_repr
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
 from fstgrad.trees.structures import PADDING
-from fstgrad.uninitialized import empty
 
 # If Wilson's walks need on average more than this times n^2 steps per tree, Colbourn's method runs:
 # the first limit is for method "auto", the second for "wilson".

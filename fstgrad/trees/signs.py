@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
 
 NEGLIGIBLE = 1e-18  # arcs whose probabilities add up to this are left out
 GOAL = 1e-13  # the largest estimated error of a determinant in float64

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.trees import kernels
-from fstgrad.uninitialized import empty, empty_like
 
 # A mean number of entries into a component this close to 1 equals 1 up to rounding.
 ROUNDING = 1e-13

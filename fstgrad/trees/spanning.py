@@ -5,10 +5,11 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray, Seed
-from fstgrad.distribution import Scalar
-from fstgrad.errors import NotSupportedError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray, Seed
+from fstgrad.core.distribution import Scalar
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.base import TRUTH, TreeDistribution
@@ -18,7 +19,6 @@ from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances
 from fstgrad.trees.signs import expected_sign
 from fstgrad.trees.solution import Solution, solve
 from fstgrad.trees.structures import Ranked
-from fstgrad.uninitialized import empty
 
 DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 

@@ -6,13 +6,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray, Seed
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.summary import short_repr
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray, Seed
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.summary import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
-from fstgrad.uninitialized import empty
 
 # The most dependents for which a graph is solved, or sampled, as a dense table if necessary.
 DENSE, DENSE_SAMPLES = 2000, 100

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 
 PADDING = -1
 Ranked = tuple[IntArray, float]  # a tree and its score or log-probability

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 
 Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 Arc = tuple[int, int]

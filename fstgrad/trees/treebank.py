@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.summary import short_repr
 from fstgrad.io import Items, load_arrays, matched
-from fstgrad.summary import short_repr
 from fstgrad.trees.conllu import read_blocks
 from fstgrad.trees.structures import PADDING
 

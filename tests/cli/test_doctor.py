@@ -6,7 +6,7 @@ import re
 
 import fstgrad as fg
 from fstgrad.cli.doctor import OPTIONAL, PACKAGES
-from fstgrad.machine_code import precompile
+from fstgrad.core import precompile
 
 ROOT = pathlib.Path(__file__).parents[2]
 

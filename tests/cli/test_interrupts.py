@@ -68,7 +68,7 @@ def test_an_interruption_inside_the_compiler(run, place):
 def test_an_interruption_of_processes_that_start(run, delay):
     before = f"""
         import time
-        import fstgrad.training.batch as batch
+        import fstgrad.learning.batch as batch
         started = batch.Batch._processes
         def processes(self):
             workers = started(self)
@@ -98,7 +98,7 @@ def test_an_interruption_while_threads_work(run):
 def test_an_interruption_while_another_thread_compiles(run):
     before = """
         import threading, time
-        import fstgrad.compiler
+        import fstgrad.core.compiler
         from numba.core.compiler_lock import global_compiler_lock as lock
         taken = threading.Event()
         def compile_long():
@@ -117,7 +117,7 @@ def test_an_interruption_while_another_thread_compiles(run):
 def test_an_error_after_an_interruption_is_told(run):
     before = """
         import fstgrad.cli.loss as loss
-        from fstgrad.errors import InvalidInputError
+        from fstgrad.core.errors import InvalidInputError
         def failing(*args, **kwargs):
             try:
                 signal.raise_signal(signal.SIGINT)

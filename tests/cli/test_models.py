@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fstgrad.cli.main import main
-from fstgrad.errors import InvalidInputError
-from fstgrad.training.sequence import SequenceModel
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.learning.sequence import SequenceModel
 
 WORDS = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
 ROWS = [(x, " ".join(x.upper())) for x in WORDS]

@@ -381,7 +381,7 @@ def test_few_effective_samples_are_told(run):
 
 def test_curves_need_matplotlib_before_training(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("fstgrad.training.sequence.SequenceModel.fit", None)
+    monkeypatch.setattr("fstgrad.learning.sequence.SequenceModel.fit", None)
     options = ("train", "-", "-o", tmp_path / "m.npz", "--plot", tmp_path / "curves.png")
     code, _, err = run(*options, stdin="a\tb\n")
     assert code == 1

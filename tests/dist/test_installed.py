@@ -85,7 +85,7 @@ class Compilations(event.Listener):
     def on_end(self, event):
         pass
 event.register("numba:compile", Compilations())
-from fstgrad.errors import MissingDependencyError
+from fstgrad.core.errors import MissingDependencyError
 for step in runpy.run_path(sys.argv[1])["STEPS"].values():
     try:
         step()

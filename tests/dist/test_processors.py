@@ -28,7 +28,7 @@ class Compilations(event.Listener):
 event.register("numba:compile", Compilations())
 import numpy as np
 import fstgrad as fg
-from fstgrad.machine_code.cache import host_levels
+from fstgrad.core.kernel_cache import host_levels
 b = fg.EditDistance(fg.Alphabet("acgt")).compile("gattaca")
 value, _ = fg.softmax_margin(np.random.default_rng(0).normal(size=(7, 5, 4)), "gattaca", b)
 print(host_levels()[0], compiled, value.hex())

@@ -9,8 +9,8 @@ import numpy as np
 
 import fstgrad as fg
 from fstgrad import costs
+from fstgrad.learning.align import Aligner
 from fstgrad.mrf.estimator import MRFClassifier
-from fstgrad.training.align import Aligner
 from tests.fuzz.wrong import Call, bound
 
 

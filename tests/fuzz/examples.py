@@ -39,7 +39,12 @@ INNER = {
     "fstgrad.strings.linear_chain.LinearChains",
     "fstgrad.TemplateFeatures.coded",
 }
-PACKAGES = ("fstgrad.io", "fstgrad.lattices", "fstgrad.losses", "fstgrad.transducers")
+PACKAGES = (
+    "fstgrad.io",
+    "fstgrad.strings.lattices",
+    "fstgrad.losses",
+    "fstgrad.losses.transducers",
+)
 KINDS = 3  # calls kept of one callable, whose arguments differ in their classes
 
 

@@ -7,10 +7,10 @@ import pytest
 
 import fstgrad as fg
 from fstgrad import costs, io
+from fstgrad.learning.template_features import Encoded, Pairs, TemplateFeatures
+from fstgrad.learning.templates import Window
 from fstgrad.mrf import losses
 from fstgrad.openfst import with_arc_type
-from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
-from fstgrad.training.templates import Window
 from tests.helpers.refusals import not_refused
 
 AB = fg.Alphabet("ab")

@@ -8,10 +8,10 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad import costs, grammars, io
+from fstgrad.learning import latent
+from fstgrad.losses.transducers.rules import RuleSet, compile_rules
 from fstgrad.mrf.estimator import MRFClassifier
 from fstgrad.objectives.sampling import Sampling
-from fstgrad.training import latent
-from fstgrad.transducers.rules import RuleSet, compile_rules
 from tests.helpers.refusals import not_refused
 
 AB = fg.Alphabet("ab")
@@ -299,7 +299,7 @@ def test_images_without_pixels():
 
 def test_settings_are_kept_as_numbers():
     """Whatever holds a number is kept as the number."""
-    from fstgrad.training.trainer import Settings
+    from fstgrad.learning.trainer import Settings
 
     rate = np.array(0.5)
     settings = Settings(learning_rate=rate[()], epochs=np.int8(3))
@@ -313,7 +313,7 @@ def test_sequences_and_tables_that_are_none():
 
     import fstgrad.torch as fgt
     from fstgrad import openfst, plot
-    from fstgrad.automata.automaton import LossAutomaton
+    from fstgrad.losses.automata.automaton import LossAutomaton
 
     objective = fg.PairObjective(fg.QGramCounts(AB, 2), EDIT, kind="risk")
     found, rows = openfst.to_arrays(EDIT.compile("ab").to_fst()), sparse.eye(3, format="dia")

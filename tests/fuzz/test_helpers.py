@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.learning.align import Aligner, per_symbol
+from fstgrad.learning.comparison import compare
+from fstgrad.learning.data import made_loss
+from fstgrad.learning.latent import check_aligned
+from fstgrad.learning.lengths import LengthModel
+from fstgrad.learning.measures import edit_distances, errors, evaluate
+from fstgrad.learning.templates import Tagged, Window
 from fstgrad.openfst import check_symbols
-from fstgrad.training.align import Aligner, per_symbol
-from fstgrad.training.comparison import compare
-from fstgrad.training.data import made_loss
-from fstgrad.training.latent import check_aligned
-from fstgrad.training.lengths import LengthModel
-from fstgrad.training.measures import edit_distances, errors, evaluate
-from fstgrad.training.templates import Tagged, Window
 from tests.helpers.refusals import not_refused
 
 AB = fg.Alphabet("ab")

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import fstgrad as fg
-from fstgrad.errors import MemoryLimitError
+from fstgrad.core.errors import MemoryLimitError
 from fstgrad.grm import blocks, design, joint
 
 

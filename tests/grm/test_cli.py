@@ -8,7 +8,7 @@ from scipy import io, sparse
 import fstgrad as fg
 from fstgrad.cli.grm import grm
 from fstgrad.cli.main import main
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import read_table
 
 pytest.importorskip("sklearn")

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 import fstgrad as fg
 from fstgrad.cli.grm import grm
 from fstgrad.cli.main import main
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 SLOPES = np.array([[0.5, -0.5], [-0.3, 0.0], [0.0, 0.7]])

@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
 import fstgrad as fg
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import bounds, families, measures, newton, partition
 from fstgrad.grm.blocks import binomials
 from fstgrad.grm.bounds import log_moment

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import fstgrad as fg
-from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.core.errors import InvalidInputError, MemoryLimitError
 from fstgrad.grm.files import read_table
 from fstgrad.grm.regression import NodeFit
 from tests.helpers.counts import counts

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.base import outputs
 from fstgrad.grm.families import BASES, Exponential, FiniteCounts, Gaussian, Poisson
 from fstgrad.grm.kernels import counts, halfline, rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, partition
 from fstgrad.grm.calibration import calibrate
 from fstgrad.grm.normalization import is_normalizable

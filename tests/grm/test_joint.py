@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import poisson
 
 import fstgrad as fg
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import calibration, families, newton
 from fstgrad.grm import design as designs
 from fstgrad.grm.sampling import gibbs

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import fstgrad as fg
 from fstgrad.cli.grm import grm
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 
 
 class Frame:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import report
 from fstgrad.grm.families import BASES
 from tests.helpers.counts import counts

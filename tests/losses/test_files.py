@@ -7,7 +7,8 @@ import pynini
 import pytest
 
 import fstgrad as fg
-from fstgrad import openfst, transducers
+from fstgrad import openfst
+from fstgrad.losses import transducers
 
 ABC = fg.Alphabet("abc")
 REVERSED = fg.Alphabet("cba")  # the same symbols under other labels

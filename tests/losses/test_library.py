@@ -219,7 +219,8 @@ def test_references_of_one_length_are_rated_together():
 
 
 def union_of(*strings):
-    from fstgrad import openfst, transducers
+    from fstgrad import openfst
+    from fstgrad.losses import transducers
 
     acceptors = [transducers.string_acceptor(AB, s, arc_type="log64") for s in strings]
     return openfst.union(*acceptors)
@@ -330,7 +331,7 @@ def test_reports():
 
 
 def test_a_report_refuses_a_cycle_of_negative_cost():
-    from fstgrad.transducers.arcs import ArcGroup, final_at, machine
+    from fstgrad.losses.transducers.arcs import ArcGroup, final_at, machine
 
     label = np.array([1, 2])
     fst = machine(

@@ -8,7 +8,7 @@ import pynini
 import pytest
 
 import fstgrad as fg
-from fstgrad import transducers
+from fstgrad.losses import transducers
 from fstgrad.openfst import from_arrays, to_arrays
 
 ABC = fg.Alphabet("abc")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.automata.pairs import Strings
+from fstgrad.learning.measures import errors, evaluate
 from fstgrad.losses import pairs
+from fstgrad.losses.automata.pairs import Strings
 from fstgrad.losses.pairs import losses_of_pairs
 from fstgrad.openfst import to_arrays
-from fstgrad.training.measures import errors, evaluate
 from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
@@ -197,7 +197,7 @@ def test_errors_of_predictions_by_symbols():
 
 def test_no_least_alignment_is_an_error():
     """Insertions and deletions that pay for themselves make alignments cheaper without end."""
-    from fstgrad.errors import FstError
+    from fstgrad.core.errors import FstError
     from fstgrad.losses.pairs import ArcCosts
     from fstgrad.openfst import FstArrays
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad import openfst, transducers
+from fstgrad import openfst
+from fstgrad.losses import transducers
 
 
 def rows(folder, name):

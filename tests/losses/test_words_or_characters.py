@@ -7,7 +7,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.costs import explain
-from fstgrad.training.measures import evaluate
+from fstgrad.learning.measures import evaluate
 
 SENTENCES = ["the cat sat", "the dog", ""]
 WORDS = fg.Alphabet.from_sequences([s.split() for s in SENTENCES])

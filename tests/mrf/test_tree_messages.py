@@ -7,9 +7,9 @@ import fstgrad as fg
 from fstgrad.mrf.budget import Budget, SpentError
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
+from fstgrad.mrf.messages.linear import WeightMessages
+from fstgrad.mrf.messages.tree_reweighted import LaneMessages, tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
-from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
 from tests.mrf.models import random_grid

@@ -11,8 +11,8 @@ import pywrapfst
 
 import fstgrad as fg
 from fstgrad import openfst
-from fstgrad.openfst import binary
-from fstgrad.openfst.messages import caught_messages
+from fstgrad.openfst import conversion
+from fstgrad.openfst.stderr import caught_messages
 
 ARC_TYPES = ("standard", "log", "log64")
 
@@ -347,7 +347,7 @@ def test_an_unknown_arc_type_is_refused():
             return "signed_log"
 
     with pytest.raises(fg.FstError, match="'signed_log'; use one of standard, log"):
-        binary._checked_arc_type(Other())
+        conversion._checked_arc_type(Other())
 
 
 def test_a_cycle_has_no_topological_order():

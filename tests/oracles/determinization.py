@@ -1,7 +1,7 @@
 """Determinization and minimization of a target machine, level by level, in numpy.
 
-The tests compare the kernels of `fstgrad.automata` with these definitions.  Unlike the kernels,
-this code keeps cells that follow from other cells by epsilon arcs.
+The tests compare the kernels of `fstgrad.losses.automata` with these definitions.  Unlike the
+kernels, this code keeps cells that follow from other cells by epsilon arcs.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.automata.determinize import RawAutomaton, RawLevel
-from fstgrad.automata.layout import DEAD
-from fstgrad.automata.machine import TargetMachine
-from fstgrad.automata.semiring import PROBABILITY, TROPICAL
-from fstgrad.checks import BoolArray, IntArray
-from fstgrad.lattices.rows import unique_columns
+from fstgrad.core.checks import BoolArray, IntArray
+from fstgrad.losses.automata.determinize import RawAutomaton, RawLevel
+from fstgrad.losses.automata.layout import DEAD
+from fstgrad.losses.automata.machine import TargetMachine
+from fstgrad.losses.automata.semiring import PROBABILITY, TROPICAL
+from fstgrad.strings.lattices.rows import unique_columns
 
 Rows = npt.NDArray[Any]  # (K, S): for each of S states, a column of K cells
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.core.checks import BoolArray, FloatArray
 
 
 class LogSolution(NamedTuple):

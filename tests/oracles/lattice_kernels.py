@@ -1,13 +1,13 @@
-"""Readable versions of the kernels in `fstgrad.lattices.kernels`, with the same results.
+"""Readable versions of the kernels in `fstgrad.strings.lattices.kernels`, with the same results.
 
 Only the tests use them, to check the kernels.
 """
 
 import numpy as np
 
-from fstgrad.automata.semiring import INF
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.lattices.graph import Graph
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.losses.automata.semiring import INF
+from fstgrad.strings.lattices.graph import Graph
 
 HALF = INF // 2
 

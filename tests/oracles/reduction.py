@@ -1,11 +1,11 @@
-"""The reduction of a target machine in numpy, to check the kernels of `fstgrad.automata`."""
+"""The reduction of a target machine in numpy, to check the kernels of `fstgrad.losses.automata`."""
 
 import numpy as np
 
-from fstgrad.automata.equivalence import quotient, refine_by_class
-from fstgrad.automata.machine import Arcs, TargetMachine, symbol_classes
-from fstgrad.automata.reduction import order_epsilons, semiring_weights, without_epsilons
-from fstgrad.automata.semiring import PROBABILITY
+from fstgrad.losses.automata.equivalence import quotient, refine_by_class
+from fstgrad.losses.automata.machine import Arcs, TargetMachine, symbol_classes
+from fstgrad.losses.automata.reduction import order_epsilons, semiring_weights, without_epsilons
+from fstgrad.losses.automata.semiring import PROBABILITY
 
 
 def target_machine(fst, num_symbols, semiring) -> TargetMachine:

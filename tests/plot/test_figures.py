@@ -219,7 +219,7 @@ def test_one_edge_for_each_pair_of_states():
 
 
 def test_the_empty_symbol_is_a_letter():
-    from fstgrad.transducers import edit_transducer
+    from fstgrad.losses.transducers import edit_transducer
 
     abc = fg.Alphabet("ab")
     source = plot.automaton_source(edit_transducer(abc), abc)

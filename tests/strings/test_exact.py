@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fstgrad as fg
-from fstgrad.automata.automaton import Level
+from fstgrad.losses.automata.automaton import Level
 from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import strings as oracle
 

@@ -175,9 +175,9 @@ def test_objectives_refuse_what_was_compiled_for_other_scores():
     lattice = fg.Lattice.from_nbest(["ab", "b"], [0.0, 0.0], ABC)
     calls = (lambda scores, b: fg.hinge(scores, "ab", b), fg.raml, fg.direct_loss)
     for call in calls:
-        with pytest.raises(fg.errors.InvalidInputError, match=r"lattice\.compile"):
+        with pytest.raises(fg.InvalidInputError, match=r"lattice\.compile"):
             call(lattice, loss.compile("ab"))
-        with pytest.raises(fg.errors.InvalidInputError, match=r"loss\.compile"):
+        with pytest.raises(fg.InvalidInputError, match=r"loss\.compile"):
             call(np.zeros((2, 3)), lattice.compile(loss, "ab"))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.strings.packed_chains import Packed, _padded, solve_packed
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.estimates import mean_interval
+from fstgrad.core.estimates import mean_interval
 from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
 

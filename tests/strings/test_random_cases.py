@@ -11,9 +11,9 @@ import pytest
 
 import fstgrad as fg
 from tests.helpers.losses import make_loss
-from tests.lattices.random_lattice import RandomLattice
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
+from tests.strings.lattices.random_lattice import RandomLattice
 
 ABC = fg.Alphabet("abc")
 TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine", "local"]

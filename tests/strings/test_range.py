@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.automata.automaton import Level, LossAutomaton
+from fstgrad.losses.automata.automaton import Level, LossAutomaton
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 from fstgrad.strings.solve import SAFE_RANGE, score_table, solve

@@ -8,7 +8,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.cli.main import main
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.trees import evaluation, treebank
 
 CONLLU = """\

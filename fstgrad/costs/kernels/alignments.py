@@ -13,10 +13,10 @@ Common arguments of the kernels
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.costs.kernels.arrays import AlignmentArcs, PairLabels, SilentArcs
-from fstgrad.uninitialized import empty, empty_like
 
 _NONE = -2  # no path leads to a node
 _START = -1

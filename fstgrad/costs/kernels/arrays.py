@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
 
 
 class PairLabels(NamedTuple):

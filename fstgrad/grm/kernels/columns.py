@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty
 
 
 class Slots(NamedTuple):

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.moments import (
     Moments,
     clear,
     raise_height,
 )
-from fstgrad.uninitialized import empty
 
 NEGLIGIBLE = 1e-18  # of the mass
 WINDOW = 60.0  # a sum may start this many nats below the highest point

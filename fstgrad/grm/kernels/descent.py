@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import add_scaled
 from fstgrad.grm.kernels.columns import Slots, column_sum, curvatures
 from fstgrad.grm.kernels.normal import Normal
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import add_scaled
 
 
 class Quadratic(NamedTuple):

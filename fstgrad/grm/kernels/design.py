@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 
 
 @kernel

@@ -14,8 +14,9 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.moments import (
     Moments,
     add_moments,
@@ -25,7 +26,6 @@ from fstgrad.grm.kernels.moments import (
     finish,
     mirror,
 )  # fmt: skip
-from fstgrad.uninitialized import empty
 
 WINDOW = 50.0  # the integral leaves out what is this many nats below the maximum
 CELL = 0.25  # step of the scan for maxima, in log T

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel
 
 
 class Moments(NamedTuple):

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel, part_kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import kernel, part_kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.columns import Slots
-from fstgrad.uninitialized import empty
 
 
 class Normal(NamedTuple):

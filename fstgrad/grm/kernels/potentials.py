@@ -5,8 +5,8 @@ theta_S prod_{t in S} t_j(x_t), in nats.  The sets are the arrays of `Parameters
 roots (m,) from 1, members (m, largest size) padded with -1, values (m,) = theta_S.
 """
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
 
 
 @kernel

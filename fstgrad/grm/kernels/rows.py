@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import add_scaled, exponentiate, logarithms
 from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
 from fstgrad.grm.kernels.moments import empty_moments, fail, finish
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import add_scaled, exponentiate, logarithms
 
 BitArray = npt.NDArray[np.uint64]
 FIRST = 64  # most counts that are summed in blocks; all are single points of the table

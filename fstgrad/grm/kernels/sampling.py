@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.counts import (
     NODES,
     NOTHING,
@@ -27,7 +28,6 @@ from fstgrad.grm.kernels.counts import (
 )  # fmt: skip
 from fstgrad.grm.kernels.halfline import LEFT, PEAK, RIGHT, log_integrand, window
 from fstgrad.grm.kernels.moments import Moments, empty_moments
-from fstgrad.uninitialized import empty
 
 CELLS = 1024  # of the table of a density over log T
 PARTS = 64  # that a panel of counts is cut into

@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.counts import NODES, Table, sum_counts
 from fstgrad.grm.kernels.moments import (
     Moments,
@@ -19,7 +20,6 @@ from fstgrad.grm.kernels.moments import (
     raise_height,
     recenter,
 )  # fmt: skip
-from fstgrad.uninitialized import empty
 
 WINDOW = 45.0  # terms this many nats below the mode are left out
 POINTS = 64  # of the trapezoid rule, about

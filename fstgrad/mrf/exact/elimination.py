@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 # If its tables have at most this many cells, the plan for all labels is also used with evidence.
 KEPT_CELLS = 1 << 21

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.checks import IntArray
-from fstgrad.errors import InfeasibleError
+from fstgrad.core.checks import IntArray
+from fstgrad.core.errors import InfeasibleError
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.scored_graph import ScoredGraph

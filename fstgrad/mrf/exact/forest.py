@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty, empty_like
 
 
 class Forest:
@@ -46,9 +46,9 @@ class Forest:
         p, graph = self.model.potentials, self.model.graph
         kernels.forests.sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
         node = empty_like(total)
-        kernels.messages.node_beliefs(total, node, empty(graph.num_nodes))
+        kernels.bp_log.node_beliefs(total, node, empty(graph.num_nodes))
         edge = empty((graph.num_edges, *2 * total.shape[1:]))
-        kernels.messages.edge_beliefs(
+        kernels.bp_log.edge_beliefs(
             0, graph.num_edges, graph.source, total, p.edge, messages, 1, edge,
             empty(graph.num_edges),
         )  # fmt: skip

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray
-from fstgrad.errors import MemoryLimitError
+from fstgrad.core.checks import IntArray
+from fstgrad.core.errors import MemoryLimitError
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
-from fstgrad.uninitialized import empty, empty_like
 
 ELIMINATION_MEMORY = 4 << 30  # bytes that the tables may use by default
 # A search costs about as much as this many cells per node: for a cheaper plan, it does not pay.

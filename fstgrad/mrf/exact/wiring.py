@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import TINY, Buckets, Factors, Inputs, Program, Scopes
 from fstgrad.mrf.exact.plan import Plan
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,3 +1,6 @@
+from . import bp_linear as bp_linear
+from . import bp_log as bp_log
+from . import bp_log_vectorized as bp_log_vectorized
 from . import buckets as buckets
 from . import clusters as clusters
 from . import colours as colours
@@ -8,13 +11,10 @@ from . import forests as forests
 from . import graphs as graphs
 from . import grids as grids
 from . import max_flow as max_flow
-from . import messages as messages
 from . import orders as orders
-from . import powers as powers
 from . import residual as residual
 from . import sequential as sequential
 from . import sites as sites
 from . import tables as tables
-from . import tiles as tiles
-from . import weights as weights
+from . import trw_log as trw_log
 from . import wiring as wiring

@@ -21,11 +21,11 @@ each at the places that `Program` gives.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import TINY, Program
 from fstgrad.mrf.kernels.tables import fill, fill_logs, most_blocks, share
-from fstgrad.uninitialized import empty
 
 
 @kernel

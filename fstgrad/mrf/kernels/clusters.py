@@ -11,13 +11,13 @@ conditional distribution given the labels of the others.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Pieces
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.graphs import find
 from fstgrad.mrf.kernels.sites import uniform
-from fstgrad.uninitialized import empty
 
 
 @kernel

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Indices, Pieces, Sites
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.sites import site_scores, uniform
-from fstgrad.uninitialized import empty
 
 TINY = 1e-200
 AHEAD = 32  # most sites in a block of `draw_many`: their table rows are fetched at once

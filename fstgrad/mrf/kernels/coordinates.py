@@ -11,11 +11,11 @@ q (I, C) is a row of probabilities per node.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Pieces, Shape
 from fstgrad.mrf.kernels.sites import site_scores
-from fstgrad.uninitialized import empty
 
 
 @inner_kernel

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Potentials, Split
+from fstgrad.mrf.kernels.bp_log import send, without
 from fstgrad.mrf.kernels.factors import add_rows, label_sums
-from fstgrad.mrf.kernels.messages import send, without
-from fstgrad.uninitialized import empty
 
 
 class Scratch(NamedTuple):

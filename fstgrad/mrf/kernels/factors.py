@@ -14,11 +14,11 @@ and then the maximum of said_k is subtracted.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel, part_kernel
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf.arrays import Factors
-from fstgrad.mrf.kernels.messages import TINY, damped, without
-from fstgrad.uninitialized import empty, empty_like
+from fstgrad.mrf.kernels.bp_log import TINY, damped, without
 
 
 @kernel

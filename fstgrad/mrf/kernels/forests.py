@@ -1,16 +1,16 @@
 """Kernels of exact message passing on forests: two sweeps, sampling and the best labeling.
 
-Arrays as in `kernels.messages`; further, order (I,) lists the nodes with parents before children,
+Arrays as in `kernels.bp_log`; further, order (I,) lists the nodes with parents before children,
 and parent_arc[v] is the arc from the parent of v to v, -1 for a root.
 """
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Potentials
-from fstgrad.mrf.kernels.messages import send, without
-from fstgrad.uninitialized import empty
+from fstgrad.mrf.kernels.bp_log import send, without
 
 TINY = 1e-140
 

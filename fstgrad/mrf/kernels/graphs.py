@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fstgrad.checks import IntArray
-from fstgrad.compiler import kernel, part_kernel
+from fstgrad.core.checks import IntArray
+from fstgrad.core.compiler import kernel, part_kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Shape
-from fstgrad.uninitialized import empty
 
 
 @kernel

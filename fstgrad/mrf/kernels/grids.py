@@ -25,11 +25,11 @@ underflows is less than 1e-60 of what is kept.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import exponentiate, logarithms
 from fstgrad.mrf.arrays import Index
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import exponentiate, logarithms
 
 TINY = 1e-140
 NO = np.uint64(0)

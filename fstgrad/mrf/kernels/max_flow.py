@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Network, Shape
-from fstgrad.uninitialized import empty
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 
 Bits = npt.NDArray[np.uint64]
 GIVEN, WEIGHT, FILL = 0, 1, 2

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Potentials, Shape
-from fstgrad.mrf.kernels.messages import sum_messages, update_arc
-from fstgrad.uninitialized import empty
+from fstgrad.mrf.kernels.bp_log import sum_messages, update_arc
 
 
 class Queue(NamedTuple):
@@ -73,7 +73,7 @@ def send_largest(
 
     After each message, the messages that depend on it are computed again.  Stops early if no change
     exceeds `tol`.  Returns -1 if all labels of a node are dead.  Arrays as in
-    `kernels.messages`; `total`, `messages` and `queue` are updated in place.
+    `kernels.bp_log`; `total`, `messages` and `queue` are updated in place.
     """
     scratch = empty(total.shape[1]), empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority

@@ -16,11 +16,11 @@ its label and receives no message.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.factors import step
-from fstgrad.uninitialized import empty
 
 
 @kernel

@@ -12,11 +12,11 @@ does (Steele, Lea and Flood 2014).  `labels` is int64, (I,) or, on a grid, (heig
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, GridScores, Pieces
 from fstgrad.mrf.kernels.forests import choose
-from fstgrad.uninitialized import empty
 
 TINY = 1e-200
 

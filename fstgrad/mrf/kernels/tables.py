@@ -6,8 +6,8 @@ o; `inner` and `outer` are scratch memory, int64, each `most_blocks` long.  Lett
 j an input, both of a `Program`.
 """
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
 from fstgrad.mrf.arrays import TINY, Program
 
 BLOCK = 512

@@ -1,6 +1,6 @@
 """Kernel that wires a bucket tree to the score tables of a model."""
 
-from fstgrad.compiler import kernel
+from fstgrad.core.compiler import kernel
 from fstgrad.mrf.arrays import Buckets, Inputs, Scopes
 
 

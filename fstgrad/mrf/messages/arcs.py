@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Potentials, Split
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
-from fstgrad.uninitialized import empty, empty_like
 
 PARALLEL_ARCS = 2000
 BEYOND = 1e3  # a message larger than this times the largest span of a table does not converge
@@ -64,9 +64,7 @@ class GraphMessages:
         shape, node = self.model.graph.shape, self.model.scores.node
 
         def band(low: int, high: int) -> None:
-            kernels.messages.sum_messages(
-                low, high, shape, node, self.rho, self.messages, self.total
-            )
+            kernels.bp_log.sum_messages(low, high, shape, node, self.rho, self.messages, self.total)
 
         self.nodes(band)
         if self.model.factors.number:
@@ -86,7 +84,7 @@ class GraphMessages:
         source, factors = self.model.graph.source, self.model.factors
 
         def band(low: int, high: int) -> float:
-            return kernels.tiles.flood(
+            return kernels.bp_log_vectorized.flood(
                 low, high, source, self.total, self.potentials, self.messages, damping,
                 self.maximum, self.fresh,
             )  # fmt: skip
@@ -124,7 +122,7 @@ class GraphMessages:
         self.sum_up()
         graph, factors = self.model.graph, self.model.factors
         node, log_norm = empty_like(self.total), empty(graph.num_nodes)
-        kernels.messages.node_beliefs(self.total, node, log_norm)
+        kernels.bp_log.node_beliefs(self.total, node, log_norm)
         degree = np.bincount(graph.source, np.repeat(self.rho, 2), minlength=graph.num_nodes)
         degree = degree + np.bincount(factors.scope, self.link_rho, minlength=graph.num_nodes)
         return node, float(((1 - degree) * log_norm).sum())
@@ -189,7 +187,7 @@ class GraphMessages:
     def _edge_beliefs(
         self, low: int, high: int, keep: int, out: FloatArray, log_norm: FloatArray
     ) -> None:
-        kernels.messages.edge_beliefs(
+        kernels.bp_log.edge_beliefs(
             low, high, self.model.graph.source, self.total, self.potentials.edge, self.messages,
             keep, out, log_norm,
         )  # fmt: skip

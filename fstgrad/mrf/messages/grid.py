@@ -5,12 +5,12 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
-from fstgrad.uninitialized import empty, empty_like
 
 PARALLEL_CELLS = 20_000  # with fewer cells (pixels times labels), one thread is used
 LARGEST_SPAN = 200.0  # nats, of an edge table

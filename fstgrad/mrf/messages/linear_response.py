@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.propagation import belief_propagation, tree_reweighted
 from fstgrad.mrf.messages.tree_weights import spanning_tree_weights

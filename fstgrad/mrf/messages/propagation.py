@@ -18,15 +18,15 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_number
-from fstgrad.errors import InvalidInputError
+from fstgrad.core.checks import FloatArray, one_of, positive_integer, positive_number, real_number
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages, can_hold
-from fstgrad.mrf.messages.powers import tree_messages
+from fstgrad.mrf.messages.linear import WeightMessages
+from fstgrad.mrf.messages.tree_reweighted import tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
-from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 

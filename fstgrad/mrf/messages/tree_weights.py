@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Split
 from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
-from fstgrad.uninitialized import empty
 
 LEAST_TREES = 16
 

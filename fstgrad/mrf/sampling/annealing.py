@@ -14,9 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.errors import NotSupportedError
-from fstgrad.estimates import jackknifed_log_mean
+from fstgrad.core.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.estimates import jackknifed_log_mean
 from fstgrad.mrf.keys import new_keys
 from fstgrad.mrf.result import Annealed
 from fstgrad.mrf.sampling.chains import Chain

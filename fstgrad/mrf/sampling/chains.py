@@ -7,8 +7,14 @@ from typing import Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, one_of
-from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
+from fstgrad.core.checks import FloatArray, IntArray, one_of
+from fstgrad.core.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    MemoryLimitError,
+    NotSupportedError,
+)
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
@@ -16,7 +22,6 @@ from fstgrad.mrf.keys import new_key
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
-from fstgrad.uninitialized import empty
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang")

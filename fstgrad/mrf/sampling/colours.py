@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from fstgrad.checks import IntArray
+from fstgrad.core.checks import IntArray
+from fstgrad.core.uninitialized import empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.kernels.colours import AHEAD, BLOCK, Blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
-from fstgrad.uninitialized import empty_like
 
 
 class ColourDraws:

@@ -14,9 +14,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.core.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.keys import new_key, new_keys
 from fstgrad.mrf.result import Inference
@@ -24,7 +25,6 @@ from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.sampling.tempering import TemperedChain
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
-from fstgrad.uninitialized import empty
 
 Progress = Callable[[int, float], None]
 CONVERGED_R_HAT = 1.05

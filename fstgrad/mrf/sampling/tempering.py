@@ -8,7 +8,7 @@ invariant (Geyer 1991; Swendsen and Wang 1986).
 
 import numpy as np
 
-from fstgrad.checks import IntArray
+from fstgrad.core.checks import IntArray
 from fstgrad.mrf.keys import new_keys
 from fstgrad.mrf.sampling.chains import Chain
 from fstgrad.mrf.scored_graph import ScoredGraph

@@ -3,9 +3,9 @@
 Items are concatenated: item i of a table (N, ...) has the rows starts[i] .. starts[i + 1] - 1.
 """
 
-from fstgrad.automata.layout import Walk
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.losses.automata.layout import Walk
 from fstgrad.strings.kernels.arrays import Dual, Walks
 from fstgrad.strings.kernels.chain import chain_pass
 from fstgrad.strings.kernels.passes import real_pass, shift_scores

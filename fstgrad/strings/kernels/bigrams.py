@@ -1,7 +1,7 @@
 """Bigram weights from emissions and transitions, and sums over such tables."""
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel, sum_kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel, sum_kernel
 
 
 @kernel

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel, sum_kernel, sum_part_kernel
+from fstgrad.core.uninitialized import empty
 
 
 @kernel

@@ -18,11 +18,11 @@ import math
 
 import numpy as np
 
-from fstgrad.automata.layout import Walk
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.layout import Walk
 from fstgrad.strings.kernels.arrays import Dual, unsigned
-from fstgrad.uninitialized import empty
 
 
 @part_kernel

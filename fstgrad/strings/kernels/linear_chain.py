@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel, part_kernel, sum_kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import fused_kernel, kernel, part_kernel, sum_kernel
+from fstgrad.core.uninitialized import empty
 
 
 @fused_kernel

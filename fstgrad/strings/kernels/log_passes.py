@@ -9,9 +9,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, part_kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel, part_kernel
+from fstgrad.core.uninitialized import empty
 
 
 @kernel

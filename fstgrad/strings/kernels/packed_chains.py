@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, sum_part_kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel, sum_part_kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.strings.kernels.linear_chain import add_product
-from fstgrad.uninitialized import empty
 
 
 @kernel

@@ -25,13 +25,13 @@ import math
 
 import numpy as np
 
-from fstgrad.automata.layout import LevelWalk, Walk
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import exponentiate
+from fstgrad.losses.automata.layout import LevelWalk, Walk
 from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work, unsigned
 from fstgrad.strings.kernels.classes import class_pass
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import exponentiate
 
 CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.automata.layout import LevelWalk, Walk
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.losses.automata.layout import LevelWalk, Walk
 from fstgrad.strings.kernels.arrays import Dual, DualWork, unsigned
 from fstgrad.strings.kernels.classes import class_tangents
 from fstgrad.strings.kernels.passes import (
@@ -26,7 +27,6 @@ from fstgrad.strings.kernels.passes import (
     total_of,
     widest,
 )
-from fstgrad.uninitialized import empty
 
 Pair = tuple[FloatArray, FloatArray]  # an array and its derivative
 

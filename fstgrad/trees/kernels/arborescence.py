@@ -18,9 +18,9 @@ scores are a solution of the dual linear program.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 
 
 @kernel

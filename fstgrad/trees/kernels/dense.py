@@ -7,9 +7,9 @@ than LAPACK, whose calls and panels cost more than the arithmetic.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import fused_kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import fused_kernel
+from fstgrad.core.uninitialized import empty
 
 # The product of four such pivots is within the range of float64.
 SMALLEST_PIVOT = 1e-70

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.sampling import exchange_heads, join, last_column, rooted
 from fstgrad.trees.kernels.updates import contract, heads_of, invert_weights
-from fstgrad.uninitialized import empty
 
 
 class Parts(NamedTuple):

@@ -24,10 +24,10 @@ the weights [root and nodes, nodes] of the remaining nodes; e is (slots, n+1, n)
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import BoolArray, FloatArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels import logarithms
-from fstgrad.uninitialized import empty
 
 # Numbers that underflow (below 5e-324) are negligible next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280

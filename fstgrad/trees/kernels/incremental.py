@@ -8,11 +8,11 @@ Z' / Z = sum_k w'_kd g_kd, and b as in `trees.quadratic`.  Then
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.matrix_tree import CONDITION_LIMIT, center
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import exponentiate
 
 # If Z' / Z is below LEAST_RATIO, or a column of marginals does not sum to 1 within TOLERANCE, the
 # result has lost digits.

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.arborescence import expand, search
-from fstgrad.uninitialized import empty
 
 NONE = -1
 

@@ -9,8 +9,8 @@ Products add slots.  A sum of x and y with the shares p and q = 1 - p has
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray
+from fstgrad.core.compiler import kernel
 
 
 @kernel

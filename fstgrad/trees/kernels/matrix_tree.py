@@ -10,11 +10,11 @@ diagonal, column 0 and the cells beyond a sentence's length have zero weight.  T
 
 import numpy as np
 
-from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel
+from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import fused_kernel, kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.dense import invert
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import exponentiate
 
 # Above this gradient, the subtractions B_jj - B_jh lose too many digits: 1e-12 of a marginal.
 CONDITION_LIMIT = 1e4

@@ -21,11 +21,11 @@ Sums of y_c are pairs (value, rounding error), because 0.3 - 1e30 + 1e30 must be
 
 import numpy as np
 
-from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
 from fstgrad.trees.kernels.matrix_tree import LEAST
-from fstgrad.uninitialized import empty
 
 # Arcs and second entries are negligible if their weight relative to all trees is below exp(-50).
 MARGIN = 50.0

@@ -14,9 +14,9 @@ one direction.  Backward quantities are probabilities, so they cannot overflow. 
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.uninitialized import empty
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels import logarithms
 from fstgrad.trees.kernels.elimination import eliminate, substitute
-from fstgrad.uninitialized import empty
 
 
 @kernel

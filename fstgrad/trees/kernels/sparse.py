@@ -9,10 +9,10 @@ leaves k.  s_k is a sum of weights, never a difference, and log Z is the sum of 
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.sampling import first_above
-from fstgrad.uninitialized import empty
 
 
 @kernel

@@ -12,14 +12,14 @@ Methods 1 to 3 are trusted only if their columns of marginals sum to one.
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.arborescence import best_heads
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
 from fstgrad.trees.kernels.matrix_tree import LEAST, ROOT_LIMIT, center, invert_laplacian
 from fstgrad.trees.kernels.normal import best_of, lift_masks, normalise
-from fstgrad.uninitialized import empty
-from fstgrad.vectors import exponentiate
 
 # Weights below exp(-600) times the largest are handled on logarithms.
 LOWEST = -600.0

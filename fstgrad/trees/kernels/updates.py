@@ -12,10 +12,10 @@ elimination.  The differences lose digits for improbable heads; `heads_of` and `
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.compiler import kernel
+from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.matrix_tree import invert_laplacian
-from fstgrad.uninitialized import empty
 
 # A difference above this fraction of the diagonal entry is trusted: it keeps half of its digits.
 LEAST_SLOPE = 1e-8

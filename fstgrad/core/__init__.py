@@ -1,0 +1,12 @@
+"""What all families build on: errors, checks, symbols, the contract, compiled kernels.
+
+Reading order
+-------------
+- `errors`, `summary` : the errors; short representations.
+- `labels`, `sequences`, `checks` : labels of tables; batches of sequences; checks of arguments.
+- `threads`, `uninitialized` : pools of threads; new arrays, which a debug mode fills.
+- `kernel_signatures`, `kernel_cache`, `precompile` : types as text; the files of compiled kernels;
+  the kernels that a wheel brings.
+- `compiler`, `vectors` : the decorators of kernels; exponentials and logarithms of vectors.
+- `alphabet`, `distribution`, `estimates` : symbols; the contract of all families; estimates.
+"""

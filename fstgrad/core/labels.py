@@ -1,0 +1,153 @@
+"""Labels of the axes of tables made by other libraries, which need not be installed.
+
+pandas has an index and columns, polars columns, xarray coordinates, Biopython an alphabet.  Numbers
+0, 1, ... in order and the default names of polars are positions, no labels.
+
+- `axis_labels` : the labels of each axis.
+- `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
+- `check_positions` : raise an error if a table whose positions count has labels.
+- `check_mask` : raise an error if an array hides entries.
+- `check_same_rows` : raise an error if things to be paired have different labels.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fstgrad.core.errors import AlphabetError, InvalidInputError
+
+Labels = list[Any] | None
+_SHOWN = 12  # most labels in an error
+
+
+def axis_labels(values: Any) -> tuple[Labels, ...]:
+    """Return the labels of each axis, None for an axis without labels; () for a plain array."""
+    if type(values) in (np.ndarray, list, tuple):
+        return ()
+    try:
+        found = _found(values)
+    except Exception:  # a foreign attribute may raise anything
+        return ()
+    return tuple(None if own is None or _is_plain(own) else own for own in found)
+
+
+def _found(values: Any) -> tuple[Labels, ...]:
+    columns = getattr(values, "columns", None)
+    if columns is not None:
+        return _index(values), list(columns)
+    if hasattr(values, "dims") and hasattr(values, "coords"):
+        named = values.coords
+        return tuple(list(named[d].to_numpy()) if d in named else None for d in values.dims)
+    if isinstance(values, np.ndarray) and hasattr(values, "alphabet"):
+        return (list(values.alphabet),) * values.ndim
+    return (_index(values),)
+
+
+def _index(values: Any) -> Labels:
+    index = getattr(values, "index", None)
+    return None if index is None or callable(index) else list(index)
+
+
+def _is_plain(labels: list[Any]) -> bool:
+    return labels == list(range(len(labels))) or labels == [
+        f"column_{i}" for i in range(len(labels))
+    ]
+
+
+def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
+    """Return a table whose rows and columns are pairs of symbols, in the order of `symbols`.
+
+    A table without labels is returned unchanged; one with labels may have more symbols.
+
+    Raises
+    ------
+    AlphabetError
+        A symbol has no label or several, or the labels of one axis only are in another order.
+    """
+    order = list(symbols)
+    labels = axis_labels(table) or _labels_of_rows(table)
+    given = [own for own in labels if own is not None]
+    if not given:
+        # an index 0, 1, ... may be the digits, and then it is in another order
+        digits = [str(i) for i in range(len(order))]
+        if _rows(table) is not None and order != digits and set(order) == set(digits):
+            raise _disagreeing(name, [digits] * 2, order, "label rows and columns with str")
+        return table
+    if len(given) < len(labels) and any(own != order for own in given):
+        raise _disagreeing(name, labels, order, "label rows and columns alike")
+    array = np.asarray(table)
+    for axis, own in enumerate(labels):
+        if own is not None:
+            if any(own.count(symbol) != 1 for symbol in order):
+                raise _disagreeing(name, labels, order, "label each symbol of the alphabet once")
+            array = array.take([own.index(symbol) for symbol in order], axis=axis)
+    return array
+
+
+def _labels_of_rows(table: Any) -> tuple[Labels, ...]:
+    """Return the labels of a list of columns of another library; those of the first one count."""
+    own = axis_labels(table[0]) if type(table) in (list, tuple) and len(table) else ()
+    return (None, *own) if any(labels is not None for labels in own) else ()
+
+
+def _disagreeing(
+    name: str, labels: Sequence[Labels], order: Sequence[str], remedy: str
+) -> AlphabetError:
+    return AlphabetError(
+        f"{name} has {_named(labels)}, the alphabet is {_shown(order)}; {remedy}, or give the "
+        "numbers in the order of the alphabet, as a plain array"
+    )
+
+
+def check_positions(name: str, table: Any) -> None:
+    """Raise InvalidInputError if a table of two or more axes has labels, but positions count."""
+    labels = axis_labels(table) or _labels_of_rows(table)
+    if len(labels) > 1 and any(own is not None for own in labels):
+        raise InvalidInputError(
+            f"{name} has {_named(labels)}, but its positions count: bring its axes into the order "
+            f"of the positions and give {name}.to_numpy()"
+        )
+
+
+def check_same_rows(**given: Any) -> None:
+    """Raise InvalidInputError if the labels of two arguments, paired by position, differ.
+
+    A label is compared only if both arguments have an index.
+    """
+    first: tuple[str, list[Any]] | None = None
+    for name, values in given.items():
+        if type(values) in (np.ndarray, list, tuple) or (own := _rows(values)) is None:
+            continue
+        if first is not None and first[1] != own:
+            raise InvalidInputError(
+                f"{first[0]} has the index {_shown(first[1])} and {name} {_shown(own)}; bring both "
+                f"into one order, or give plain arrays ({name}.to_numpy()) to pair by position"
+            )
+        first = first or (name, own)
+
+
+def check_mask(name: str, values: object) -> None:
+    """Raise if a masked array hides entries, because numpy uses the values below the mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
+
+
+def _rows(values: Any) -> Labels:
+    try:
+        return _found(values)[0]
+    except Exception:  # a foreign attribute may raise anything
+        return None
+
+
+def _named(labels: Sequence[Labels]) -> str:
+    names = ("rows", "columns") if len(labels) == 2 else [f"axis {i}" for i in range(len(labels))]
+    shown = [
+        f"{axis} {_shown(own)}" for axis, own in zip(names, labels, strict=True) if own is not None
+    ]
+    return "the labels " + " and ".join(shown)
+
+
+def _shown(labels: Sequence[Any]) -> str:
+    text = ", ".join(str(label)[:16] for label in labels[:_SHOWN])
+    return text if len(labels) <= _SHOWN else f"{text}, ... ({len(labels)})"

@@ -1,0 +1,228 @@
+"""The active parameters of a fit, with their penalties and columns."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.uninitialized import empty, empty_like
+from fstgrad.grm import kernels
+from fstgrad.grm.covariates import NONE, Covariates
+from fstgrad.grm.design import Design
+
+if TYPE_CHECKING:
+    from fstgrad.grm.kernels.columns import Slots
+    from fstgrad.grm.kernels.normal import Normal
+
+EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
+
+
+class Intercepts(NamedTuple):
+    """The parameters that every node has for itself: f intercepts and d slopes of covariates.
+
+    coordinates : (f,) int64, the coordinates of eta, from 0, that have an intercept.
+    penalised : (f,) bool, which of these intercepts are penalised.
+    """
+
+    coordinates: IntArray
+    penalised: BoolArray
+    covariates: Covariates = NONE
+
+    @property
+    def width(self) -> int:
+        """Return f + d."""
+        return self.coordinates.size + self.covariates.count
+
+    def spread(self, heads: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
+        """Return intercepts (q, width) and slopes (q, d) of z, from heads (q, f + d) of a fit.
+
+        Coordinates without an intercept are 0.
+        """
+        outward = self.covariates.outward(heads)
+        f, intercepts = self.coordinates.size, np.zeros((len(heads), width))
+        intercepts[:, self.coordinates] = outward[:, :f]
+        return intercepts, outward[:, f:]
+
+    def gathered(self, intercepts: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return the heads (q, f + d) of a fit, from intercepts (q, c) and slopes (q, d) of z.
+
+        Slopes of another number of covariates are replaced by 0.
+        """
+        if slopes.shape[1] != self.covariates.count:
+            slopes = np.zeros((len(intercepts), self.covariates.count))
+        heads = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
+        return self.covariates.inward(heads)
+
+
+class Layout(NamedTuple):
+    """The normal matrices of q nodes, one behind the other in a vector.
+
+    order (s,) : the slots in the order of their nodes.
+    ends (q + 1,) : node i has the slots order[ends[i]:ends[i + 1]].
+    offset (q + 1,) : its matrix has the entries offset[i] .. offset[i + 1] - 1.
+    unfilled : the places of the slots in the matrices, without entries.
+    """
+
+    order: IntArray
+    ends: IntArray
+    offset: IntArray
+    unfilled: "Normal"
+
+
+@dataclass
+class Play:
+    """The m active parameters: the intercepts and slopes of every node, then sets of variables.
+
+    term, key : (m,) int64, the number of the block of the design and the combinatorial number of
+        the set; -1 for intercepts and slopes.
+    coef, penalty, ridge : (m,) float64, the values and the weights of |coef| and coef^2 / 2.
+    slots : how the parameters act on eta.
+    """
+
+    term: IntArray
+    key: IntArray
+    coef: FloatArray
+    penalty: FloatArray
+    ridge: FloatArray
+    slots: "Slots"
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of the normal matrices of the nodes."""
+        node = self.slots.node
+        order = np.argsort(node, kind="stable")
+        place = empty_like(order)
+        place[order] = np.arange(order.size)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(node))])
+        offset = np.concatenate([[0], np.cumsum(np.diff(ends) ** 2)])
+        first, last = ends[node], ends[node + 1]
+        start = offset[node] + (place - first) * (last - first)
+        unfilled = kernels.normal.Normal(place, first, last, start, np.zeros(0))
+        return Layout(order, ends, offset, unfilled)
+
+    @cached_property
+    def entries(self) -> int:
+        """The number of entries of the columns of all slots."""
+        return int((self.slots.end - self.slots.start).sum())
+
+    @cached_property
+    def products(self) -> float:
+        """The number of products of two entries of the same node and sample."""
+        samples = int(self.slots.rows.max(initial=-1)) + 1
+        return float(kernels.normal.products(self.slots, self.layout.order, samples))
+
+
+def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
+    """Return sum of losses (q,) + penalty . |coef| + ridge . coef^2 / 2; inf if not finite."""
+    value = float(losses.sum() + play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
+    return value if np.isfinite(value) else np.inf
+
+
+def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
+    """Set the direction (m,) of intercepts to 0 in nodes in which nothing else moves.
+
+    These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
+    """
+    heads = np.flatnonzero(play.term < 0)
+    idle_heads = idle[heads]
+    if not idle_heads.any():
+        return
+    nodes = play.slots.node
+    of_head = nodes[play.slots.pointer[heads]]
+    rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
+    moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
+    rest[nodes[moving]] = False
+    rest[of_head[~idle_heads]] = False
+    direction[heads[rest[of_head]]] = 0.0
+
+
+def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
+    """Return the violation (m,) of the optimality condition of each parameter.
+
+    |gradient + penalty * sign(coef)| if coef != 0, else max(|gradient| - penalty, 0).
+    """
+    active = np.abs(gradient + penalty * np.sign(coef))
+    idle = np.maximum(np.abs(gradient) - penalty, 0.0)
+    return np.where(coef != 0, active, idle)
+
+
+def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray:
+    """Return the scale (s,) of each column, given by its block (s,) and its number (s,)."""
+    out = np.ones(column.size)
+    for number, source in enumerate(design.blocks):
+        mine = block == number
+        out[mine] = source.scale[column[mine]]
+    return out
+
+
+def _distinct(column: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct columns, ascending, and the place of each column (s,) among them."""
+    if (column[1:] > column[:-1]).all():
+        return column, np.arange(column.size)
+    return np.unique(column, return_inverse=True)
+
+
+def put_in_play(
+    design: Design,
+    heads: tuple[Intercepts, FloatArray],
+    start: FloatArray,
+    alpha: float,
+    sets: tuple[IntArray, IntArray, FloatArray],
+    slots: tuple[IntArray, IntArray, IntArray, IntArray],
+) -> Play:
+    """Return the active parameters with their penalties and columns.
+
+    Parameters
+    ----------
+    heads : (Intercepts, ridge)
+        The parameters of a node, and the weight (q, f + d) of half the square of each.
+    start : (q, f + d)
+        The intercepts and slopes of q nodes, for the columns of the fit.
+    sets : (term, key, coef), (m,) each
+        The sets; the penalty of each is alpha times the sum of the scales of its columns.
+    slots : (parameter, node, block, column), (s,) each
+        The slots of the sets, in the order of their parameters.
+    """
+    parameter, node, block, column = slots
+    intercepts, ridge = heads
+    nodes, fixed = start.shape
+    extra = intercepts.covariates
+    n, first = design.samples, nodes * fixed
+    counts = np.bincount(parameter, minlength=sets[0].size)
+    scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
+    root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
+    begin, end = empty(parameter.size, dtype=np.int64), empty(parameter.size, dtype=np.int64)
+    own = np.append(np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(extra.count))
+    rows: list[IntArray] = [np.arange(n)] * (1 + extra.count)
+    values: list[FloatArray] = [np.ones(n), extra.columns.ravel()]
+    at = n * (1 + extra.count)
+    for number, source in enumerate(design.blocks):
+        mine = np.flatnonzero(block == number)
+        used, place = _distinct(column[mine])
+        design.check_entries(at + source.entries(used))
+        indptr, its_rows, its_values = source.gather(used)
+        begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
+        rows.append(its_rows)
+        values.append(its_values)
+        at += int(indptr[-1])
+    each = np.concatenate([intercepts.coordinates, np.zeros(extra.count, dtype=np.int64)])
+    penalties = np.concatenate([alpha * intercepts.penalised, extra.penalties])
+    head, none = n * np.tile(own, nodes), np.full(first, -1)
+    return Play(
+        term=np.concatenate([none, sets[0]]),
+        key=np.concatenate([none, sets[1]]),
+        coef=np.concatenate([start.ravel(), sets[2]]),
+        penalty=np.concatenate([np.tile(penalties, nodes), alpha * scale]),
+        ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
+        slots=kernels.columns.Slots(
+            np.concatenate([[0], np.cumsum(np.concatenate([np.ones(first, np.int64), counts]))]),
+            np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
+            np.concatenate([np.tile(each, nodes), root_of[block] - 1 if parameter.size else block]),
+            np.concatenate([head, begin]),
+            np.concatenate([head + n, end]),
+            np.concatenate(rows),
+            np.concatenate(values),
+        ),
+    )

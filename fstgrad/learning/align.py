@@ -1,0 +1,394 @@
+"""Alignments of pairs by expectation maximization: which symbols of x produce which symbols of y.
+
+A pair (x, y) is divided into links (u, v), where u has up to `max_x` symbols of x and v up to
+`max_y` symbols of y; one of them may be empty.  The probability of an alignment is the product of
+p(u, v) over its links.  Expectation maximization over all alignments of all pairs raises their
+likelihood in every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007).
+
+- `Aligner` : fit, the best alignment of a pair, posteriors of its links.
+- `per_symbol` : an alignment as one string of y for each symbol of x.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fstgrad.core.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    called,
+    flag,
+    instance,
+    log_weights,
+    one_of,
+    positive_integer,
+    positive_number,
+)
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.sequences import fields, items, symbol_strings
+from fstgrad.core.uninitialized import empty
+from fstgrad.learning import kernels
+
+Symbols = tuple[str, ...]
+Pair = tuple[Symbols, Symbols]
+NORMALIZATIONS = ("joint", "conditional")
+
+
+class Link(NamedTuple):
+    """Symbols of x and the symbols of y that they produce; one side may be empty."""
+
+    x: Symbols
+    y: Symbols
+
+
+class Aligned(NamedTuple):
+    """An alignment of a pair.
+
+    links : the best alignment, in order.
+    posterior : of each link, the probability that an alignment of the pair has it at this position.
+    log_probability : of the pair, over all of its alignments, in nats.
+    """
+
+    links: tuple[Link, ...]
+    posterior: tuple[float, ...]
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """The links of all alignments of pairs, as arrays.
+
+    Node (i, j) of a pair, i symbols of x and j of y read, is first_node + i (|y| + 1) + j.  Links
+    are sorted by their source, which is a topological order.
+
+    source, goal, kind : (links,) nodes, and the number of (u, v).
+    first_link, first_node : (pairs + 1,)
+    """
+
+    source: IntArray
+    goal: IntArray
+    kind: IntArray
+    first_link: IntArray
+    first_node: IntArray
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.first_link) - 1
+
+    @property
+    def links(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """The source, the goal and the first link and node of each pair, for the kernels."""
+        return self.first_link, self.first_node, self.source, self.goal
+
+
+class Aligner:
+    """Many-to-many alignment of pairs of strings.
+
+    Parameters
+    ----------
+    max_x, max_y : int
+        The largest number of symbols on either side of a link.
+    empty_x, empty_y : bool
+        Whether a link may have no symbols of x (an insertion), or of y (a deletion).
+    longest : mapping of symbols of x to int, optional
+        For each of these symbols, the largest number of symbols of y on a link, instead of `max_y`.
+    normalization : {"joint", "conditional"}
+        p(u, v), which sums to one over all links, or p(v | u), which does so for each u.
+    max_iter : int
+        The largest number of iterations.  The fit stops earlier when the mean log-likelihood per
+        pair rises by less than 1e-5 nats.
+    start : callable (u, v) -> float, optional
+        The initial advantage of a link in nats.  With a few nats for equal symbols, affixes are not
+        spread over a stem that both sides share.
+    smoothing : float >= 0
+        This is added to the expected count of every link that occurs in an alignment of a whole
+        pair of the data.
+
+    Attributes
+    ----------
+    log_likelihood_ : (iterations,) float64, nats
+        Sum over the pairs before each update; it never falls while `smoothing` is 0.
+    log_probabilities_ : (pairs,) float64, nats
+        Of each pair, over all of its alignments, before the last update.
+
+    Notes
+    -----
+    An iteration costs O(links) = O(sum |x| |y| max_x max_y).  All links have the same initial
+    probability, up to `start`, so a fit is deterministic.
+
+    Examples
+    --------
+    >>> pairs = [(tuple(x), tuple(y)) for x, y in [("ax", "aks"), ("xa", "ksa"), ("a", "a")]]
+    >>> aligner = Aligner(max_x=1, max_y=2).fit(pairs)
+    >>> [(link.x, link.y) for link in aligner.align(("x", "a", "x"), tuple("ksaks")).links]
+    [(('x',), ('k', 's')), (('a',), ('a',)), (('x',), ('k', 's'))]
+    """
+
+    def __init__(
+        self,
+        max_x: int = 2,
+        max_y: int = 2,
+        *,
+        empty_x: bool = True,
+        empty_y: bool = True,
+        longest: Mapping[str, int] | None = None,
+        normalization: str = "joint",
+        max_iter: int = 20,
+        start: Callable[[Symbols, Symbols], float] | None = None,
+        smoothing: float = 0.0,
+    ) -> None:
+        self.max_x = positive_integer("max_x", max_x)
+        self.max_y = positive_integer("max_y", max_y)
+        self.empty_x, self.empty_y = flag("empty_x", empty_x), flag("empty_y", empty_y)
+        instance("longest", longest, Mapping | None, "a mapping of symbols to integers")
+        self.longest = {} if longest is None else dict(longest)
+        for symbol, most in self.longest.items():
+            positive_integer(f"longest[{symbol!r}]", most, minimum=0)
+        if start is not None and not callable(start):
+            raise InvalidInputError(f"start is {start!r}; give a function (u, v) -> float")
+        self.normalization = one_of("normalization", normalization, NORMALIZATIONS)
+        self.max_iter = positive_integer("max_iter", max_iter)
+        self.start = start
+        self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
+
+    def fit(self, pairs: Iterable[Pair]) -> "Aligner":
+        """Learn the probabilities of links from pairs (x, y) of sequences of symbols.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are no pairs.
+        InfeasibleError
+            If a pair has no alignment: one side is too long for the other.
+        """
+        read = _read(pairs)
+        most_y = max([self.max_y, *self.longest.values()])
+        self._x, self._y = _Numbering(self.max_x), _Numbering(most_y)
+        self._number: dict[tuple[int, int], int] = {}
+        corpus = self._corpus(read, grow=True)
+        kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
+        log_p = np.full(len(kinds), -np.log(max(1, len(kinds))))
+        if self.start is not None:
+            xs, ys = self._x.strings(), self._y.strings()
+            given = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
+            log_p += log_weights("start(u, v)", given, log_p.shape)
+        log_z = empty(corpus.pairs)
+        history: list[float] = []
+        for _ in range(self.max_iter):
+            counts = np.full(len(kinds), self.smoothing)
+            kernels.alignments.expected_links(*corpus.links, corpus.kind, log_p, counts, log_z)
+            self._check_aligned(read, log_z)
+            history.append(float(log_z.sum()))
+            log_p = self._normalized(counts, kinds)
+            gain = np.inf if len(history) < 2 else history[-1] - history[-2]
+            if gain < 1e-5 * corpus.pairs:
+                break
+        self.counts_ = counts
+        self.log_p_ = log_p
+        self.log_likelihood_, self.log_probabilities_ = np.array(history), log_z
+        return self
+
+    def discourage(self, min_count: float) -> "Aligner":
+        """Penalise links with several symbols of y that are rare in the data.
+
+        If the expected count of a string of two or more symbols of y over the data is below
+        `min_count`, its probabilities are multiplied by e^-50 from now on, so that few different
+        strings are enough to spell all pairs.
+        """
+        self._check_fitted()
+        min_count = positive_number("min_count", min_count, allow_zero=True)
+        kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
+        total = np.bincount(kinds[:, 1], weights=self.counts_)
+        several = np.array([len(string) > 1 for string in self._y.strings()])
+        rare = several[: len(total)] & (total < min_count)
+        self.log_p_ = self.log_p_ - 50.0 * rare[kinds[:, 1]]
+        return self
+
+    def align(self, x: Sequence[str], y: Sequence[str]) -> Aligned:
+        """Return the best alignment of a pair, the posteriors of its links, and log p."""
+        return self.align_all([(x, y)])[0]  # type: ignore[list-item]
+
+    def align_all(self, pairs: Sequence[Pair]) -> list[Aligned]:
+        """Return the alignment of every pair.
+
+        Raises
+        ------
+        InfeasibleError
+            If a pair has no alignment with links that occur in the data.
+        """
+        pairs = _read(pairs)
+        self._check_fitted()
+        corpus = self._corpus(pairs, grow=False)
+        log_p = np.append(self.log_p_, -np.inf)  # the last number is that of unknown links
+        weight = log_p[corpus.kind]
+        own = np.arange(len(weight))  # each link has its own kind, so counts are posteriors
+        chosen = kernels.alignments.best_links(*corpus.links, own, weight)
+        posterior, log_z = np.zeros(len(weight)), empty(corpus.pairs)
+        kernels.alignments.expected_links(*corpus.links, own, weight, posterior, log_z)
+        return [
+            self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))
+            for i, pair in enumerate(pairs)
+        ]
+
+    def _aligned(
+        self,
+        i: int,
+        pair: Pair,
+        corpus: _Corpus,
+        chosen: BoolArray,
+        posterior: FloatArray,
+        log_probability: float,
+    ) -> Aligned:
+        (x, y), start = pair, corpus.first_link[i]
+        if log_probability == -np.inf:
+            raise InfeasibleError(
+                f"pair {i}, {' '.join(x)!r} with {' '.join(y)!r}, cannot be aligned by the links "
+                "that the aligner learned; fit it to pairs that have such links"
+            )
+        on_path = np.flatnonzero(chosen[start : corpus.first_link[i + 1]]) + start
+        nodes = np.stack([corpus.source[on_path], corpus.goal[on_path]]) - corpus.first_node[i]
+        (i0, i1), (j0, j1) = np.divmod(nodes, len(y) + 1)
+        spans = zip(i0, i1, j0, j1, strict=True)
+        links = tuple(Link(x[a:b], y[c:d]) for a, b, c, d in spans)
+        return Aligned(links, tuple(posterior[on_path].tolist()), log_probability)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "log_p_"):
+            raise InvalidInputError("the aligner has no probabilities; call fit first")
+
+    def _normalized(self, counts: FloatArray, kinds: IntArray) -> FloatArray:
+        """Return log p of each kind; -inf for a link on no complete alignment of the data."""
+        share = counts / counts.max(initial=1.0)  # sums of huge counts would overflow
+        total = np.full(len(share), share.sum())
+        if self.normalization == "conditional":
+            total = np.bincount(kinds[:, 0], weights=share)[kinds[:, 0]]
+        log_p, used = np.full(len(share), -np.inf), share > 0
+        log_p[used] = np.log(share[used]) - np.log(total[used])
+        return log_p
+
+    def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
+        """Return the links of pairs; unknown kinds get new numbers if `grow`, otherwise K."""
+        if not pairs:
+            raise InvalidInputError("pairs is empty; give at least one pair")
+        xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
+        ys, y_first = self._y.numbered([y for _, y in pairs], grow=grow)
+        symbols = [symbol for x, _ in pairs for symbol in x]
+        longest = [self.longest.get(symbol, self.max_y) for symbol in symbols]
+        most = np.array([*longest, self.max_y], dtype=int)
+        empties = np.array([self.empty_x, self.empty_y])
+        source, goal, u, v, first_link, first_node = kernels.alignments.lay_links(
+            xs, x_first, most, ys, y_first, empties
+        )
+        whole = kernels.alignments.complete_links(first_link, first_node, source, goal)
+        if not whole.all():
+            source, goal, u, v = source[whole], goal[whole], u[whole], v[whole]
+            first_link = np.append(0, np.cumsum(whole))[first_link]
+        width = int(v.max(initial=0)) + 2
+        u += 1
+        u *= width  # in place, because there are many links
+        u += v
+        u += 1
+        del v
+        keys, kind = _distinct(u)
+        del u
+        listed = list(zip((keys // width - 1).tolist(), (keys % width - 1).tolist(), strict=True))
+        if grow:
+            self._number = {key: i for i, key in enumerate(listed)}
+        number = np.array([self._number.get(key, len(self._number)) for key in listed], dtype=int)
+        return _Corpus(source, goal, number[kind], first_link, first_node)
+
+    def _check_aligned(self, pairs: list[Pair], log_z: FloatArray) -> None:
+        for i in np.flatnonzero(log_z == -np.inf).tolist():
+            x, y = pairs[i]
+            raise InfeasibleError(
+                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, which links of up to "
+                f"{self.max_x} and {self.max_y} symbols cannot align; raise max_x or max_y, or "
+                "allow empty sides"
+            )
+
+
+def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Return `np.unique(keys, return_inverse=True)`, by a table if the numbers are small."""
+    largest = int(keys.max(initial=-1)) + 1
+    if largest > max(keys.size, 2**16):
+        found, kind = np.unique(keys, return_inverse=True)
+        return found, kind
+    place = np.zeros(largest, dtype=np.int64)
+    place[keys] = 1
+    found = np.flatnonzero(place)
+    place[found] = np.arange(len(found))
+    return found, place[keys]
+
+
+class _Numbering:
+    """Numbers for the substrings of up to `most` symbols: 0 is the empty string, -1 unknown."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._known: dict[tuple[int, str], int] = {}
+
+    def numbered(self, strings: Sequence[Symbols], *, grow: bool) -> tuple[IntArray, IntArray]:
+        """Return (positions, most), the numbers of the substrings that start at each position.
+
+        Substrings that would extend beyond the end of their string have the number -2.
+        """
+        first = np.cumsum([0, *map(len, strings)])
+        numbers = np.full((int(first[-1]), self.most), -2, dtype=np.int64)
+        for start, string in zip(first.tolist(), strings, strict=False):
+            for i in range(len(string)):
+                number = 0
+                for k, symbol in enumerate(string[i : i + self.most]):
+                    number = self._next(number, symbol, grow=grow)
+                    numbers[start + i, k] = number
+        return numbers, first
+
+    def strings(self) -> list[Symbols]:
+        """Return the substrings by number."""
+        result: list[Symbols] = [()]
+        for prefix, symbol in self._known:
+            result.append((*result[prefix], symbol))
+        return result
+
+    def _next(self, number: int, symbol: str, *, grow: bool) -> int:
+        key = (number, symbol)
+        if grow and key not in self._known:
+            self._known[key] = len(self._known) + 1
+        return self._known.get(key, -1)
+
+
+def _read(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return pairs (x, y) as tuples of symbols."""
+    rows = fields("pairs", pairs, 2)
+    xs, ys = (symbol_strings(name, side) for name, side in _sides(rows))
+    return list(zip(xs, ys, strict=True))
+
+
+def _sides(rows: list[list[Any]]) -> Iterable[tuple[str, list[Any]]]:
+    return ("x of pairs", [row[0] for row in rows]), ("y of pairs", [row[1] for row in rows])
+
+
+def per_symbol(links: Sequence[Link]) -> list[Symbols]:
+    """Return one string of y for each symbol of x.
+
+    A link with several symbols of x gives its string to the first of them.  A link without symbols
+    of x gives its string to the symbol before the link, or to the first symbol if there is none.
+    """
+    for link in items("links", links):
+        instance("a link", link, Link, "a Link")
+    strings: list[Symbols] = []
+    waiting: Symbols = ()
+    for link in links:
+        if not link.x and not strings:
+            waiting += link.y
+        elif not link.x:
+            strings[-1] += link.y
+        else:
+            strings.append(waiting + link.y)
+            strings.extend(itertools.repeat((), len(link.x) - 1))
+            waiting = ()
+    return strings

@@ -1,0 +1,378 @@
+"""Batch: one objective over many pairs, with a cache of losses, in one process or several.
+
+Pairs are divided into chunks of fixed size; a task has four chunks.  A chunk goes to the process
+with the least work, and in later passes to the same process, which keeps the automata of its own
+pairs.  Only pairs, weights and sums pass between processes.  Sums are added chunk by chunk in the
+order of the input, so the result does not depend on the number of processes, to the last bit.
+"""
+
+import signal
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import issparse
+
+from fstgrad.core.checks import FloatArray, instance, positive_integer, real_array
+from fstgrad.core.errors import FstgradError, InvalidInputError
+from fstgrad.core.sequences import check_container, fields, items, row_of
+from fstgrad.core.summary import short_repr
+from fstgrad.learning import bigram_chunks
+from fstgrad.learning.objective import PairObjective, unreliable
+from fstgrad.learning.sums import CHUNK as CHUNK
+from fstgrad.learning.sums import XY as XY
+from fstgrad.learning.sums import Chunk as Chunk
+from fstgrad.learning.sums import Item as Item
+from fstgrad.learning.sums import Outcome as Outcome
+from fstgrad.learning.sums import Sums as Sums
+from fstgrad.learning.sums import outcome_of
+from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
+
+MOST_JOBS = 1024  # processes; more would only use up resources of the system
+_GROWTH = 2  # bytes by which a process may grow per byte of its cache
+BLOCK = 64  # pairs per chunk of a training; affects the result, like `CHUNK`
+_LIKELIHOODS = 512  # the same for likelihoods of short outputs, which are computed all at once
+_CELLS = 2**22  # positions times symbols of a chunk of likelihoods, if it has more than BLOCK pairs
+_TASK = 4  # chunks that are sent to a process together, at most
+_PAIRS = 256  # chunks with so many pairs are sent at once
+_AHEAD = 4  # tasks in progress per process; more of them balance the pairs that take long
+
+
+@dataclass
+class Batch:
+    """Passes of one objective over pairs (x, y).
+
+    Parameters
+    ----------
+    objective : PairObjective
+        If it has a cache, this cache is used when jobs = 1.
+    jobs : int
+        Number of processes; with 1, this process does the work.
+    cache_bytes : int
+        The memory for compiled losses of all processes together, in bytes.
+    cache_directory : path, optional
+        A folder in which compiled losses are also stored.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> abc = fg.Alphabet("ab")
+    >>> objective = fg.PairObjective(fg.QGramCounts(abc, 2), fg.EditDistance(abc), kind="risk")
+    >>> with fg.Batch(objective) as batch:
+    ...     sums = batch.sums(np.zeros((2, 2)), [("x", "ab"), ("x", "ba")])
+    >>> sums.mean()[0]  # at a distance of 1 from half of the strings, of 2 from the opposite
+    1.0
+    """
+
+    objective: PairObjective
+    jobs: int = 1
+    cache_bytes: int = CACHE_MEMORY
+    cache_directory: str | None = None
+    _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+    _has_warned: bool = field(default=False, init=False, repr=False)
+    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Check the numbers and create the cache of a single process."""
+        instance("objective", self.objective, PairObjective, "a PairObjective")
+        self.jobs = positive_integer("jobs", self.jobs)
+        if self.jobs > MOST_JOBS:
+            raise InvalidInputError(f"jobs is {self.jobs}; give at most {MOST_JOBS:,} processes")
+        self.cache_bytes = positive_integer("cache_bytes", self.cache_bytes, minimum=0)
+        if self.jobs == 1 and self.objective.cache is None:
+            cache = AutomatonCache(self.cache_bytes, self.cache_directory)
+            self.objective = replace(self.objective, cache=cache)
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.shutdown(wait=True, kill_workers=True)
+        self._workers.clear()
+
+    def sums(
+        self,
+        w: npt.ArrayLike,
+        pairs: Iterable[Item],
+        *,
+        on_error: Callable[[Outcome], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Sums:
+        """Return the sums of one pass over the pairs.
+
+        Parameters
+        ----------
+        on_error : callable
+            Called with the outcome of every pair that failed, in order; the pass then continues.
+            Without it, the first error is raised.
+        progress : callable
+            Called with the number of pairs of every finished chunk.
+        """
+        for name, function in (("on_error", on_error), ("progress", progress)):
+            if function is not None and not callable(function):
+                raise InvalidInputError(f"{name} is {function!r}; give a function")
+        total = Sums(np.zeros(self.objective.features.shape))
+        for chunk in self.chunks(w, pairs):
+            for outcome in chunk.outcomes:
+                if outcome.error is not None:
+                    if on_error is None:
+                        raise outcome.error
+                    on_error(outcome)
+                if not outcome.is_reliable and not self._has_warned:
+                    self._has_warned = True
+                    warnings.warn(unreliable(), RuntimeWarning, stacklevel=2)
+            total.add(chunk.sums)
+            if progress is not None:
+                progress(len(chunk.outcomes))
+        return total
+
+    def chunks(self, w: npt.ArrayLike, pairs: Iterable[Item], *, first: int = 0) -> Iterator[Chunk]:
+        """Yield the results of a pass chunk by chunk, in the order of the pairs.
+
+        Parameters
+        ----------
+        first : int
+            The index of the first pair.  Chunks end at 1, so that the first result is available
+            soon, and at multiples of 16.
+        """
+        return self.numbered(w, _chunked(pairs, first))
+
+    def block(self, pairs: Sequence[XY]) -> int:
+        """Return the number of pairs (x, y) in a chunk of a training.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> abc = fg.Alphabet("ab")
+        >>> Batch(fg.PairObjective(fg.QGramCounts(abc, 2))).block([("x", "ab"), ("x", "b")])
+        512
+        """
+        if not self.objective.is_likelihood:
+            return BLOCK
+        n = len(self.objective.features.alphabet)
+        cells = n * sum(len(y) for _, y in pairs)
+        return min(max(BLOCK, _CELLS * len(pairs) // max(1, cells)), _LIKELIHOODS)
+
+    def numbered(
+        self, w: npt.ArrayLike, numbered: Iterable[tuple[int, Sequence[Item]]]
+    ) -> Iterator[Chunk]:
+        """Yield the results of chunks (index of the first pair, pairs), in the order given.
+
+        This is for passes in another order than that of the input.  The index determines which
+        process works on a chunk, so that the process finds the automata that it has kept.
+        """
+        weights = real_array("w", w, self.objective.features.shape)
+        lines = [_Line(executor, weights) for executor in self._processes()]
+        if not lines:
+            for index, chunk in _numbers(numbered):
+                yield work(self.objective, weights, index, chunk)
+            return
+        waiting: deque[_Line] = deque()
+        for index, chunk in _numbers(numbered):
+            home = self._homes.get(index // CHUNK)
+            if home is None:
+                home = _least_busy(lines)
+                self._homes[index // CHUNK] = home
+            lines[home].give((index, chunk))
+            waiting.append(lines[home])
+            if len(waiting) >= _AHEAD * _TASK * self.jobs:
+                yield waiting.popleft().take()
+        for line in lines:
+            line.send()
+        while waiting:
+            yield waiting.popleft().take()
+
+    def _processes(self) -> list[Any]:
+        """Return one executor of one process per job, started on first use; none for one job.
+
+        If none can be started, for example without a writable /dev/shm, this process does the work.
+        """
+        if self._workers or self.jobs == 1:
+            return self._workers
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        objective = replace(self.objective, cache=None)
+        share = self.cache_bytes // self.jobs
+        try:
+            with _uninterrupted_starts():
+                self._workers = [
+                    ProcessPoolExecutor(
+                        max_workers=1,
+                        initializer=_start,
+                        initargs=(objective, share, self.cache_directory),
+                    )
+                    for _ in range(self.jobs)
+                ]
+                for worker in self._workers:
+                    worker.submit(_nothing)  # starts the process
+        except OSError as error:
+            warnings.warn(
+                f"no process can be started ({error}); this process computes everything",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            self.jobs = 1
+            self.__post_init__()
+        return self._workers
+
+
+@dataclass
+class _Line:
+    """The chunks of one process; results are returned in the order in which chunks were given."""
+
+    executor: Any
+    weights: FloatArray
+    _collected: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
+    _tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    _back: deque[Chunk] = field(default_factory=deque)
+
+    @property
+    def undone(self) -> list[tuple[Any, int]]:
+        """The unfinished tasks, each with its number of chunks."""
+        return [(task, size) for task, size in self._tasks if not task.done()]
+
+    @property
+    def load(self) -> int:
+        """Number of unfinished chunks."""
+        return len(self._collected) + sum(size for _, size in self.undone)
+
+    def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
+        """Collect a chunk; send the collected chunks if they fill a task."""
+        self._collected.append(chunk)
+        pairs = sum(len(own) for _, own in self._collected)
+        if len(self._collected) == _TASK or pairs >= _PAIRS:
+            self.send()
+
+    def send(self) -> None:
+        """Send the collected chunks as one task."""
+        if self._collected:
+            task = self.executor.submit(_work, self.weights, self._collected)
+            self._tasks.append((task, len(self._collected)))
+            self._collected = []
+
+    def take(self) -> Chunk:
+        """Return the result of the earliest chunk not yet taken."""
+        if not self._back:
+            if not self._tasks:
+                self.send()
+            self._back.extend(self._tasks.popleft()[0].result())
+        return self._back.popleft()
+
+
+def _least_busy(lines: Sequence[_Line]) -> int:
+    """Return the index of the line with the least work, after waiting for less than two tasks.
+
+    A chunk is assigned late, because some pairs take a thousand times as long as others.
+    """
+    loads = [line.load for line in lines]
+    while min(loads) >= 2 * _TASK:
+        wait([task for line in lines for task, _ in line.undone], return_when=FIRST_COMPLETED)
+        loads = [line.load for line in lines]
+    return loads.index(min(loads))
+
+
+def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
+    """Return the outcomes and sums of consecutive pairs; an item may be an error."""
+    if bigram_chunks.applies(objective):
+        return bigram_chunks.work(objective, w, first, pairs)
+    sums = Sums(np.zeros(objective.features.shape))
+    outcomes = []
+    for index, pair in enumerate(pairs, start=first):
+        start = time.perf_counter()
+        try:
+            if isinstance(pair, FstgradError):
+                raise pair
+            part = objective.pair(w, *pair, out=sums.gradient)
+        except FstgradError as error:
+            sums.failed += 1
+            failure = error.with_traceback(None)
+            outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
+            continue
+        seconds = time.perf_counter() - start
+        outcomes.append(outcome_of(index, seconds, part))
+        sums.count(part)
+    return Chunk(tuple(outcomes), sums)
+
+
+def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Yield chunks (index of the first pair, pairs); raise for items of another form."""
+    instance("numbered", numbered, Iterable, "chunks (index of the first pair, pairs)")
+    for chunk in numbered:
+        ((index, pairs),) = fields("numbered", [chunk], 2)
+        yield positive_integer("an index of numbered", index, minimum=0), items("pairs", pairs)
+
+
+def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
+    """Yield (index of the first item, items), split at 1 and at multiples of the chunk size."""
+    first = positive_integer("first", first, minimum=0)
+    check_container("pairs", pairs, of_rows=True)
+    try:
+        iterator = iter(pairs)
+        if issparse(pairs):
+            raise TypeError("a sparse matrix has no pairs")
+    except Exception as error:  # __iter__ of a foreign object may raise anything
+        raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
+    while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
+        for index, pair in enumerate(chunk, start=first):
+            if not isinstance(pair, FstgradError) and len(row_of(f"pairs[{index}]", pair)) != 2:
+                raise InvalidInputError(f"pairs[{index}] does not have two fields; give (x, y)")
+        yield first, chunk
+        first += len(chunk)
+
+
+# The objective of a worker process, with its cache: set when it starts, never in the parent.
+_objective: PairObjective
+
+
+def _start(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
+    global _objective
+    from joblib.externals.loky import process_executor
+
+    # loky ends a worker that grows by 300 MB as leaking, and all its automata would be lost.
+    process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextmanager
+def _uninterrupted_starts() -> Iterator[None]:
+    """Block keyboard interrupts in processes started here until `_start` runs."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as of_loky
+
+    for tracker in (resource_tracker, of_loky):
+        tracker.ensure_running()  # if a process started it later, it would unblock signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
+    return [work(_objective, w, first, pairs) for first, pairs in chunks]

@@ -1,0 +1,130 @@
+"""The data of a fit: pairs of sequences, and losses by name."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fstgrad import losses
+from fstgrad.core.alphabet import Alphabet, WordAlphabet
+from fstgrad.core.checks import called, instance, one_of
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import batch, items, paired_batches
+from fstgrad.learning.sums import XY
+from fstgrad.learning.templates import as_input, symbols_of
+from fstgrad.losses import Loss
+
+Sequences = Sequence[Sequence[str]]
+NAMED: dict[str, Callable[[Alphabet], Loss]] = {
+    "edit": losses.EditDistance,
+    "hamming": losses.Hamming,
+    "ngram": losses.NGram,
+    "smith-waterman": losses.SmithWaterman,
+}
+
+
+def paired(
+    X: Sequences, Y: Sequences, symbols: Iterable[str] = (), *, empty: bool = False
+) -> list[XY]:
+    """Return the pairs of inputs and targets.
+
+    symbols : those of the targets, if known.  empty : whether a target may be empty.
+
+    Raises
+    ------
+    InvalidInputError
+        If the numbers of inputs and targets differ, there are none, a target is empty and must not
+        be, or a target is a str although a symbol has several characters.
+    """
+    X, Y = paired_batches(X=X, Y=Y)
+    own = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
+    check_words("Y", Y, [*symbols, *own])
+    Y = [as_input(y) for y in Y]
+    if len(X) != len(Y):
+        raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
+    if len(X) == 0:
+        raise InvalidInputError("X is empty; give at least one pair")
+    for i, y in enumerate(Y):
+        if len(y) == 0 and not empty:
+            raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
+    return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+
+
+def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
+    """Return the inputs and the targets of (X, Y), each read once.
+
+    Raises
+    ------
+    InvalidInputError
+        If these are not two sequences.
+    """
+    both = items(name, given)
+    if len(both) != 2:
+        raise InvalidInputError(f"{name} is (X, Y); give two sequences, not {len(both)}")
+    X, Y = paired_batches(**{f"{name}[{i}]": side for i, side in enumerate(both)})
+    return X, Y
+
+
+def as_inputs(X: Sequences, model: Any) -> list[Any]:
+    """Return the inputs of a model in the form that the features need; see `as_input`."""
+    X = batch("X", X)
+    features, latent = (getattr(model, name, None) for name in ("features_", "latent_"))
+    known = getattr(getattr(features, "vocabulary", None), "symbols", ())
+    slots = set() if latent is None else set(latent.padded(()))
+    known = [symbol for symbol in known if symbol not in slots]
+    check_words("X", X, known)
+    read = [as_input(x) for x in X]
+    if known and all(len(symbol) == 1 for symbol in known):
+        _check_characters(read, frozenset(known))
+    return read
+
+
+def _check_characters(inputs: Sequence[Any], known: frozenset[str]) -> None:
+    """Raise InvalidInputError if an input is words that are spelled with the known characters.
+
+    A single unknown symbol of several characters is no word.
+    """
+    for i, x in enumerate(inputs):
+        symbols = symbols_of(x)
+        words = [s for s in symbols if len(s) > 1 and known.issuperset(s)]
+        if words and 2 * len(words) >= len(symbols):
+            raise InvalidInputError(
+                f"X[{i}] has the word {words[0]!r}, but the model has characters; give a str, or a "
+                "list of characters"
+            )
+
+
+def check_words(name: str, sequences: Sequence[Any], symbols: Iterable[str]) -> None:
+    """Raise InvalidInputError if a sequence is a str, but a symbol has several characters."""
+    word = next((symbol for symbol in symbols if len(symbol) > 1), None)
+    if word is None:
+        return
+    for i, sequence in enumerate(sequences):
+        if isinstance(sequence, str):
+            raise InvalidInputError(
+                f"{name}[{i}] is the str {sequence[:40]!r}, but the model has words such as "
+                f"{word!r}; give a list of symbols, {name}[{i}].split()"
+            )
+
+
+def check_loss(loss: Loss | None, Y: Sequences) -> None:
+    """Raise InvalidInputError if a loss counts words, but a target is a str."""
+    if loss is None or not isinstance(loss.alphabet, WordAlphabet):
+        return
+    for i, y in enumerate(Y):
+        if isinstance(y, str):
+            raise InvalidInputError(
+                f"loss is a word error rate, but Y[{i}] is the str {y[:40]!r}; give a list of "
+                f"words, Y[{i}].split(), or use CharacterErrorRate"
+            )
+
+
+def made_loss(
+    loss: str | Loss | Callable[[Alphabet], Loss] | None, alphabet: Alphabet
+) -> Loss | None:
+    """Return a loss, given its name, the loss itself, or a function of the alphabet."""
+    if isinstance(loss, str):
+        return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
+    if loss is None or isinstance(loss, Loss):
+        return loss
+    made: Loss = called("loss", loss, alphabet) if callable(loss) else loss
+    instance("loss", made, Loss, "a Loss, one of the names, or a function of the alphabet")
+    return made

@@ -1,0 +1,276 @@
+"""Compile rules to a transducer: mark places, then replace each mark by the output of its rule.
+
+A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair
+of contexts) replaces the input of a rule by a mark.  Contexts see the symbols behind marks, so they
+are contexts of the hypothesis, and the order of optional rules does not matter.  Writing copies
+symbols, edits them at the costs of the settings, and replaces each mark by the name of a rule, at
+the rule's cost, and by the rule's output.  Rules that may apply anywhere need no mark.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray, IntArray, instance, optional
+from fstgrad.core.errors import FstError, InvalidInputError
+from fstgrad.losses.transducers.rules.ruleset import RuleSet
+from fstgrad.losses.transducers.rules.syntax import Context, Rule
+from fstgrad.openfst import Fst, FstArrays, caught_messages, from_arrays
+from fstgrad.openfst import rewriting as r
+
+Strings = tuple[tuple[int, ...], tuple[int, ...]]
+_MOST_LABELS = 50_000  # pynini's own symbols are above these
+_MOST_ARCS = 2_000_000
+
+
+class RuleTransducer(NamedTuple):
+    """A compiled grammar of rules.
+
+    Attributes
+    ----------
+    fst : FstArrays in "log64"; label i + 1 is symbol i.  The output label n + 1 + k names rule k:
+        its arc has the cost of the rule in nats and writes nothing.
+    alphabet : Alphabet of both sides, n symbols.
+    names : tuple of str, the names of the rules.
+    lines : tuple of int, the line of each rule.
+    sizes : tuple of (int, int), the numbers of symbols that each rule reads and writes.
+    """
+
+    fst: FstArrays
+    alphabet: Alphabet
+    names: tuple[str, ...]
+    lines: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...]
+
+
+class _Group(NamedTuple):
+    """The contexts of rules, whether they are obligatory, and the direction of their search."""
+
+    before: Context
+    after: Context
+    is_obligatory: bool
+    direction: str
+
+    @classmethod
+    def of(cls, rule: Rule) -> "_Group":
+        """Return the group to which a rule belongs."""
+        return cls(rule.before, rule.after, rule.is_obligatory, rule.direction)
+
+
+def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTransducer:
+    """Return the transducer of a grammar of rules.
+
+    Parameters
+    ----------
+    rules : RuleSet
+    alphabet : Alphabet, optional
+        The alphabet of the rules if left out.  Pairs of strings with other symbols are dropped.
+
+    Raises
+    ------
+    InvalidInputError
+        Neither `rules` nor `alphabet` gives an alphabet.
+    FstError
+        The transducer would be too large, or pynini rejects a rule.
+    """
+    instance("rules", rules, RuleSet, "a RuleSet")
+    abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or rules.alphabet
+    if abc is None:
+        raise InvalidInputError(
+            f"{rules.name} has no alphabet; add a line 'alphabet = ...', or name one here"
+        )
+    number = {symbol: i for i, symbol in enumerate(abc, start=1)}
+    pairs = [_encoded(rule, number) for rule in rules.rules]
+    marks = _Marks(len(abc) + len(rules.rules))
+    groups: dict[_Group, dict[tuple[int, ...], int]] = {}
+    for rule, own in zip(rules.rules, pairs, strict=True):
+        if not rule.is_free:
+            group = _Group.of(rule)
+            for read, _ in own:
+                marks.add(groups.setdefault(group, {}), read)
+    size = marks.last * sum(1 + len(read) for sites in groups.values() for read in sites)
+    if marks.last > _MOST_LABELS or size > _MOST_ARCS:
+        raise FstError(
+            f"{rules.name}: rules with contexts read {len(marks.reads):,} strings, which is too "
+            "many; use smaller classes"
+        )
+    writing, table = _writing(rules, abc, pairs, groups, marks)
+    everything = np.array([*number.values(), *marks.reads], dtype=np.int64)
+    expansion = _expansion(abc, marks)
+    marking = []
+    for group, sites in groups.items():
+        try:
+            marking += _marking(group, sites, number, everything, expansion)
+        except FstError as error:
+            raise FstError(f"{rules.name}:{_lines(rules, group)}: {error}") from error
+    plain = r.anything(np.array(list(number.values()), dtype=np.int64))
+    try:
+        fst = r.chained([plain, *marking, writing], _MOST_ARCS)
+    except FstError as error:
+        raise FstError(f"{rules.name}: {error}") from error
+    return RuleTransducer(
+        _with_exact_costs(fst, table),
+        abc,
+        tuple(rule.name for rule in rules.rules),
+        tuple(rule.line for rule in rules.rules),
+        tuple((len(rule.pairs[0][0]), len(rule.pairs[0][1])) for rule in rules.rules),
+    )
+
+
+def _marking(
+    group: _Group,
+    sites: dict[tuple[int, ...], int],
+    number: dict[str, int],
+    everything: IntArray,
+    expansion: Fst,
+) -> list[Fst]:
+    """Return [the transducer that marks the places of a group], or [] if it has none."""
+    if not sites:
+        return []
+    with caught_messages() as reasons:
+        try:
+            return [
+                r.rewrite(
+                    r.alternatives([(read, (mark,)) for read, mark in sites.items()]),
+                    _context(group.before, number, "before", expansion),
+                    _context(group.after, number, "after", expansion),
+                    r.anything(everything),
+                    direction=group.direction,  # type: ignore[arg-type]
+                    is_obligatory=group.is_obligatory,
+                )
+            ]
+        except FstError as error:
+            raise FstError(f"{error} {'; '.join(reasons)}".strip()) from error
+
+
+def _lines(rules: RuleSet, group: _Group) -> str:
+    """Return the line numbers of the rules of a group, as text."""
+    own = [rule.line for rule in rules.rules if _Group.of(rule) == group]
+    return ", ".join(map(str, own))
+
+
+class _Marks:
+    """The labels of marks, above those of symbols and rules, and the input behind each mark."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.reads: dict[int, tuple[int, ...]] = {}
+
+    def add(self, sites: dict[tuple[int, ...], int], read: tuple[int, ...]) -> None:
+        """Add a mark for the input `read` to `sites`, unless it has one."""
+        if read not in sites:
+            self.last += 1
+            sites[read] = self.last
+            self.reads[self.last] = read
+
+
+def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:
+    """Return the pairs of a rule as labels, without those with other symbols."""
+    return [
+        (tuple(number[s] for s in read), tuple(number[s] for s in written))
+        for read, written in rule.pairs
+        if number.keys() >= {*read, *written}
+    ]
+
+
+def _writing(
+    rules: RuleSet,
+    abc: Alphabet,
+    pairs: Sequence[Sequence[Strings]],
+    groups: dict[_Group, dict[tuple[int, ...], int]],
+    marks: _Marks,
+) -> tuple[Fst, FloatArray]:
+    """Return the transducer of the second step, its weights indices of costs, and the costs."""
+    loops = _Loops()
+    for a in range(1, len(abc) + 1):
+        loops.add((a,), (a,), 0.0)
+        if "delete" in rules.edits:
+            loops.add((a,), (), rules.edits["delete"])
+        if "insert" in rules.edits:
+            loops.add((), (a,), rules.edits["insert"])
+        for b in range(1, len(abc) + 1):
+            cost = rules.substitution(abc.symbols[a - 1], abc.symbols[b - 1])
+            if a != b and cost is not None:
+                loops.add((a,), (b,), cost)
+    for k, (rule, own) in enumerate(zip(rules.rules, pairs, strict=True)):
+        group = _Group.of(rule)
+        for read, written in own:
+            first = read if rule.is_free else (groups[group][read],)
+            loops.add(first, (len(abc) + 1 + k, *written), rule.cost)
+    return loops.fst(), np.array(list(loops.costs))
+
+
+class _Loops:
+    """Paths from one state back to it; each has its weight on its first arc.
+
+    A weight is the index of a cost; 0 is the index of the cost 0.  float32 holds these small
+    integers exactly, so that optimization keeps different costs apart, and the exact costs can
+    replace them later.
+    """
+
+    def __init__(self) -> None:
+        self.costs = {0.0: 0}
+        self.states = 1
+        self.arcs: list[tuple[int, int, int, int, int]] = []
+
+    def add(self, read: Sequence[int], written: Sequence[int], cost: float) -> None:
+        """Add a path that reads and writes these labels, aligned from the first."""
+        weight = self.costs.setdefault(cost, len(self.costs))
+        size = max(len(read), len(written))
+        state = 0
+        for at in range(size):
+            after = 0 if at == size - 1 else self.states
+            self.states += at < size - 1
+            labels = (read[at] if at < len(read) else 0, written[at] if at < len(written) else 0)
+            self.arcs.append((state, *labels, weight if at == 0 else 0, after))
+            state = after
+
+    def fst(self) -> Fst:
+        """Return the FST."""
+        source, ilabel, olabel, weight, nextstate = np.array(self.arcs, dtype=np.int64).T
+        final = np.full(self.states, np.inf)
+        final[0] = 0.0
+        return from_arrays(
+            FstArrays("standard", 0, final, source, ilabel, olabel, nextstate, weight.astype(float))
+        )
+
+
+def _expansion(abc: Alphabet, marks: _Marks) -> Fst:
+    """Return the transducer that replaces marks by the symbols behind them."""
+    loops = _Loops()
+    for a in range(1, len(abc) + 1):
+        loops.add((a,), (a,), 0.0)
+    for mark, read in marks.reads.items():
+        loops.add((mark,), read, 0.0)
+    return loops.fst()
+
+
+def _context(context: Context, number: dict[str, int], side: str, expansion: Fst) -> Fst:
+    """Return the acceptor of a context, which sees the symbols behind marks."""
+    own = r.parts([(_labels(symbols, number), starred) for symbols, starred in context.parts])
+    if context.is_anchored:
+        return r.at_edge(r.seen_through(own, expansion), side)  # type: ignore[arg-type]
+    if not context.parts:
+        return own
+    rest = r.anything(np.array(list(number.values()), dtype=np.int64))
+    return r.seen_through(rest + own if side == "before" else own + rest, expansion)
+
+
+def _labels(symbols: Iterable[str], number: dict[str, int]) -> IntArray:
+    return np.array(sorted(number[s] for s in symbols if s in number), dtype=np.int64)
+
+
+def _with_exact_costs(fst: FstArrays, table: FloatArray) -> FstArrays:
+    """Return the FST in "log64", with costs (nats) instead of their indices."""
+    return FstArrays(
+        "log64",
+        fst.start,
+        fst.final,
+        fst.source,
+        fst.ilabel,
+        fst.olabel,
+        fst.nextstate,
+        table[np.rint(fst.weight).astype(np.int64)],
+    )

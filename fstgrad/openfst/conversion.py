@@ -1,0 +1,165 @@
+"""Convert FSTs to arrays and back through OpenFst's binary form (see `fstgrad.openfst.binary`)."""
+
+import struct
+import sys
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.checks import instance, one_of
+from fstgrad.core.errors import FstError
+from fstgrad.openfst.arrays import ArcType, FstArrays
+from fstgrad.openfst.binary import FST_MAGIC, WEIGHTS, parse_fst, records
+from fstgrad.openfst.library import pynini, pywrapfst
+from fstgrad.openfst.symbols import as_symbols, as_table, symbol_table
+
+Fst = pynini.Fst
+
+_EXPANDED = 1  # the only property that every ConstFst has; OpenFst computes the others
+_HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
+
+
+def to_arrays(fst: pywrapfst.Fst) -> FstArrays:
+    """Return any OpenFst FST as arrays with exact weights; O(states + arcs).
+
+    Raises
+    ------
+    FstError
+        `fst` is not an FST, its arc type is none of "standard", "log", "log64", an arc leads to a
+        missing state, or a label is negative.
+    """
+    plain = read(fst)
+    _checked_arc_type(plain)
+    plain.set_input_symbols(None)
+    plain.set_output_symbols(None)
+    arrays = parse_fst(plain.write_to_string(), "fst")
+    return replace(
+        arrays,
+        input_symbols=as_symbols(fst.input_symbols()),
+        output_symbols=as_symbols(fst.output_symbols()),
+    )
+
+
+def from_arrays(arrays: FstArrays) -> Fst:
+    """Return the mutable FST with these states and arcs; O(states + arcs).
+
+    "standard" and "log" store float32, so costs are rounded to the nearest float32.
+    """
+    instance("arrays", arrays, FstArrays, "FstArrays")
+    state_type, arc_type = records(WEIGHTS[arrays.arc_type])
+    states, arcs = arrays.num_states, arrays.num_arcs
+    state = np.zeros(states, state_type)
+    state["final"] = arrays.final
+    state["arcs"] = np.bincount(arrays.source, minlength=states)
+    state["position"] = np.cumsum(state["arcs"]) - state["arcs"]
+    for side in ("ilabel", "olabel"):
+        epsilon = arrays.source[getattr(arrays, side) == 0]
+        state[side[0] + "epsilons"] = np.bincount(epsilon, minlength=states)
+    arc = np.zeros(arcs, arc_type)
+    for name in ("ilabel", "olabel", "nextstate", "weight"):
+        arc[name] = getattr(arrays, name)
+    data = b"".join(
+        (
+            struct.pack("<i", FST_MAGIC),
+            *(struct.pack("<i", len(s)) + s.encode() for s in ("const", arrays.arc_type)),
+            _HEADER.pack(2, 0, _EXPANDED, arrays.start, states, arcs),
+            state.tobytes(),
+            arc.tobytes(),
+        )
+    )
+    fst = Fst.read_from_string(data)
+    if arrays.input_symbols is not None:
+        fst.set_input_symbols(as_table(arrays.input_symbols))
+    if arrays.output_symbols is not None:
+        fst.set_output_symbols(as_table(arrays.output_symbols))
+    return fst
+
+
+def read(fst: pywrapfst.Fst) -> Fst:
+    """Return a mutable copy of a pynini or pywrapfst FST of any type (vector, const, ...).
+
+    Raises
+    ------
+    FstError
+        `fst` is not an FST.
+    """
+    check_fst(fst)
+    return fst.copy() if isinstance(fst, Fst) else Fst.from_pywrapfst(fst)
+
+
+def check_fst(*fsts: Any) -> None:
+    """Raise FstError unless every argument is an OpenFst FST."""
+    for fst in fsts:
+        if not isinstance(fst, pywrapfst.Fst):
+            raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
+
+
+def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:
+    """Return a copy of the FST with another arc type and the same costs.
+
+    Costs are exact, except that "log64" to "standard" or "log" rounds float64 to float32.
+
+    Raises
+    ------
+    InvalidInputError
+        `arc_type` is none of "standard", "log", "log64".
+    FstError
+        As in `to_arrays`.
+    """
+    one_of("arc_type", arc_type, get_args(ArcType))
+    plain = read(fst)
+    if _checked_arc_type(plain) == arc_type:
+        return plain
+    fields = {**to_arrays(plain).__dict__, "arc_type": arc_type}
+    return from_arrays(FstArrays(**fields))
+
+
+def with_symbols(fst: Fst, alphabet: Alphabet) -> Fst:
+    """Return a copy of the FST with the symbol table of `alphabet` on both sides.
+
+    Printing and drawing use the symbols.
+    """
+    result, table = read(fst), symbol_table(alphabet)
+    result.set_input_symbols(table)
+    result.set_output_symbols(table)
+    return result
+
+
+def with_character_symbols(fst: Fst) -> Fst:
+    """Return a copy of the FST with a symbol table that reads labels as pynini writes them.
+
+    A side that has a table keeps it.  On the other side, a label is the code point of a character,
+    or a symbol that pynini generated in this process, written [NAME] in its strings.
+
+    Raises
+    ------
+    FstError
+        A label is neither of these, or `to_arrays` raises.
+    """
+    arrays = to_arrays(fst)
+    result = read(fst)
+    generated = dict(as_symbols(pynini.generated_symbols()) or ())
+    for side, attach, known in (
+        ("ilabel", result.set_input_symbols, arrays.input_symbols),
+        ("olabel", result.set_output_symbols, arrays.output_symbols),
+    ):
+        if known is None:
+            used = set(np.unique(getattr(arrays, side)).tolist()) - {0}
+            pairs = [(label, generated.get(label) or _character(label)) for label in sorted(used)]
+            attach(as_table(((0, EPSILON_SYMBOL), *pairs)))
+    return result
+
+
+def _character(label: int) -> str:
+    if label > sys.maxunicode or 0xD800 <= label < 0xE000:
+        raise FstError(f"label {label} has no symbol table and is not a character; give a table")
+    return chr(label)
+
+
+def _checked_arc_type(fst: pywrapfst.Fst) -> ArcType:
+    arc_type = fst.arc_type()
+    if arc_type not in WEIGHTS:
+        raise FstError(f"fst has arc type {arc_type!r}; use one of {', '.join(WEIGHTS)}")
+    return arc_type

@@ -1,0 +1,15 @@
+from .budget import Budget as Budget
+from .caps import CapChoice as CapChoice
+from .caps import choose_cap as choose_cap
+from .consensus import Consensus as Consensus
+from .consensus import mbr as mbr
+from .distribution import StringDistribution as StringDistribution
+from .lattices import Lattice as Lattice
+from .lattices import LatticeLoss as LatticeLoss
+from .margins import direct_loss as direct_loss
+from .margins import hinge as hinge
+from .margins import raml as raml
+from .objectives import risk as risk
+from .objectives import softmax_margin as softmax_margin
+from .sampled import sampled_risk as sampled_risk
+from .sampled import sampled_softmax_margin as sampled_softmax_margin

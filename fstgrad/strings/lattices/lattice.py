@@ -1,0 +1,400 @@
+"""Lattice: the log-linear distribution over the paths of an acyclic acceptor."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import plot
+from fstgrad.core import checks
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
+from fstgrad.core.checks import FloatArray, IntArray, Seed, positive_integer
+from fstgrad.core.distribution import ArrayDistribution, Distribution
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.summary import short_repr
+from fstgrad.losses import MAX_STATES, Loss, Target
+from fstgrad.losses.automata.band import Band
+from fstgrad.openfst import Fst, from_arrays
+from fstgrad.strings.lattices import build, search
+from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, Graph
+from fstgrad.strings.lattices.loss import LatticeLoss, compose
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice(ArrayDistribution):
+    """p(path) = exp(sum of the scores of its arcs) / Z over the paths of an acyclic acceptor.
+
+    States 0 .. S-1 are in topological order; every state lies on a path from the start, 0, to the
+    end, S - 1.  A path reads the labels of its arcs; arcs with label -1 (epsilon) read nothing.
+    Several paths may read one string; its probability is the sum of theirs.  Use `from_fst`,
+    `from_text`, `from_arcs`, `from_nbest` or `from_confusion_network` to make a lattice.
+
+    About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About paths:
+    `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy` (of the
+    strings, too, if each has one path), `cross_entropy`, `kl`, `sample_paths`, `best_path`.
+
+    Attributes
+    ----------
+    alphabet : Alphabet
+    graph : Graph
+        The A arcs, sorted by source: `graph.source`, `graph.nextstate`.
+    label : (A,) int64
+        The id of the symbol that each arc reads, or -1 (epsilon).
+    scores : (A,) float64
+        Log-weights in nats (higher is likelier); -inf forbids.
+    origin : (A,) int64
+        The number of each arc in the input; for an arc that represents the final score of a state,
+        the number of that state.
+    ends : (A,) bool
+        Which arcs represent final scores.
+
+    Notes
+    -----
+    Cost of log Z and the marginals: O(A).  The results of the passes are cached.
+
+    Examples
+    --------
+    >>> abc = Alphabet("ab")
+    >>> lattice = Lattice.from_nbest(["ab", "b"], [0.0, 0.0], abc)
+    >>> round(float(np.exp(lattice.log_prob("ab"))), 12)
+    0.5
+    """
+
+    alphabet: Alphabet
+    graph: Graph
+    label: IntArray
+    scores: FloatArray
+    origin: IntArray
+    ends: npt.NDArray[np.bool_]
+
+    event_ndim = 1
+    _repr_svg_ = plot.notebook(plot.confusion_network, lambda self: self.num_arcs <= 300)
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Check the arrays and make them read-only."""
+        checks.instance("graph", self.graph, Graph, "a Graph, as Lattice.from_arcs makes it")
+        self.graph.check_arcs(self.label, self.scores, self.alphabet)
+        checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
+
+    @classmethod
+    def from_arcs(
+        cls,
+        source: npt.ArrayLike,
+        nextstate: npt.ArrayLike,
+        label: npt.ArrayLike,
+        scores: npt.ArrayLike,
+        alphabet: Alphabet,
+        *,
+        final: Mapping[int, float] | Iterable[int],
+        start: int = 0,
+    ) -> "Lattice":
+        """Return the lattice with these arcs, in any order; states on no path are removed.
+
+        Parameters
+        ----------
+        source, nextstate : (G,) int
+            States, any integers in [0, 2^31).
+        label : (G,) int
+            Ids of symbols, or -1 for epsilon.
+        scores : (G,) float
+            Log-weights in nats (higher is likelier); -inf forbids.
+        alphabet : Alphabet
+        final : states, or a mapping from states to their final scores in nats
+        start : int, a state
+
+        Raises
+        ------
+        InvalidInputError
+            The arcs have a cycle, or shapes or values are wrong.
+        InfeasibleError
+            No path leads from the start to a final state.
+        """
+        checks.instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        arcs = build.ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
+        finals = build.scored_states(final)
+        return cls(alphabet, *build.ordered(arcs, start, finals))
+
+    @classmethod
+    def from_fst(cls, fst: Fst, alphabet: Alphabet) -> "Lattice":
+        """Return the lattice of an acyclic acceptor of pynini or pywrapfst.
+
+        Weights are costs in nats: the score of an arc is minus its weight.  If the FST has symbol
+        tables, symbols are matched by name; otherwise label i + 1 is symbol i.
+
+        Raises
+        ------
+        FstError, InfeasibleError
+            The FST is not an acceptor or is cyclic; it has no path from its start to a final state.
+        AlphabetError
+            A label is not in the alphabet.
+        """
+        arcs, start, final = build.arcs_of_fst(fst, alphabet)
+        return cls(alphabet, *build.ordered(arcs, start, final))
+
+    @classmethod
+    def from_text(cls, text: str, alphabet: Alphabet) -> "Lattice":
+        r"""Return the lattice of an acceptor in AT&T text; its labels are symbols of the alphabet.
+
+        "source nextstate label [label] [cost]" is an arc, "state [cost]" a final state; the first
+        state is the start; scores are minus the costs.  FstError: a line is malformed or ambiguous.
+
+        Examples
+        --------
+        >>> lattice = Lattice.from_text("0 1 a 0.5\n1 2 b\n1\n2", Alphabet("ab"))
+        >>> lattice.num_paths
+        2
+        """
+        arcs, start, final = build.arcs_of_text(text, alphabet)
+        return cls(alphabet, *build.ordered(arcs, start, final))
+
+    @classmethod
+    def from_nbest(
+        cls, hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
+    ) -> "Lattice":
+        """Return the lattice of an n-best list, with one path per hypothesis.
+
+        `scores` (N,) are log-weights in nats.  The first arc of path i is an epsilon arc with the
+        score scores[i] and `origin` i; the other arcs have the score 0.
+        """
+        arcs, final = build.arcs_of_nbest(hypotheses, scores, alphabet)
+        return cls(alphabet, *build.ordered(arcs, 0, {final: 0.0}))
+
+    @classmethod
+    def from_confusion_network(
+        cls,
+        slots: Sequence[Sequence[tuple[str | None, float]]],
+        alphabet: Alphabet,
+    ) -> "Lattice":
+        """Return the lattice of a confusion network (a sausage).
+
+        `slots` has for each position the alternatives (symbol, score in nats); None is epsilon.
+        Arcs are numbered slot by slot.
+
+        Examples
+        --------
+        >>> slots = [[("a", 0.0), ("b", -1.0)], [("b", 0.0), (None, 0.0)]]
+        >>> Lattice.from_confusion_network(slots, Alphabet("ab")).num_paths
+        4
+        """
+        arcs = build.arcs_of_slots(slots, alphabet)
+        return cls(alphabet, *build.ordered(arcs, 0, {len(slots): 0.0}))
+
+    @property
+    def num_states(self) -> int:
+        """Number of states S."""
+        return self.graph.num_states
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs A."""
+        return self.graph.num_arcs
+
+    @cached_property
+    def num_paths(self) -> int:
+        """Number of paths, including those with the score -inf."""
+        return self.graph.num_paths
+
+    def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
+        """Return the lattice with other scores (A,), in nats; a compiled loss works for both."""
+        array = checks.log_weights("scores", scores, (self.num_arcs,)).copy()
+        checks.freeze(scores=array)
+        twin = object.__new__(type(self))  # the arcs were checked before
+        vars(twin).update({name: vars(self)[name] for name in self.__match_args__}, scores=array)
+        return twin
+
+    def scatter(self, scores: Any) -> Any:
+        """Return the scores (A,) of the arcs, from scores in the order of the input.
+
+        Arcs that were not in the input (symbols of an n-best list, final scores) keep their scores.
+
+        Parameters
+        ----------
+        scores : (G,) array or PyTorch tensor
+            Log-weights in nats of the G arcs of the input, including those on no path; for
+            `from_nbest`, one per hypothesis.
+
+        Returns
+        -------
+        (A,) array or tensor, like `scores`; differentiable in a tensor, input of `fstgrad.torch`.
+
+        Examples
+        --------
+        >>> arcs = [1, 0], [2, 1], [1, 0], [0.0, 0.0]  # the second one leaves the start
+        >>> lattice = Lattice.from_arcs(*arcs, Alphabet("ab"), final=[2])
+        >>> lattice.scatter(np.array([5.0, 3.0]))
+        array([3., 5.])
+        """
+        given = build.Given(self.graph, self.label, self.origin, self.ends)
+        return given.scatter(scores, self.scores)
+
+    def compile(
+        self,
+        loss: Loss,
+        target: Target,
+        *,
+        cap: float | None = None,
+        band: Band | None = None,
+        max_states: int = MAX_STATES,
+    ) -> LatticeLoss:
+        """Return the loss of every string of the lattice against one target.
+
+        The result does not depend on the scores: it works for every `with_scores`.
+
+        Parameters
+        ----------
+        loss : Loss
+            A loss over the alphabet of the lattice.
+        target : sequence, or an acyclic acceptor of several targets (see `Loss.compile`)
+        cap : float, optional
+            Compile min(L, cap), in nats, instead of the loss L.
+        band : int or (int, int), optional
+            Compile L_k >= L, with only the alignments near the diagonal, as in `Loss.compile`.
+        max_states : int
+            Fail beyond this many states of the composition.
+
+        Raises
+        ------
+        StateLimitError, InfeasibleError, InvalidInputError, NotSupportedError
+        """
+        checks.instance("loss", loss, Loss, "a Loss")
+        if loss.alphabet != self.alphabet:
+            raise InvalidInputError(
+                f"loss is over {loss.alphabet!r}, the lattice over {self.alphabet!r}; "
+                "make both with one Alphabet"
+            )
+        most = positive_integer("max_states", max_states)
+        return compose(self.graph, self.label, loss, target, cap=cap, band=band, max_states=most)
+
+    @property
+    def near(self) -> "Lattice":
+        """The same distribution with pushed scores if large scores cost digits; else itself.
+
+        Examples
+        --------
+        >>> p = Lattice.from_arcs([0, 1], [1, 2], [0, 1], [-1e30, 0.5], Alphabet("ab"), final=[2])
+        >>> p.near.scores.tolist()
+        [0.5, 0.0]
+        """
+        return self._pushed[0]
+
+    def log_partition(self) -> float:
+        """Return log Z in nats, the log of the sum over all paths of exp(score)."""
+        return self._flow.log_z + self._pushed[1]
+
+    def marginals(self) -> FloatArray:
+        """Return the arc posteriors (A,): the probability of passing each arc."""
+        return self._flow.posterior.copy()
+
+    def log_prob(self, structure: SequenceLike) -> float:
+        """Return log p of a string in nats, summed over its paths; -inf if it has no path."""
+        ids, scores = self._ids(structure), self.near.scores
+        return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
+
+    def parts(self, structure: SequenceLike) -> FloatArray:
+        """Return the arc posteriors (A,) given a string; each is 0 or 1 if it has one path.
+
+        Raises
+        ------
+        InfeasibleError
+            The string is not in the lattice.
+        """
+        return search.posterior_of_string(
+            self.graph, self.label, self.near.scores, self._ids(structure)
+        )[1]
+
+    def expected_loss(self, b: LatticeLoss) -> float:
+        """Return E[L] in nats; +inf, unlike `fg.risk`, if a path of finite score has L = +inf."""
+        checks.instance("b", b, LatticeLoss, "what compile returns")
+        scores = self.near.scores
+        return np.inf if b._leaves_out(self.graph, scores) else b.risk(self.graph, scores)[0]
+
+    def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
+        """Return the derivative of the arc posteriors along `direction` (A,), a score change."""
+        values = checks.direction_array("direction", direction, self.scores.shape)
+        mean, given = self._flow.conditional_means(values)
+        return self._flow.posterior * (given - mean)
+
+    def cross_entropy(self, other: Distribution[FloatArray]) -> float:
+        """Return -E[log q(path)] in nats for a lattice q with the same arcs.
+
+        Raises
+        ------
+        NotSupportedError
+            `other` is not a lattice with the same arcs.
+        """
+        if not isinstance(other, Lattice) or other.graph is not self.graph:
+            raise NotSupportedError(
+                "cross entropy and KL are between lattices with the same arcs: make the other one "
+                "by with_scores"
+            )
+        near = other.near
+        return near._flow.log_z - float(self.inner(self.marginals(), near.scores))
+
+    def sample(self, k: int, rng: Seed = None) -> list[IntArray]:
+        """Return k independent strings, each an int64 array of ids."""
+        return [self.string(path) for path in self.sample_paths(k, rng)]
+
+    def sample_paths(self, k: int, rng: Seed = None) -> list[IntArray]:
+        """Return k independent paths, each an int64 array of arc numbers."""
+        k = positive_integer("k", k)
+        return [steps[steps >= 0] for steps in self._flow.sample(k, checks.generator(rng))]
+
+    def string(self, path: IntArray) -> IntArray:
+        """Return the ids that a path, an array of arc numbers, reads."""
+        labels = self.label[checks.index_array("path", path, self.num_arcs, (None,))]
+        symbols: IntArray = labels[labels != NO_SYMBOL]
+        return symbols
+
+    def mode(self) -> IntArray:
+        """Return the ids of the most probable string (not the string of the best path)."""
+        return self.kbest(1)[0][0]
+
+    def kbest(self, k: int, *, max_states: int = MAX_STATES) -> list[tuple[IntArray, float]]:
+        """Return the k most probable strings as (ids, log_prob), best first.
+
+        Exact: the paths of a string are summed.  Best-first search over prefixes; its upper bound
+        is exact if the lattice is deterministic, and then the cost is O(A) plus O(k l d log) for
+        strings of length l and d arcs per state.  With many paths per string the search is
+        exponential in the worst case; beyond `max_states` prefixes it fails.
+
+        Raises
+        ------
+        StateLimitError
+        """
+        k, log_z = positive_integer("k", k), self._flow.log_z  # raises if there is no path
+        found = search.kbest(self.graph, self.label, self.near.scores, k, max_states=max_states)
+        return [(ids, float(total - log_z)) for ids, total in found]
+
+    def best_path(self) -> tuple[IntArray, float]:
+        """Return the most probable path as (arcs, log_prob)."""
+        path, total = search.best_path(self.graph, self.near.scores)
+        return path, total - self._flow.log_z
+
+    def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
+        """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.
+
+        `log_weights` (A,) replace the scores: `np.log(lattice.marginals())` writes the arc
+        posteriors as costs.  The states are those of the lattice; arcs that represent final scores
+        become final weights.
+        """
+        values = self.scores
+        if log_weights is not None:
+            values = checks.log_weights("log_weights", log_weights, self.scores.shape)
+        symbols = ((0, EPSILON_SYMBOL), *enumerate(self.alphabet.symbols, start=1))
+        return from_arrays(build.fst_arrays(self.graph, self.label, self.ends, values, symbols))
+
+    @cached_property
+    def _pushed(self) -> tuple["Lattice", float]:
+        scores, offset = self.graph.pushed(self.scores)
+        return (self if scores is self.scores else self.with_scores(scores)), offset
+
+    @cached_property
+    def _flow(self) -> Flow:
+        return Flow.of(self.graph, self.near.scores)
+
+    def _ids(self, structure: SequenceLike) -> IntArray:
+        return self.alphabet.encode(structure, name="structure")

@@ -1,0 +1,51 @@
+"""What a wheel brings compiled is what a user's first steps need."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from fstgrad.core import kernel_cache, precompile
+from fstgrad.core.kernel_signatures import decode, encode
+
+ROOT = pathlib.Path(__file__).parents[2]
+V3 = "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sahf,+sse3,+sse4.1,+sse4.2"
+V3 += ",+ssse3,+xsave,-avx512f"
+LINUX = "x86_64-unknown-linux-gnu"
+CASES = [
+    (LINUX, "znver3", V3, ["x86-64-v3", "x86-64-v2"]),
+    (LINUX, "nehalem", V3.replace("+avx2", "-avx2"), ["x86-64-v2"]),
+    (LINUX, "core2", V3.replace("+popcnt", "-popcnt"), []),
+    (LINUX, "generic", "", []),
+    (LINUX, "x86-64-v2", "", ["x86-64-v2"]),
+    (LINUX, "x86-64-v3", "", ["x86-64-v3", "x86-64-v2"]),
+    ("arm64-apple-darwin23", "apple-m1", "+neon", ["generic"]),
+    ("riscv64-unknown-linux-gnu", "generic", "", []),
+]
+
+
+@pytest.mark.parametrize("platform, name, features, levels", CASES)
+def test_a_processor_runs_its_level_and_those_below(platform, name, features, levels):
+    assert kernel_cache.levels_of(platform, name, features) == levels
+
+
+def test_each_line_of_the_list_is_a_kernel_and_its_types():
+    kernels = precompile.read_manifest()
+    assert len(kernels) > 50
+    for module, _, arguments in kernels:
+        assert module.startswith("fstgrad.")
+        assert [encode(decode(text)) for text in arguments] == arguments
+
+
+def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
+    """Otherwise run `make kernels`."""
+    environment = {**os.environ, "FSTGRAD_RECORD_KERNELS": str(tmp_path)}
+    program = [sys.executable, "-m", "tests.first_steps"]
+    subprocess.run(program, cwd=ROOT, env=environment, check=True)
+    needed = {line for path in tmp_path.iterdir() for line in path.read_text().splitlines()}
+    listed = {json.dumps(list(kernel)) for kernel in precompile.read_manifest()}
+    assert len(needed) > 50
+    assert needed - listed == set()

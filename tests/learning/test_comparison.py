@@ -1,0 +1,59 @@
+"""Error rates of two sets of predictions: values by hand, intervals that hold, bad input."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.learning.comparison import compare
+
+
+def test_values_are_arithmetic():
+    first, second, gold = ["cat", "do", "x"], ["cat", "dog", "yz"], ["cat", "dog", "y"]
+    result = compare(first, second, gold, resamples=100)
+    assert [rate.value for rate in result.word_error] == [2 / 3, 1 / 3]
+    assert [rate.value for rate in result.symbol_error] == [2 / 7, 1 / 7]
+    assert result.word_difference.value == pytest.approx(-1 / 3)
+    assert compare(first, first, gold).p_word == 1.0
+
+
+def test_intervals_hold_for_independent_errors():
+    """Of 200 pairs of samples with rates 0.3 and 0.4, about 95 percent of intervals have -0.1."""
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(200):
+        first, second = (["a" if u > rate else "b" for u in rng.random(200)] for rate in (0.4, 0.3))
+        found = compare(first, second, ["a"] * 200, resamples=300, rng=rng).word_difference
+        held += found.lower <= -0.1 <= found.upper
+    assert 180 <= held <= 199
+
+
+def test_p_values_are_uniform_without_a_difference():
+    rng, small = np.random.default_rng(1), 0
+    for _ in range(200):
+        first, second = (["a" if u > 0.3 else "b" for u in rng.random(150)] for _ in range(2))
+        small += compare(first, second, ["a"] * 150, resamples=300, rng=rng).p_word <= 0.1
+    assert 8 <= small <= 36  # 10 percent of 200, give or take four standard deviations
+
+
+def test_other_numbers_of_items_are_named():
+    with pytest.raises(fg.InvalidInputError, match="have 1, 2 and 1 items"):
+        compare(["a"], ["a", "b"], ["a"])
+
+
+def test_command(run, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("ab\tAB\nba\tBA\naab\tAAB\nb\tB\n")
+    for name, epochs in (("one", 1), ("two", 30)):
+        options = ("--order", 1, "--window", 0, "--epochs", epochs, "--batch-size", 2)
+        assert run("train", pairs, *options, "-o", tmp_path / name)[0] == 0
+    code, out, _ = run("compare", tmp_path / "one", tmp_path / "two", pairs)
+    found = json.loads(out)
+    assert code == 0
+    assert found["pairs"] == 4
+    assert found["word_error"][1] == [0.0, 0.0, 0.0]
+    (tmp_path / "words.tsv").write_text("a b\tA B\n")
+    options = ("--tokens-x", "words", "--tokens-y", "words", "--epochs", 1)
+    assert run("train", tmp_path / "words.tsv", *options, "-o", tmp_path / "three")[0] == 0
+    code, _, err = run("compare", tmp_path / "one", tmp_path / "three", pairs)
+    assert (code, "in different ways" in err) == (1, True)

@@ -1,0 +1,347 @@
+"""Every quantity of a lattice against enumeration of its paths, and against the dense engine."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fstgrad as fg
+from fstgrad.openfst import Fst, FstArrays, from_arrays
+from tests.helpers.losses import KINDS, make_loss
+from tests.oracles.lattices import Paths
+from tests.strings.lattices.random_lattice import ABC, RandomLattice
+
+SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
+LATTICES = {
+    "seed": st.integers(0, 2**32 - 1),
+    "scale": st.sampled_from([1.0, 50.0]),
+    "masked": st.booleans(),
+}
+
+
+def is_feasible(case):
+    """Whether there is a path of finite score; if not, the lattice says so."""
+    if case.paths.paths and case.paths.log_z() > -np.inf:
+        return True
+    with pytest.raises(fg.InfeasibleError):
+        case.lattice().log_partition()
+    return False
+
+
+@SETTINGS
+@given(**LATTICES)
+def test_quantities_of_paths(seed, scale, masked):
+    case = RandomLattice(seed, scale=scale, masked=masked)
+    if not is_feasible(case):
+        return
+    lattice, paths = case.lattice(), case.paths
+    assert lattice.num_paths == len(paths.paths)
+    assert lattice.log_partition() == pytest.approx(paths.log_z(), abs=1e-10 * scale)
+    case.same(lattice, lattice.marginals(), paths.posteriors(), atol=1e-10)
+    assert lattice.entropy() == pytest.approx(paths.entropy(), abs=1e-10 * scale)
+    direction = np.random.default_rng(seed).normal(size=lattice.num_arcs)
+    expected = paths.covariance(case.table(lattice, direction))
+    case.same(lattice, lattice.covariance_product(direction), expected, atol=1e-10)
+    arcs, log_prob = lattice.best_path()
+    assert log_prob == pytest.approx(paths.totals.max() - paths.log_z(), abs=1e-10 * scale)
+    assert tuple(lattice.string(arcs)) in paths.strings
+
+
+@SETTINGS
+@given(**LATTICES)
+def test_quantities_of_strings(seed, scale, masked):
+    case = RandomLattice(seed, scale=scale, masked=masked)
+    if not is_feasible(case):
+        return
+    lattice, paths = case.lattice(), case.paths
+    sums = paths.log_sums_of_strings()
+    for string, total in sums.items():
+        y = np.array(string, dtype=np.int64)
+        log_prob = total - paths.log_z()
+        assert lattice.log_prob(y) == pytest.approx(log_prob, abs=1e-10 * scale)
+        _, posteriors = paths.posteriors_of_string(string)
+        case.same(lattice, lattice.parts(y), posteriors, atol=1e-10)
+        value, gradient = lattice.nll(y)
+        assert value == pytest.approx(-log_prob, abs=1e-10 * scale)
+        case.same(lattice, gradient, paths.posteriors() - posteriors, atol=1e-10)
+    missing = np.array([0] * 10)
+    assert lattice.log_prob(missing) == -np.inf
+    with pytest.raises(fg.InfeasibleError, match="closest"):
+        lattice.nll(missing)
+
+
+@SETTINGS
+@given(**LATTICES)
+def test_kbest_are_the_strings_of_the_largest_sums(seed, scale, masked):
+    case = RandomLattice(seed, scale=scale, masked=masked)
+    if not is_feasible(case):
+        return
+    lattice, sums = case.lattice(), case.paths.log_sums_of_strings()
+    best = lattice.kbest(len(sums) + 5)
+    assert len(best) == len(sums)
+    assert {tuple(y.tolist()) for y, _ in best} == set(sums)
+    for (y, log_prob), expected in zip(best, sorted(sums.values())[::-1], strict=True):
+        assert log_prob == pytest.approx(expected - case.paths.log_z(), abs=1e-10 * scale)
+        assert log_prob == pytest.approx(
+            sums[tuple(y.tolist())] - case.paths.log_z(), abs=1e-10 * scale
+        )
+    assert lattice.kbest(1)[0][1] == best[0][1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@SETTINGS
+@given(**LATTICES)
+def test_risk_and_softmax_margin(kind, seed, scale, masked):
+    case = RandomLattice(seed, scale=scale, masked=masked)
+    if not is_feasible(case):
+        return
+    rng = np.random.default_rng(seed)
+    lattice, paths = case.lattice(), case.paths
+    target = tuple(rng.integers(3, size=int(rng.integers(1, 5))).tolist())
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    losses = {string: by_hand(string) for string in paths.strings}
+    sums = paths.log_sums_of_strings()
+    if not any(losses[string] < np.inf for string in sums):
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, np.array(target), loss)
+        return
+    value, gradient = fg.risk(lattice, np.array(target), loss)
+    expected, table = paths.risk(losses)
+    assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    case.same(lattice, gradient, table, atol=1e-10)
+    b = lattice.compile(loss, np.array(target))
+    gold = next(iter(sums))
+    value, gradient = fg.softmax_margin(lattice, np.array(gold, dtype=np.int64), b)
+    expected, table = paths.softmax_margin(gold, losses)
+    assert value == pytest.approx(expected, abs=1e-10 * scale)
+    case.same(lattice, gradient, table, atol=1e-10)
+    closest, least = b.closest()
+    assert least == pytest.approx(min(losses.values()), abs=1e-10)
+    assert losses[tuple(closest.tolist())] == pytest.approx(least, abs=1e-10)
+    assert b.range[1] == pytest.approx(
+        max(loss for loss in losses.values() if loss < np.inf), abs=1e-10
+    )
+
+
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman", "confusion", "ngram-smooth"])
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1), cap=st.sampled_from([0.5, 1.0, 1.23]))
+def test_cap_is_the_minimum(kind, seed, cap):
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    rng = np.random.default_rng(seed)
+    target = tuple(rng.integers(3, size=3).tolist())
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    lattice = case.lattice()
+    value, gradient = fg.risk(lattice, lattice.compile(loss, np.array(target), cap=cap))
+    expected, table = case.paths.risk({s: min(by_hand(s), cap) for s in case.paths.strings})
+    assert value == pytest.approx(expected, abs=1e-10)
+    case.same(lattice, gradient, table, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "kinds", [("edit", "smith-waterman"), ("hamming", "edit"), ("ngram", "edit", "ngram-smooth")]
+)
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1), capped=st.booleans())
+def test_sums_of_losses(kinds, seed, capped):
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    rng = np.random.default_rng(seed)
+    target = tuple(rng.integers(3, size=3).tolist())
+    pairs = [make_loss(kind, rng, ABC, target) for kind in kinds]
+    losses = {s: 0.5 * pairs[0][1](s) + sum(f(s) for _, f in pairs[1:]) for s in case.paths.strings}
+    total = 0.5 * pairs[0][0]
+    for loss, _ in pairs[1:]:
+        total = total + loss
+    lattice = case.lattice()
+    cap = 1.25 if capped and "ngram" not in kinds else None
+    if cap is not None:
+        losses = {s: min(loss, cap) for s, loss in losses.items()}
+    if not any(losses[s] < np.inf for s in case.paths.log_sums_of_strings()):
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, lattice.compile(total, np.array(target), cap=cap))
+        return
+    b = lattice.compile(total, np.array(target), cap=cap)
+    value, gradient = fg.risk(lattice, b)
+    expected, table = case.paths.risk(losses)
+    assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    case.same(lattice, gradient, table, atol=1e-10)
+
+
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["edit", "hamming", "confusion"]))
+def test_several_references_are_the_minimum(seed, kind):
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    rng = np.random.default_rng(seed)
+    targets = [tuple(rng.integers(3, size=length).tolist()) for length in (2, 3, 3)]
+    state = np.random.default_rng(seed)
+    loss, _ = make_loss(kind, state, ABC, targets[0])
+    by_hand = [make_loss(kind, np.random.default_rng(seed), ABC, target)[1] for target in targets]
+    losses = {s: min(each(s) for each in by_hand) for s in case.paths.strings}
+    lattice = case.lattice()
+    references = fg.Lattice.from_nbest(
+        [np.array(target) for target in targets], np.zeros(3), ABC
+    ).to_fst()
+    if not any(losses[s] < np.inf for s in case.paths.log_sums_of_strings()):
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, references, loss)
+        return
+    value, gradient = fg.risk(lattice, references, loss)
+    expected, table = case.paths.risk(losses)
+    assert value == pytest.approx(expected, abs=1e-10)
+    case.same(lattice, gradient, table, atol=1e-10)
+
+
+def delta(scores, abc):
+    """Delta^l with scores (l, n + 1, n) as a lattice, and the position of each arc's score."""
+    length, n = len(scores), len(abc)
+    arcs, where = [], []
+    for t in range(length):
+        for before in range(n) if t else [n]:
+            for symbol in range(n):
+                source = 0 if t == 0 else 1 + (t - 1) * n + before
+                arcs.append((source, 1 + t * n + symbol, symbol))
+                where.append((t, before, symbol))
+    source, target, label = np.array(arcs).T
+    values = scores[tuple(np.array(where).T)]
+    final = [1 + (length - 1) * n + symbol for symbol in range(n)]
+    return fg.Lattice.from_arcs(source, target, label, values, abc, final=final), where
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_delta_as_a_lattice_equals_the_dense_engine(kind):
+    rng = np.random.default_rng(KINDS.index(kind))
+    target = (0, 1, 1, 2)
+    loss, _ = make_loss(kind, rng, ABC, target)
+    scores = rng.normal(size=(4, 4, 3))
+    lattice, where = delta(scores, ABC)
+    b = loss.compile(np.array(target))
+    for mine, dense in [
+        (fg.risk(lattice, np.array(target), loss), fg.risk(scores, b)),
+        (
+            fg.softmax_margin(lattice, np.array(target), loss),
+            fg.softmax_margin(scores, np.array(target), b),
+        ),
+    ]:
+        assert mine[0] == pytest.approx(dense[0], abs=1e-11)
+        table = np.zeros_like(scores)
+        for arc in np.flatnonzero(~lattice.ends):
+            table[where[lattice.origin[arc]]] = mine[1][arc]
+        used = np.zeros(scores.shape, dtype=bool)
+        used[tuple(np.array(where).T)] = True
+        np.testing.assert_allclose(table[used], dense[1][used], atol=1e-11)
+    d = fg.StringDistribution(scores)
+    for (y, log_prob), (dense_y, dense_log_prob) in zip(
+        lattice.kbest(20), d.kbest(20), strict=True
+    ):
+        assert tuple(y) == tuple(dense_y)
+        assert log_prob == pytest.approx(dense_log_prob, abs=1e-11)
+
+
+@pytest.mark.parametrize("kind", ["edit", "ngram-smooth", "confusion"])
+def test_gradients_by_central_differences(kind):
+    rng = np.random.default_rng(8)
+    target = (0, 1, 2)
+    loss, _ = make_loss(kind, rng, ABC, target)
+    case = RandomLattice(11)
+    lattice = case.lattice()
+    b = lattice.compile(loss, np.array(target))
+    gold = lattice.mode()
+    step = 1e-5
+    functions = [lambda x: fg.risk(x, b), lambda x: fg.softmax_margin(x, gold, b)]
+    for function in functions:
+        _, gradient = function(lattice)
+        for arc in range(lattice.num_arcs):
+            ends = []
+            for sign in (1, -1):
+                moved = lattice.scores.copy()
+                moved[arc] += sign * step
+                ends.append(function(lattice.with_scores(moved))[0])
+            assert gradient[arc] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-8)
+
+
+def test_the_oracle_on_a_lattice_by_hand():
+    # a:0.5 or b:0 to state 1, then c:0 or nothing; two paths in a hundred words
+    lattice = fg.Lattice.from_text("0 1 a -0.5\n0 1 b\n1 2 c\n1\n2", ABC)
+    z = 2 * (np.exp(0.5) + 1)
+    assert lattice.log_partition() == pytest.approx(np.log(z), abs=1e-12)
+    assert lattice.log_prob("ac") == pytest.approx(0.5 - np.log(z), abs=1e-12)
+    edit = fg.EditDistance(ABC)
+    # losses against "ac": ac 0, a 1, bc 1, b 2
+    expected = (0 + np.exp(0.5) * 1 + 1 + 2) / z
+    assert fg.risk(lattice, "ac", edit)[0] == pytest.approx(expected, abs=1e-12)
+    paths = Paths([(0, 1, 0, 0.5), (0, 1, 1, 0.0), (1, 2, 2, 0.0)], 0, {1: 0.0, 2: 0.0})
+    assert paths.log_z() == pytest.approx(np.log(z), abs=1e-12)
+
+
+def as_fst(case, abc):
+    """The arcs of a random lattice as a pynini.Fst with weights -score."""
+    names = sorted({s for arc in case.arcs for s in arc[:2]} | set(case.final) | {case.start})
+    number = {name: i for i, name in enumerate(names)}
+    final = np.full(len(names), np.inf)
+    for state, score in case.final.items():
+        final[number[state]] = -score
+    label = np.array([arc[2] + 1 for arc in case.arcs])
+    return from_arrays(
+        FstArrays(
+            arc_type="log64",
+            start=number[case.start],
+            final=final,
+            source=[number[arc[0]] for arc in case.arcs],
+            ilabel=label,
+            olabel=label,
+            nextstate=[number[arc[1]] for arc in case.arcs],
+            weight=[-arc[3] for arc in case.arcs],
+        )
+    )
+
+
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1))
+def test_from_fst_and_back(seed):
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    lattice = fg.Lattice.from_fst(as_fst(case, ABC), ABC)
+    again = fg.Lattice.from_fst(lattice.to_fst(), ABC)
+    for each in (lattice, again):
+        assert isinstance(each.to_fst(), Fst)
+        assert each.log_partition() == pytest.approx(case.paths.log_z(), abs=1e-12)
+        assert {tuple(y.tolist()) for y, _ in each.kbest(10_000)} == set(
+            case.paths.log_sums_of_strings()
+        )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_of_losses_along_lattices(seed):
+    """Risk and margin of a sum, composed part by part, against enumeration of the strings."""
+    rng = np.random.default_rng(seed)
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    target = tuple(int(i) for i in rng.integers(3, size=int(rng.integers(1, 5))))
+    names = rng.choice(["edit", "confusion", "smith-waterman", "ngram-smooth"], size=2)
+    parts = [make_loss(name, rng, ABC, target) for name in names]
+    factor = float(rng.choice([0.5, 1.0, 3.0]))
+    loss = parts[0][0] + factor * parts[1][0]
+    lattice, paths = case.lattice(), case.paths
+    losses = np.array([parts[0][1](y) + factor * parts[1][1](y) for y in paths.strings])
+    weights = np.exp(paths.totals - paths.log_z())
+    value, _ = fg.risk(lattice, np.array(target), loss)
+    assert value == pytest.approx(weights @ losses, abs=1e-10)
+    compiled = lattice.compile(loss, np.array(target))
+    log_z, _ = compiled.augmented(lattice.graph, lattice.scores)
+    assert log_z == pytest.approx(np.logaddexp.reduce(paths.totals + losses), abs=1e-10)
+
+
+def test_a_sum_of_losses_of_the_empty_string():
+    loss = fg.EditDistance(ABC) + 0.5 * fg.EditDistance(ABC, delete_cost=3.0)
+    value, gradient = fg.risk(fg.Lattice.from_text("0\n", ABC), "abca", loss)
+    assert value == pytest.approx(loss("", "abca"), abs=1e-12)
+    assert value > 0
+    assert gradient.shape == (0,)
