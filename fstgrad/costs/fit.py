@@ -89,7 +89,8 @@ def fit_costs(
         Counts >= 0 added to each class of each group: a Dirichlet prior with parameters 1 +
         smoothing.
     prior : {"uniform", "transducer"}
-        Whether these counts are equal, or proportional to the transducer's own probabilities.
+        Whether the counts of a group, in total `smoothing` times the number of its classes, are
+        equal, or proportional to the transducer's own probabilities.
     held_out : float or pairs
         A share in [0, 1) of the pairs, drawn by `rng`, or other pairs.  If there are any, the step
         at which they are likeliest is kept.

@@ -9,6 +9,7 @@ import fstgrad as fg
 from fstgrad.cli.grammar_fit import _progress
 from fstgrad.costs import Schedule, pair_transducer, with_costs
 from fstgrad.costs.em import Estimator
+from fstgrad.costs.fit import _estimator
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.openfst import FstArrays, from_arrays
@@ -396,3 +397,18 @@ def test_progress_is_the_likelihood_of_each_step():
     fit = fg.fit_costs(fg.EditDistance(ABC), pairs, held_out=0.0, schedule=schedule)
     assert [step[:2] for step in seen] == [(0, i) for i in range(len(fit.log_likelihood))]
     assert [step[2] for step in seen] == pytest.approx([v / 4 for v in fit.log_likelihood])
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("tie", ["pair", "arc", "cost"])
+def test_both_priors_have_equally_many_counts(given, tie):
+    """`smoothing` for each class of a group in total, however they are divided."""
+    transducer = pair_transducer(fg.EditDistance(ABC, substitute_cost=3.0))
+    ties = Ties.of(transducer, tie, given)
+    totals = {}
+    for prior in ("uniform", "transducer"):
+        pseudo = _estimator(transducer, ties, 0.7, prior).pseudo
+        totals[prior] = np.bincount(ties.cell_group, pseudo)
+    expected = 0.7 * np.bincount(ties.cell_group)
+    np.testing.assert_allclose(totals["uniform"], expected, rtol=1e-12)
+    np.testing.assert_allclose(totals["transducer"], expected, rtol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.costs.source import loss_of
-from fstgrad.costs.transducer import PairTransducer
+from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.openfst import with_symbols
 
 ABC = fg.Alphabet("ab")
@@ -33,3 +33,26 @@ def test_arrays_of_a_transducer_stay_within_it(change, said):
 def test_symbols_of_a_transducer_are_its_table_without_epsilon():
     transducer = with_symbols(fg.EditDistance(ABC).factors[0], ABC)
     assert loss_of(transducer).alphabet == ABC
+
+
+def test_sums_over_a_silent_cycle_of_two_states():
+    """Silent arcs 0 -> 1 (cost 1) and 1 -> 0 (cost 3): the sums of a cycle are not symmetric."""
+    silent, read = (1.0, 3.0), 0.5
+    ends = {"ilabel": np.array([0, 0, 1]), "olabel": np.array([0, 0, 1])}
+    machine = PairTransducer(
+        ABC,
+        0,
+        **ends,
+        source=np.array([0, 1, 1]),
+        nextstate=np.array([1, 0, 1]),
+        rule=np.full(3, -1),
+        cost=np.array([*silent, read, np.inf, 0.0]),
+    )
+    around = -np.log1p(-np.exp(-sum(silent)))  # any number of rounds of the cycle
+    expected = around - silent[0] - read + around
+    pairs = Pairs.encode(ABC, [("a", "a")])
+    np.testing.assert_allclose(machine.log_sums(pairs, -machine.cost), [expected], atol=1e-12)
+    value, counts = machine.expected_counts(pairs, -machine.cost)
+    rounds = np.exp(-sum(silent)) / -np.expm1(-sum(silent))
+    np.testing.assert_allclose(value, [expected], atol=1e-12)
+    np.testing.assert_allclose(counts, [1 + 2 * rounds, 2 * rounds, 1, 0, 1], atol=1e-12)

@@ -9,7 +9,9 @@ import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.learning.lengths import LengthModel
 from fstgrad.learning.measures import edit_distance
+from fstgrad.learning.optimizers import Steps
 from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.sums import Sums
 from fstgrad.learning.template_features import TemplateFeatures
 from fstgrad.learning.templates import Window
 from fstgrad.learning.trainer import State
@@ -290,3 +292,20 @@ def test_a_training_that_diverges_is_one_error():
 def test_spans_beyond_all_numbers_are_refused_at_once():
     with pytest.raises(fg.InvalidInputError, match="smaller span"):
         fg.SequenceModel(span=2**31 - 1, epochs=1).fit(["ab"], ["ba"])
+
+
+def test_steps_of_adam_equal_the_algorithm():
+    """Kingma and Ba (2015), algorithm 1, on gradient + l2 w; a weight without gradient too."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=4)
+    steps = Steps("adam", 0.1, 0.5, 4, w.copy(), np.zeros(4), np.zeros(4), 0)
+    first, second = np.zeros(4), np.zeros(4)
+    for t in (1, 2, 3):
+        gradient = rng.normal(size=3)
+        steps.take(Sums(2.0 * gradient, done=2, support=np.array([0, 2, 3])))
+        g = np.array([gradient[0], 0.0, *gradient[1:]]) + 0.5 * w
+        first = 0.9 * first + 0.1 * g
+        second = 0.999 * second + 0.001 * g**2
+        mean, square = first / (1 - 0.9**t), second / (1 - 0.999**t)
+        w = w - 0.1 * (1 - (t - 1) / 4) * mean / (np.sqrt(square) + 1e-8)
+        np.testing.assert_allclose(steps.w, w, rtol=1e-12)

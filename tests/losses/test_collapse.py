@@ -261,3 +261,20 @@ def test_the_topology_of_a_transducer_is_a_lattice_with_blanks():
     assert lattice.expected_loss(lattice.compile(latent, np.array(gold))) == pytest.approx(
         expected, abs=1e-10
     )
+
+
+@pytest.mark.parametrize("z, y", [("ab$c$", "ab"), ("$$a", ""), ("abc", "abc"), ("ab$$$", "ab")])
+def test_the_first_end_cuts_the_string(z, y):
+    abc = fg.Alphabet("abc$")
+    loss = fg.CollapsedLoss(fg.EditDistance(fg.Alphabet("abc")), abc, collapse="end", blank="$")
+    assert loss.read(z).tolist() == fg.Alphabet("abc").encode(y).tolist()
+    whole = fg.CollapsedLoss(fg.EditDistance(abc), abc, collapse="end", blank="$")
+    assert whole.read(z).tolist() == abc.encode(y).tolist()
+
+
+def test_a_target_ends_at_its_first_end():
+    abc = fg.Alphabet("abc$")
+    loss = fg.CollapsedLoss(fg.EditDistance(abc), abc, collapse="end", blank="$")
+    b = loss.compile("ab$c$")
+    assert [b.loss(z) for z in ("ab$$$", "a$$$$", "abc$$")] == [0.0, 1.0, 1.0]
+    assert loss("ab$$$", "ab$c$") == 0.0

@@ -230,3 +230,17 @@ def test_pairs_that_are_not_padded_are_counted_once(monkeypatch, seed):
     clamped = clamping.clamp(separate, np.array([1, -1, -1, -1, -1]))
     log_rest = fg.PairwiseMRF.log_partition(clamped.rest)
     assert clamped.value + log_rest == pytest.approx(below, abs=1e-10)
+
+
+def test_messages_of_labels_whose_cells_underflow():
+    """All cells of a label are 700 or more nats below the best cell: it has its own log-sum."""
+    t, u = np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+    t[0, 1], t[1, 1] = -900.0, -700.0
+    u[:, 0] = -700.0
+    model = fg.PairwiseMRF.from_factors([2] * 5, [Factor([0, 1, 2], t), Factor([3, 1, 4], u)])
+    expected = model.marginals()
+    # label 0 has 4 of its 4 cells at 0, label 1 has 2
+    np.testing.assert_allclose(expected.node[1], [2 / 3, 1 / 3], atol=1e-12)
+    np.testing.assert_allclose(model.infer("bp").node, expected.node, atol=1e-10)
+    first = model.infer("bp", max_iter=1)  # one message of either factor is all that node 1 needs
+    np.testing.assert_allclose(first.node[1], expected.node[1], atol=1e-10)

@@ -295,3 +295,15 @@ def test_annealed_runs_with_equal_weights_are_all_effective():
     free = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), [(0, 1), (1, 2)])
     found = free.infer("ais", rng=0, runs=50)
     assert found.effective_samples == pytest.approx(50, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape, fixed", [((2, 1), 0), ((2, 1), 1), ((1, 2), 0), ((1, 2), 1)])
+def test_a_pixel_is_drawn_in_logs_where_all_its_weights_underflow(shape, fixed):
+    """Scores that are not symmetric, with the neighbour above, below, on the left, on the right."""
+    node, edge = np.zeros((2, 2)), np.array([[-600.0, -603.0], [-1200.0, 0.0]])
+    node[fixed, 0] = 2000.0
+    given = edge[0] if fixed == 0 else edge[:, 0]
+    found = fg.PairwiseMRF.grid(*shape, node, edge).infer("chromatic", samples=4000, rng=0).node
+    expected = np.exp(given - np.logaddexp.reduce(given))
+    np.testing.assert_allclose(found[1 - fixed], expected, atol=0.012)
+    assert found[fixed].tolist() == [1.0, 0.0]

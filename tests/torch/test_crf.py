@@ -208,3 +208,12 @@ def test_one_tag_and_positions_to_ignore():
     loss.sum().backward()
     np.testing.assert_allclose(loss.detach(), 0.0, atol=1e-12)
     np.testing.assert_allclose(emissions.grad, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("by", [2e5, -2e5])
+def test_a_constant_of_all_positions_is_in_log_z(by):
+    """Beyond 1e5 nats, offsets are subtracted; only positions inside the mask count."""
+    emissions, transitions, start, end = (tensor.detach() for tensor in parts())
+    far = crf_of(emissions + by, transitions, start, end).log_partition()
+    near = crf_of(emissions, transitions, start, end).log_partition()
+    torch.testing.assert_close(far, near + by * MASK.sum(dim=1), rtol=1e-14, atol=0)
