@@ -10,8 +10,8 @@ import numpy as np
 from _harness import interleaved_medians, median_seconds, run, seconds_of
 
 import fstgrad as fg
+from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.messages.tree_reweighted import tree_messages
-from fstgrad.mrf.messages.tree_weights import tree_cover
 
 THREADS = 2
 ITERATIONS = 50

@@ -24,9 +24,9 @@ from fstgrad.cli.parameter_types import (
 from fstgrad.cli.text import echo
 from fstgrad.core.checks import IntArray
 from fstgrad.mrf import uai
-from fstgrad.mrf.decode import DECODERS
-from fstgrad.mrf.methods import METHODS
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.decoding import DECODERS
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.inference import METHODS
 from fstgrad.mrf.result import Annealed, Bounds, Inference
 from fstgrad.mrf.sampling.chains import Sampler
 

@@ -26,7 +26,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.optimize import minimize
 
 import fstgrad as fg
-from fstgrad.mrf.losses import PersistentChains
+from fstgrad.mrf.objectives import PersistentChains
 
 TRAINING = [f"blobs_{k}" for k in range(4)]
 TESTING = ["blobs_5", "blobs_6", "horse_32", "horse_64", "cell_32", "coins_48", "page_32x64"]

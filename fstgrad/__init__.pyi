@@ -54,7 +54,7 @@ from .losses.automata.automaton import LossAutomaton as LossAutomaton
 from .losses.automata.evaluation import TargetLoss as TargetLoss
 from .losses.cache import AutomatonCache as AutomatonCache
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
-from .mrf.model import PairwiseMRF as PairwiseMRF
+from .mrf.distribution import PairwiseMRF as PairwiseMRF
 from .strings import Budget as Budget
 from .strings import CapChoice as CapChoice
 from .strings import Consensus as Consensus

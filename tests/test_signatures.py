@@ -13,7 +13,7 @@ import re
 import click
 import pytest
 
-from fstgrad.mrf import decode, losses, methods
+from fstgrad.mrf import decoding, inference, objectives
 from tests.helpers.commands import LEAVES
 from tests.helpers.public import MODULES, NEEDED, public
 
@@ -59,7 +59,7 @@ def of_documents():
 def of_methods():
     """Yield the methods of random fields, whose arguments users give by the name of the method."""
     tables = {
-        "infer": methods.METHODS, "decode": decode.DECODERS, "nll": losses.LOSSES,
+        "infer": inference.METHODS, "decode": decoding.DECODERS, "nll": objectives.LOSSES,
     }  # fmt: skip
     for facade, table in tables.items():
         for name, method in table.items():

@@ -11,8 +11,8 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import gradients, values
-from fstgrad.mrf.losses import UNKNOWN
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.objectives.fields import FieldLogPartition, FieldNll
 
 

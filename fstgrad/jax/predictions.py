@@ -21,7 +21,7 @@ from fstgrad.jax.fields import tables
 from fstgrad.jax.lattices import arc_scores
 from fstgrad.jax.operators import called, shape_of
 from fstgrad.losses import Loss
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.objectives.base import Array
 from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution

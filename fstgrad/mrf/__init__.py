@@ -3,17 +3,16 @@
 Reading order
 -------------
 - `arrays`, `kernels` : models as named tuples of arrays; the compiled loops.
-- `graph`, `table`, `scored_graph`, `factors` : the data of a model.
-- `result`, `method` : types of results, and methods with their options.
-- `budget`, `threads`, `keys` : a time limit; tasks in threads; keys of random numbers.
-- `exact`, `clamping`, `kbest` : exact inference, labels given, the k best labelings.
-- `sampling`, `block_field`, `mini_buckets` : Markov chains; structured mean field; upper bounds.
-- `sequential`, `masks` : a labeling with a certified gap; finite masks as hard zeros.
-- `mean_field`, `messages` : naive mean field; belief propagation.
-- `parts`, `bounds` : bounds on one part of Z, and certified bounds on log Z.
-- `graph_cut`, `expansion` : the best labelings by minimum cuts.
-- `methods`, `decode`, `losses` : tables of the algorithms, by name.
-- `model` : `PairwiseMRF`, the facade.
+- `graph`, `scored_graph`, `factors` : the data of a model, and tables like its scores.
+- `resources`, `result` : limits of time and threads; types of results.
+- `exact`, `clamping` : exact inference; labels given.
+- `sampling`, `mini_buckets` : Markov chains; upper bounds.
+- `trw_s`, `hard_zeros` : a labeling with a certified gap; finite masks replaced by hard zeros.
+- `mean_field`, `messages` : mean field, naive and structured; belief propagation.
+- `bounds` : certified bounds on log Z.
+- `inference`, `graph_cuts`, `decoding`, `objectives` : the algorithms by name: marginals and log Z;
+  the best labelings, some by minimum cuts; training losses.
+- `distribution` : `PairwiseMRF`, the facade.
 - `batch`, `images`, `uai`, `estimator` : batches on one graph, images, files, scikit-learn.
 - `dense` : mean field of a dense random field, which imports none of the others.
 """

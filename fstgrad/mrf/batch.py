@@ -17,10 +17,10 @@ from fstgrad.core.checks import (
     log_weights,
 )
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.mrf.losses import item_options
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.objectives import item_options
 from fstgrad.mrf.result import Inference
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import Table
 
 
 class PairwiseMRFBatch(Sequence[PairwiseMRF]):

@@ -1,8 +1,8 @@
 """Certified bounds on log Z and on marginals, within a tolerance if possible.
 
 - Upper bound: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees for
-  the messages of tree-reweighted belief propagation (`messages.tree_weights`).
-- Lower bound: mean field, E_q[s] + H(q), over single nodes and over forests (`block_field`).
+  the messages of tree-reweighted belief propagation (`messages.tree_cover`).
+- Lower bound: mean field, E_q[s] + H(q), over single nodes and over forests (`mean_field`).
 - Both bounds for every label of every node: from the trees' sums over the labelings with that
   label, and from mean field with that node fixed.
 - Tighter bounds: a node is fixed to each of its labels in turn, which splits Z into a sum of
@@ -15,20 +15,232 @@ Larger factors keep their tables.
 
 import heapq
 import time
-from itertools import count
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count, takewhile
 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, positive_integer, positive_number
-from fstgrad.core.errors import MemoryLimitError
-from fstgrad.mrf.budget import Budget
-from fstgrad.mrf.clamping import clamp
+from fstgrad.core.errors import InfeasibleError, MemoryLimitError, NotSupportedError
+from fstgrad.core.uninitialized import empty
+from fstgrad.mrf import kernels
+from fstgrad.mrf.clamping import Clamped, clamp
+from fstgrad.mrf.exact.elimination import Elimination
+from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY
-from fstgrad.mrf.masks import without_masks
-from fstgrad.mrf.parts import Part, engine_of, part_of
+from fstgrad.mrf.hard_zeros import with_hard_zeros
+from fstgrad.mrf.mean_field import mean_field_within, structured_mean_field
+from fstgrad.mrf.messages.tree_cover import TreeBound, tree_cover
+from fstgrad.mrf.messages.tree_reweighted import tree_messages
+from fstgrad.mrf.mini_buckets import MiniBuckets
+from fstgrad.mrf.resources import NO_LIMIT, Budget, SpentError
 from fstgrad.mrf.result import Bounds
-from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
+from fstgrad.mrf.trw_s import tree_mode_within
+
+SWEEPS = 100  # at most, of tree-reweighted messages and of mean field
+LARGEST_BUCKET = 1 << 16  # cells
+FEW_CELLS = 1 << 18  # of larger factors; with more, sweeps of trees are slow
+QUICK_CELLS = 1 << 23  # mini-buckets with this many cells take less than a second
+CELLS_OF_A_BUCKET = 2000  # overhead of a mini-bucket, in cells
+ALWAYS_SUMMED = 1 << 18  # an elimination with this many cells is done whatever time is left
+SECONDS_A_CELL = 2e-8  # of an elimination, for log Z and the marginals
+SETTLED = 1e-4  # messages whose largest change is at most this (nats) have converged
+LOOK = 20  # sweeps between two evaluations of the bound
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Bounds on the part of Z with some given labels; all are logarithms, in nats.
+
+    given : the model with these labels.
+    lower, upper : bounds on the part.
+    below, above : (I, C), bounds on the sum over the labelings of the part with label c of node i.
+    lower_gradient, upper_gradient : the gradients of the bounds by the scores, None for -inf.
+    """
+
+    given: Clamped
+    lower: float
+    upper: float
+    below: FloatArray
+    above: FloatArray
+    lower_gradient: Table | None
+    upper_gradient: Table | None
+
+
+def bound_part(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
+    """Return the bounds of one part; if the budget is spent, those after one sweep.
+
+    max_cells : a part whose elimination needs at most this many cells is summed exactly.
+    too_wide : whether an exact sum is known to be too expensive; then it is not tried.
+    """
+    rest = given.rest
+    if given.value == -np.inf:
+        return _impossible_part(given)
+    if rest is None:
+        value, table = given.value, given.table(None)
+        both = given.expand(np.zeros((0, given.whole.num_labels)), -np.inf, value)
+        return Part(given, value, value, both, both, table, table)
+    try:
+        with suppress(MemoryLimitError):
+            if not too_wide:
+                return _exact_part(given, rest, max_cells, budget)
+        return _bounded_part(given, rest, max_cells, budget)
+    except InfeasibleError:
+        return _impossible_part(given)
+
+
+def _impossible_part(given: Clamped) -> Part:
+    nothing = np.full(given.whole.scores.node.shape, -np.inf)
+    return Part(given, -np.inf, -np.inf, nothing, nothing, None, None)
+
+
+def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | Elimination:
+    """Return the exact engine of a model.
+
+    Raises MemoryLimitError if the largest table has more than max_cells cells, or if the sum would
+    take longer than the remaining time.
+    """
+    if model.is_forest:
+        return Forest(model)
+    if max_cells == 0:
+        raise MemoryLimitError("max_cells is 0")
+    try:
+        engine = Elimination(model, 8 * max_cells, budget)  # this limits the largest table
+    except SpentError as error:
+        raise MemoryLimitError("the time is over before there is an order") from error
+    engine.max_memory = ELIMINATION_MEMORY
+    cells = sum(engine.plan.cells)
+    if cells > ALWAYS_SUMMED and cells * SECONDS_A_CELL > budget.left:
+        raise MemoryLimitError(f"a sum of {cells:,} cells takes longer than the time that is left")
+    return engine
+
+
+def _exact_part(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
+    """Return the exact part, or raise MemoryLimitError if it is too expensive."""
+    engine = engine_of(rest, max_cells, budget)
+    value = engine.log_partition() + given.value
+    table = given.table(engine.marginals())
+    with np.errstate(divide="ignore"):
+        both = np.log(table.node) + value
+    return Part(given, value, value, both, both, table, table)
+
+
+def _bounded_part(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
+    """Return the part with upper bounds from mini-buckets and trees, lower ones from mean field."""
+    upper, marginals, above = np.inf, None, rest.scores.node
+    methods = [_tree_bound]
+    if max_cells > 0:
+        cells = rest.num_nodes * (min(max_cells, LARGEST_BUCKET) + CELLS_OF_A_BUCKET)
+        quick = cells <= QUICK_CELLS or len(rest.factors.table) > FEW_CELLS
+        methods.insert(0 if quick else 1, _mini_bucket_bound)
+    try:
+        for method in methods:
+            try:
+                found = method(rest, max_cells, budget, NO_LIMIT if upper == np.inf else budget)
+            except SpentError:
+                break
+            above = np.minimum(above, found.node) if upper < np.inf else found.node
+            if found.value < upper:
+                upper, marginals = found.value, found.marginals
+    except InfeasibleError:
+        return _impossible_part(given)
+    above = np.minimum(above, upper)
+    above = given.expand(above + given.value, -np.inf, upper + given.value)
+    lower, below, gradient = _lower_bounds(rest, budget)
+    lower = min(lower, upper)
+    below = given.expand(below + given.value, -np.inf, lower + given.value)
+    return Part(
+        given, lower + given.value, upper + given.value, np.minimum(below, above), above,
+        None if gradient is None else given.table(gradient), given.table(marginals),
+    )  # fmt: skip
+
+
+def _lower_bounds(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table | None]:
+    """Return the best mean-field bound, lower bounds for all labels (I, C), and its gradient.
+
+    Mean field over forests starts from naive mean field and from a labeling of high score.
+    Returns (-inf, all -inf, None) if no allowed start is found.
+    """
+    lower, gradient = -np.inf, None
+    below = np.full(rest.scores.node.shape, -np.inf)
+    starts = []
+    try:
+        inner = mean_field_within(rest, max_iter=SWEEPS, budget=budget)
+    except (InfeasibleError, NotSupportedError):
+        pass
+    else:
+        lower, gradient = inner.log_partition, Table(inner.node, inner.edge, inner.factors)
+        below = label_bounds(rest, inner.node, lower)
+        starts.append(inner.node)
+    if budget.is_spent:
+        return lower, below, gradient
+    try:
+        best = tree_mode_within(rest, max_iter=20, max_cells=0, restarts=1, budget=budget)
+    except (InfeasibleError, NotSupportedError):
+        pass
+    else:
+        starts.append(rest.parts(best.labels).node)
+    for start in takewhile(lambda _: not budget.is_spent, starts):
+        blocks = structured_mean_field(rest, start, budget)
+        below = np.maximum(below, blocks.node)
+        if blocks.value > lower:
+            lower, gradient = blocks.value, blocks.marginals
+    return lower, below, gradient
+
+
+def _mini_bucket_bound(
+    rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget
+) -> TreeBound:
+    """Return the bound of mini-buckets; raise SpentError if the budget `first` is spent.
+
+    The budget of the search for an order is `budget`.
+    """
+    buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first, search=budget)
+    node = np.where(rest.scores.node > -np.inf, buckets.value, -np.inf)
+    return TreeBound(buckets.value, node, buckets.gradient())
+
+
+def _tree_bound(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
+    """Return the least bound of trees over the sweeps; flooding messages may not converge.
+
+    The bound before the first sweep has its own budget `first`; raises SpentError if it is spent.
+    """
+    cover = tree_cover(rest.links)
+    messages = tree_messages(rest, 1, cover.rho)
+    best = messages.tree_bound(cover, first)
+    for sweep in range(1, SWEEPS + 1):
+        if budget.is_spent:
+            break
+        settled = messages.sweep(0.5) <= SETTLED
+        if settled or sweep % LOOK == 0:
+            try:
+                found = messages.tree_bound(cover, budget)
+            except SpentError:
+                break
+            if found.value > best.value and not settled:
+                break
+            best = min(best, found, key=lambda bound: bound.value)
+        if settled:
+            break
+    return best
+
+
+def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
+    """Return lower bounds (I, C) on the log of the sum over the labelings with y_i = c.
+
+    q : (I, C), a product of node distributions.  value : its bound E_q[s] + H(q), in nats.
+    If node i is fixed at c, the other q_j give the bound
+    value - E_(q_i)[g_i] - H(q_i) + g_i(c), with g_i(c) the expected score of node i at c and of all
+    edges and factors of i.
+    """
+    expected = empty(q.shape)
+    kernels.coordinates.all_expected_scores(model.pieces, q, expected)
+    held = np.where(q > 0, q, 1.0)
+    scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)
+    own = (scores - q * np.log(held)).sum(axis=1)
+    return np.asarray(value - own[:, None] + expected)
 
 
 def bounds(
@@ -70,10 +282,10 @@ def bounds(
     try:
         return _exact(model, max_cells, budget, begun)
     except MemoryLimitError:
-        whole = without_masks(model)
+        whole = with_hard_zeros(model)
     parts, order = _Parts(), count()
     root = clamp(whole, np.full(whole.num_nodes, -1))
-    parts.add(part_of(root, max_cells, budget, too_wide=True), next(order))
+    parts.add(bound_part(root, max_cells, budget, too_wide=True), next(order))
     max_parts = min(max_parts, ELIMINATION_MEMORY // _bytes_of_part(whole))
     while parts.width > tolerance and len(parts) < max_parts and not budget.is_spent:
         widest = parts.pop()
@@ -93,7 +305,7 @@ def _split(part: Part, max_cells: int, budget: Budget) -> list[Part] | None:
             return None
         labels = part.given.labels.copy()
         labels[node] = label
-        found.append(part_of(clamp(part.given.whole, labels), max_cells, budget))
+        found.append(bound_part(clamp(part.given.whole, labels), max_cells, budget))
     return found
 
 

@@ -10,8 +10,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.factors import PADDED_CELLS
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 
 class Remains(NamedTuple):

@@ -18,8 +18,8 @@ from fstgrad.core.checks import (
     real_array,
 )
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.mrf.losses import UNKNOWN, PersistentChains
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.objectives import UNKNOWN, PersistentChains
 
 SMOOTH = ("exact", "bp", "pseudolikelihood")
 METHODS = (*SMOOTH, "hinge", "cd", "pcd")
@@ -35,10 +35,10 @@ class MRFClassifier:
     graph : PairwiseMRF
         A model on the graph of all examples; its scores are not used.
     method : {"pseudolikelihood", "exact", "bp", "hinge", "cd", "pcd"}
-        The loss, see `fstgrad.mrf.losses`; "pcd" is "cd" with 5 persistent chains per example.  The
-        first three are minimised by L-BFGS.  "hinge" (with minimum cuts, for two labels), "cd" and
-        "pcd" use gradient steps; the result is the mean of the parameters over the last third of
-        the steps.
+        The loss, see `fstgrad.mrf.objectives`; "pcd" is "cd" with 5 persistent chains per example.
+        The first three are minimised by L-BFGS.  "hinge" (with minimum cuts, for two labels), "cd"
+        and "pcd" use gradient steps; the result is the mean of the parameters over the last third
+        of the steps.
     l2 : float
         The penalty is l2 / 2 times the squared norm of W and T.
     max_iter : int

@@ -13,8 +13,8 @@ from fstgrad.core.checks import FloatArray, extra, positive_integer, positive_nu
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.io import read_bytes, write_bytes
+from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.graph import grid_edges
-from fstgrad.mrf.model import PairwiseMRF
 
 LLOYD_STEPS = 50
 LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)

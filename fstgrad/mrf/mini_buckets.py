@@ -20,10 +20,9 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import any_order
-from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.resources import NO_LIMIT, Budget
+from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
 
 Scope = tuple[int, ...]
 
@@ -94,8 +93,8 @@ class MiniBuckets:
         max_cells: int,
         *,
         maximum: bool = False,
-        budget: Budget = ENDLESS,
-        search: Budget = ENDLESS,
+        budget: Budget = NO_LIMIT,
+        search: Budget = NO_LIMIT,
     ) -> None:
         self.model, self.maximum, self.budget = model, maximum, budget
         self.sizes = model.labels_per_node.tolist()

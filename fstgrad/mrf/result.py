@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.summary import short_repr
-from fstgrad.mrf.table import NO_FACTORS, Table
+from fstgrad.mrf.scored_graph import NO_FACTORS, Table
 
 Kind = Literal[
     "exact", "bethe", "upper bound", "lower bound", "bounds", "estimate", "score", "none"

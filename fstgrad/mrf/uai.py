@@ -19,8 +19,8 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.io import read_lines, shown, write_text
+from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.factors import Factor
-from fstgrad.mrf.model import PairwiseMRF
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))

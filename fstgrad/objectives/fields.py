@@ -8,10 +8,10 @@ import numpy as np
 
 from fstgrad.core.checks import IntArray, generator
 from fstgrad.core.errors import NotSupportedError
-from fstgrad.mrf.losses import UNKNOWN, item_options
+from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
-from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.objectives import UNKNOWN, item_options
+from fstgrad.mrf.scored_graph import Table
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
 from fstgrad.objectives.threads import ALONE, Team
 

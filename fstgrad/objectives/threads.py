@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fstgrad.mrf.threads import Bands
+from fstgrad.mrf.resources import ThreadRanges
 
 
 class Team:
@@ -31,8 +31,8 @@ class Team:
     def slices(self, items: int, run: Callable[[int, int], None]) -> None:
         """Call run(low, high), high exclusive, for slices of 0 .. items - 1, one per thread."""
         if items:
-            with Bands(items, self.size) as bands:
-                bands(run)
+            with ThreadRanges(items, self.size) as ranges:
+                ranges(run)
 
 
 ALONE = Team(1)

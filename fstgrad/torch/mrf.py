@@ -8,8 +8,8 @@ import torch
 
 from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
-from fstgrad.mrf.losses import UNKNOWN
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.objectives.fields import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments, functions
 from fstgrad.torch.operators import gradients, values

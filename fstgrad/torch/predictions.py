@@ -15,7 +15,7 @@ from fstgrad.core.checks import IntArray, Seed, flag, generator, instance, posit
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.losses import Loss
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice

@@ -9,7 +9,7 @@ import fstgrad as fg
 from fstgrad import costs, io
 from fstgrad.learning.template_features import Encoded, Pairs, TemplateFeatures
 from fstgrad.learning.templates import Window
-from fstgrad.mrf import losses
+from fstgrad.mrf import objectives
 from fstgrad.openfst import with_arc_type
 from tests.helpers.refusals import not_refused
 
@@ -171,13 +171,17 @@ def test_levels_of_an_automaton(value):
 @pytest.mark.parametrize("labels", [[10**6] * 3, [0.5] * 3, ITSELF, [0, 1], [-2, 0, 0], "aaa"])
 def test_labelings_of_a_field(labels):
     model = fg.PairwiseMRF(np.zeros((3, 2)), np.eye(2), [[0, 1], [1, 2]])
-    for loss in (losses.exact_nll, losses.pseudolikelihood, lambda m, y: losses.counts(m, y, 1.0)):
+    for loss in (
+        objectives.exact_nll,
+        objectives.pseudolikelihood,
+        lambda m, y: objectives.counts(m, y, 1.0),
+    ):
         with pytest.raises(fg.InvalidInputError):
             loss(model, labels)
         with pytest.raises(fg.InvalidInputError, match="model is a list"):
             loss([], [0, 0, 0])
     with pytest.raises(fg.InvalidInputError, match="out"):
-        losses.counts(model, [0, 0, 0], 1.0, out=model.scores._replace(node=np.zeros((1, 1))))
+        objectives.counts(model, [0, 0, 0], 1.0, out=model.scores._replace(node=np.zeros((1, 1))))
 
 
 FOUND = [

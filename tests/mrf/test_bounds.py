@@ -134,7 +134,7 @@ def test_time_is_looked_at_between_sweeps(monkeypatch, cells, seconds):
     """After the end there are a few more looks, not those of all sweeps that are left."""
     model = random_grid(7, 7, 2, seed=1, scale=2.0, shared=False)
     clock = Clock()
-    monkeypatch.setattr("fstgrad.mrf.budget.time", clock)
+    monkeypatch.setattr("fstgrad.mrf.resources.time", clock)
     found = model.infer("bounds", tolerance=0, max_cells=cells, max_seconds=seconds)
     assert clock.reads <= seconds + 20
     monkeypatch.undo()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import Table
 from tests.contract import DistributionContract, Enumerated
 from tests.mrf.models import SHAPES, masked_model, random_model
 from tests.oracles import mrf as oracle

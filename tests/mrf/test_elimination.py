@@ -5,16 +5,16 @@ import pytest
 from scipy.special import logsumexp
 
 import fstgrad as fg
-from fstgrad.mrf.budget import Budget
+from fstgrad.mrf.bounds import engine_of
+from fstgrad.mrf.exact.bucket_tree import BucketTree
 from fstgrad.mrf.exact.elimination import Elimination
-from fstgrad.mrf.exact.wiring import Wiring
-from fstgrad.mrf.parts import engine_of
+from fstgrad.mrf.resources import Budget
 from tests.helpers.fields import model_of
 from tests.mrf.models import random_grid, random_model
 
 
 def in_segments(monkeypatch, number):
-    monkeypatch.setattr(Wiring, "folded", lambda self, max_memory: self._fold(number))
+    monkeypatch.setattr(BucketTree, "folded", lambda self, max_memory: self._fold(number))
 
 
 @pytest.mark.parametrize("number", [2, 3, 8])
@@ -42,14 +42,14 @@ def test_segments_change_nothing(monkeypatch, number, scale):
 def test_segments_are_taken_where_memory_asks_for_them():
     model = random_grid(12, 12, 2, seed=3)
     whole = Elimination(model)
-    needed = whole.wiring.needed(whole.wiring.program)
+    needed = whole.tree.needed(whole.tree.program)
     small = Elimination(model, 3 * needed // 4)
-    folded = small.wiring.folded(3 * needed // 4)
+    folded = small.tree.folded(3 * needed // 4)
     assert len(folded.segments) > 1
-    assert small.wiring.needed(folded.program) <= 3 * needed // 4
+    assert small.tree.needed(folded.program) <= 3 * needed // 4
     np.testing.assert_allclose(small.marginals().node, whole.marginals().node, atol=1e-14)
     assert model.score(small.mode()) == model.score(whole.mode())
-    assert len(whole.wiring.folded(needed).segments) == 1
+    assert len(whole.tree.folded(needed).segments) == 1
     with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         Elimination(model, 8 * max(whole.plan.cells)).marginals()
 

@@ -8,7 +8,7 @@ from fstgrad.mrf import clamping
 from fstgrad.mrf import factors as factors_module
 from fstgrad.mrf.factors import Factor, pairwise_form
 from fstgrad.mrf.sampling.chains import Chain, start_labels
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import Table
 from tests.helpers.fields import SIZES, model_of, random_factors
 
 

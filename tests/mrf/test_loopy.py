@@ -5,10 +5,10 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
-from fstgrad.mrf.messages.linear import WeightMessages
-from fstgrad.mrf.messages.tree_weights import spanning_tree_weights, tree_cover
+from fstgrad.mrf.messages.linear_domain import WeightMessages
+from fstgrad.mrf.messages.log_domain import GraphMessages, LargestFirst
+from fstgrad.mrf.messages.tree_cover import spanning_tree_weights, tree_cover
 from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
 from tests.helpers.selection import pairwise
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model

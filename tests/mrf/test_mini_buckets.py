@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.block_field import block_field
 from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.mean_field import structured_mean_field
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from tests.helpers.fields import model_of, models
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
@@ -121,7 +121,7 @@ def test_more_cells_bring_the_bounds_closer():
 def test_forests_of_mean_field_are_a_lower_bound(name, build):
     model = build(name, seed=3)
     inner = model.infer("mean-field")
-    found = block_field(model, inner.node)
+    found = structured_mean_field(model, inner.node)
     assert inner.log_partition - 1e-9 <= found.value <= model.log_partition() + 1e-9
     if model.is_forest:
         assert found.value == pytest.approx(model.log_partition(), rel=1e-9)
@@ -136,7 +136,7 @@ def test_the_gradient_of_forests_at_their_optimum():
 
     def value(node, edge):
         moved = model.with_scores(node, edge)
-        return block_field(moved, exact(moved).marginals.node)
+        return structured_mean_field(moved, exact(moved).marginals.node)
 
     found = value(*model.scores)
     for which in range(2):

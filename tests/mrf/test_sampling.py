@@ -7,8 +7,14 @@ import fstgrad as fg
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.kernels.sites import gibbs_sites
-from fstgrad.mrf.keys import new_key, new_keys
-from fstgrad.mrf.sampling.chains import Chain, edge_strengths, forest_blocks, start_labels
+from fstgrad.mrf.sampling.chains import (
+    Chain,
+    edge_strengths,
+    forest_blocks,
+    new_key,
+    new_keys,
+    start_labels,
+)
 from fstgrad.mrf.scored_graph import ScoredGraph
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.budget import Budget, SpentError
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.messages.linear import WeightMessages
+from fstgrad.mrf.messages.linear_domain import WeightMessages
+from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.messages.tree_reweighted import LaneMessages, tree_messages
-from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.mini_buckets import MiniBuckets
+from fstgrad.mrf.resources import Budget, SpentError
 from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
 from tests.mrf.models import random_grid
 

@@ -202,7 +202,7 @@ def test_every_step_and_item_of_contrastive_divergence_draws_anew():
 
 def test_persistent_chains_of_a_batch():
     """Each item has the distribution of its own scores."""
-    from fstgrad.mrf.losses import PersistentChains
+    from fstgrad.mrf.objectives import PersistentChains
 
     pair = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
     nodes = torch.zeros(2, 2, 2, dtype=torch.float64)

@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.mrf.messages.linear_response import linear_response
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import Table
 from tests.mrf.models import masked_model, random_grid, random_model
 
 torch = pytest.importorskip("torch")

@@ -3,6 +3,7 @@
 Reading order
 -------------
 - `forest` : two sweeps of messages over a forest.
-- `plan`, `wiring`, `elimination` : orders and cliques; a bucket tree wired to a model; its sweeps.
+- `plan`, `bucket_tree`, `elimination` : orders and cliques; a bucket tree connected to the arrays
+  of a model; its sweeps.
 - `engine` : the choice between the two.
 """

@@ -20,11 +20,10 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
-from fstgrad.mrf.budget import ENDLESS, Budget
+from fstgrad.mrf.exact.bucket_tree import BucketTree, Folded, Layout
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY, Plan, make_plan
-from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
-from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.resources import NO_LIMIT, Budget
+from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
 
 # If its tables have at most this many cells, the plan for all labels is also used with evidence.
 KEPT_CELLS = 1 << 21
@@ -83,21 +82,21 @@ class Elimination:
     """
 
     def __init__(
-        self, model: ScoredGraph, max_memory: int = ELIMINATION_MEMORY, budget: Budget = ENDLESS
+        self, model: ScoredGraph, max_memory: int = ELIMINATION_MEMORY, budget: Budget = NO_LIMIT
     ) -> None:
         self.model = model
         self.max_memory, self.budget = max_memory, budget
         alive = model.scores.node > -np.inf
         if not alive.any(axis=1).all():
             raise infeasible()
-        self.wiring = self._wiring(alive)
+        self.tree = self._bucket_tree(alive)
 
     @property
     def plan(self) -> Plan:
         """The order of elimination and its cliques."""
-        return self.wiring.plan
+        return self.tree.plan
 
-    def _wiring(self, alive: BoolArray) -> Wiring:
+    def _bucket_tree(self, alive: BoolArray) -> BucketTree:
         """Return the wired bucket tree, for all labels or the range of allowed ones, cached.
 
         alive : (I, C) bool, the allowed labels.
@@ -116,15 +115,15 @@ class Elimination:
         if key not in cache:
             sizes = (high - low).tolist()
             plan = make_plan(self.model.interactions, sizes, self.max_memory, self.budget)
-            cache[key] = Wiring(plan, Layout.of(self.model), low)
-        found: Wiring = cache[key]
+            cache[key] = BucketTree(plan, Layout.of(self.model), low)
+        found: BucketTree = cache[key]
         return found
 
     def _solved(self, folded: Folded) -> Solved:
         """Return log Z and the messages of a program after a sweep up through all segments."""
         program = folded.program
-        self.plan.require(self.wiring.needed(program), self.max_memory)
-        weights, smallest, offset, fits = self.wiring.weights(self.model)
+        self.plan.require(self.tree.needed(program), self.max_memory)
+        weights, smallest, offset, fits = self.tree.weights(self.model)
         messages, least = empty(int(program.message[-1])), np.ones(len(self.plan.order))
         buckets = len(self.plan.order)
         if fits:
@@ -133,7 +132,7 @@ class Elimination:
             )
             value += offset
         if not fits:
-            weights = self.wiring.scores(self.model)
+            weights = self.tree.scores(self.model)
             value = kernels.buckets.sweep_up_logs(program, 0, buckets, False, weights, 0, messages)
         if value == -np.inf:
             raise infeasible()
@@ -141,34 +140,34 @@ class Elimination:
 
     def log_partition(self) -> float:
         """Return log Z in nats."""
-        short = Folded(self.wiring.short_program, [(0, len(self.plan.order))])
+        short = Folded(self.tree.short_program, [(0, len(self.plan.order))])
         return self._solved(short).value
 
     def marginals(self) -> Table:
         """Return marginals of nodes (I, C), edges (E, C, C) and larger factors (cells,)."""
-        found = self._solved(self.wiring.folded(self.max_memory))
-        out = np.zeros(self.wiring.layout.marginal_cells)
+        found = self._solved(self.tree.folded(self.max_memory))
+        out = np.zeros(self.tree.layout.marginal_cells)
         for low, high in found.backwards():
             kernels.buckets.sweep_down(
                 found.folded.program, low, high, found.in_logs, found.weights, found.messages, out
             )
-        return self.wiring.layout.table(out)
+        return self.tree.layout.table(out)
 
     def tangents(self, direction: Table) -> Table:
         """Return the derivative of the marginals along `direction`.
 
         direction : a Table of finite numbers, shaped like the scores or like the marginals.
         """
-        program = self.wiring.program
+        program = self.tree.program
         found = self._solved(Folded(program, [(0, len(self.plan.order))]))
-        out = np.zeros(self.wiring.layout.marginal_cells)
-        moved = self.wiring.layout.flat(direction)
+        out = np.zeros(self.tree.layout.marginal_cells)
+        moved = self.tree.layout.flat(direction)
         kernels.buckets.tangents(program, found.in_logs, found.weights, found.messages, moved, out)
-        return self.wiring.layout.table(out)
+        return self.tree.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield each bucket, last first, with P(node | separator), (separator states, labels)."""
-        found = self._solved(self.wiring.folded(self.max_memory))
+        found = self._solved(self.tree.folded(self.max_memory))
         program = found.folded.program
         size = kernels.tables.most_blocks(program)
         scratch = empty(size, np.int64), empty(size, np.int64)
@@ -187,14 +186,14 @@ class Elimination:
             cumulative = table[self._rows(bucket, chosen)].cumsum(axis=1)
             uniform = rng.random(k) * cumulative[:, -1]
             chosen[:, self.plan.order[bucket]] = (uniform[:, None] >= cumulative).sum(axis=1)
-        return chosen + self.wiring.low
+        return chosen + self.tree.low
 
     def mode(self) -> IntArray:
         """Return a labeling (I,) int64 of the highest score."""
-        folded = self.wiring.folded(self.max_memory)
+        folded = self.tree.folded(self.max_memory)
         program = folded.program
-        self.plan.require(self.wiring.needed(program), self.max_memory)
-        scores, messages = self.wiring.scores(self.model), empty(int(program.message[-1]))
+        self.plan.require(self.tree.needed(program), self.max_memory)
+        scores, messages = self.tree.scores(self.model), empty(int(program.message[-1]))
         if (
             kernels.buckets.sweep_up_logs(
                 program, 0, len(self.plan.order), False, scores, 1, messages
@@ -207,9 +206,9 @@ class Elimination:
             if len(folded.segments) > 1:
                 kernels.buckets.sweep_up_logs(program, low, high, True, scores, 1, messages)
             kernels.buckets.best_labels(
-                program, low, high, self.wiring.cliques, scores, messages, labels
+                program, low, high, self.tree.cliques, scores, messages, labels
             )
-        return np.asarray(labels + self.wiring.low, np.int64)
+        return np.asarray(labels + self.tree.low, np.int64)
 
     def _rows(self, k: int, chosen: IntArray) -> IntArray:
         """Return the flat index (samples,) of the separator state of bucket k in each sample."""

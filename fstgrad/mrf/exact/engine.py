@@ -10,8 +10,7 @@ from fstgrad.core.checks import IntArray
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 # Beside scores below these, differences of 1e-7 and of 1e-4 nats are lost.  Models of a million
 # nodes whose best labels have scores of -100 stay above.

@@ -5,8 +5,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
 
 
 class Forest:

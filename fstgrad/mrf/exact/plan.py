@@ -14,8 +14,8 @@ from fstgrad.core.checks import IntArray
 from fstgrad.core.errors import MemoryLimitError
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.resources import NO_LIMIT, Budget, SpentError
 
 ELIMINATION_MEMORY = 4 << 30  # bytes that the tables may use by default
 # A search costs about as much as this many cells per node: for a cheaper plan, it does not pay.
@@ -91,7 +91,7 @@ def make_plan(
     graph: Graph,
     sizes: Sequence[int],
     max_memory: int = ELIMINATION_MEMORY,
-    budget: Budget = ENDLESS,
+    budget: Budget = NO_LIMIT,
 ) -> Plan:
     """Return the cheapest of several elimination orders.
 
@@ -135,7 +135,7 @@ def make_plan(
     return _depth_first(best)
 
 
-def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = ENDLESS) -> list[int]:
+def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = NO_LIMIT) -> list[int]:
     """Return an order of elimination, without a limit on its width.
 
     Fewest fill-ins first, cached in `graph.cache`; the nodes as given if the graph has more than

@@ -2,9 +2,9 @@
 
 Reading order
 -------------
-- `tree_weights` : spanning trees that cover a graph, and their upper bound on log Z.
-- `arcs`, `grid`, `linear`, `tree_reweighted` : the updates: log messages; grids; linear messages on
-  any graph; tree-reweighted messages.
-- `propagation` : belief propagation, which chooses among these.
+- `tree_cover` : spanning trees that cover a graph, and their upper bound on log Z.
+- `log_domain`, `grid`, `linear_domain`, `tree_reweighted` : the updates: log messages; grids;
+  linear messages on any graph; tree-reweighted messages.
+- `belief_propagation` : chooses among these.
 - `linear_response` : the derivative of its pseudo-marginals.
 """

@@ -8,9 +8,9 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 PARALLEL_CELLS = 20_000  # with fewer cells (pixels times labels), one thread is used
 LARGEST_SPAN = 200.0  # nats, of an edge table
@@ -52,7 +52,7 @@ class GridMessages:
         self.messages = np.ones((2 * len(self.steps), height, size, width))
         self.fresh = np.ones_like(self.messages)
         small = height * width * size < PARALLEL_CELLS
-        self.bands = Bands(height, 1 if small else threads)
+        self.bands = ThreadRanges(height, 1 if small else threads)
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return the same as `GraphMessages` for a model without larger factors."""

@@ -25,10 +25,9 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.propagation import belief_propagation, tree_reweighted
-from fstgrad.mrf.messages.tree_weights import spanning_tree_weights
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.messages.belief_propagation import belief_propagation, tree_reweighted
+from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 RUNS = {"bp": belief_propagation, "trw": tree_reweighted}
 

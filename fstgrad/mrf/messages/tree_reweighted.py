@@ -7,10 +7,10 @@ from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Lanes
 from fstgrad.mrf.kernels.trw_log import Shares
-from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.messages.linear import PARALLEL_BLOCKS, block_size
+from fstgrad.mrf.messages.linear_domain import PARALLEL_BLOCKS, block_size
+from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 LARGEST_SPAN = 500.0  # nats, of a table edge / rho; e^-500 is well inside the float range
 LEAST_ARCS = 256  # with fewer, wiring the lanes takes longer than it saves
@@ -58,7 +58,7 @@ class LaneMessages(GraphMessages):
             )
         self.sent = np.zeros(len(self.messages) * (labels - 1))
         self.fresh_sent = empty_like(self.sent)
-        self.blocks = Bands(len(self.lanes.cut) - 1, threads, PARALLEL_BLOCKS)
+        self.blocks = ThreadRanges(len(self.lanes.cut) - 1, threads, PARALLEL_BLOCKS)
         self.stale = False
 
     def _wired(self, number: IntArray, few: bool) -> tuple[Lanes, Shares]:

@@ -17,9 +17,8 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.core.estimates import jackknifed_log_mean
-from fstgrad.mrf.keys import new_keys
 from fstgrad.mrf.result import Annealed
-from fstgrad.mrf.sampling.chains import Chain
+from fstgrad.mrf.sampling.chains import Chain, new_keys
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 

@@ -18,14 +18,27 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
-from fstgrad.mrf.keys import new_key
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang")
 PARALLEL_SITES = 15_000  # with fewer nodes of a colour, one thread is used
+KEYS = 2**62  # kernels compute each random number from a key and a counter
+REPLICAS = 20  # of parallel tempering
+LEAST_BETA = 0.25
+
+
+def new_key(rng: np.random.Generator) -> int:
+    """Return a random key in [0, 2^62)."""
+    return int(rng.integers(KEYS))
+
+
+def new_keys(rng: np.random.Generator, number: int) -> list[int]:
+    """Return `number` random keys in [0, 2^62), for independent streams."""
+    keys: list[int] = rng.integers(KEYS, size=number).tolist()
+    return keys
 
 
 class Chain:
@@ -143,11 +156,13 @@ class Chain:
             bands(band)
 
     @cached_property
-    def _classes(self) -> list[tuple[IntArray, Bands]]:
+    def _classes(self) -> list[tuple[IntArray, ThreadRanges]]:
         """The nodes of each colour, with their division among threads."""
         colour = self.model.interactions.colour
         classes = [np.flatnonzero(colour == k).astype(np.int64) for k in range(colour.max() + 1)]
-        return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
+        return [
+            (sites, ThreadRanges(len(sites), self.threads, PARALLEL_SITES)) for sites in classes
+        ]
 
     def _grid_colours(self, counter: int) -> None:
         scores = self._grid_tables
@@ -160,9 +175,9 @@ class Chain:
             self._rows(band)
 
     @cached_property
-    def _rows(self) -> Bands:
+    def _rows(self) -> ThreadRanges:
         height, width = self.model.graph.grid or (0, 0)
-        return Bands(height, self.threads if height * width >= 2 * PARALLEL_SITES else 1)
+        return ThreadRanges(height, self.threads if height * width >= 2 * PARALLEL_SITES else 1)
 
     @cached_property
     def _grid_tables(self) -> GridScores:
@@ -339,3 +354,55 @@ def _repairs(model: ScoredGraph, labels: IntArray, key: int) -> Iterator[IntArra
             chain.advance(1)
             yield chain.labels
         labels = chain.labels
+
+
+class TemperedChain:
+    """Parallel tempering: a chain that moves between distant modes.
+
+    There are 20 replicas.  Replica k samples the model with the scores beta_k s(y), with beta from
+    1 to 0.25; `labels` are those at beta = 1.  After each sweep, neighbouring replicas a and b are
+    exchanged with probability min(1, exp((beta_a - beta_b) (s_b - s_a))), which leaves the product
+    of their distributions invariant (Geyer 1991; Swendsen and Wang 1986).
+
+    Parameters
+    ----------
+    model, labels, key
+        As in `Chain`; all replicas start at `labels`.
+    """
+
+    def __init__(self, model: ScoredGraph, labels: IntArray, key: int) -> None:
+        self.model = model
+        self.betas = np.linspace(1.0, LEAST_BETA, REPLICAS)
+        random = np.random.default_rng(key)
+        keys = new_keys(random, REPLICAS)
+        self.chains = [
+            Chain(scaled(model, float(beta)), "chromatic", labels, chain_key)
+            for beta, chain_key in zip(self.betas, keys, strict=True)
+        ]
+        self.random = random
+
+    @property
+    def labels(self) -> IntArray:
+        """The labels of the replica at beta = 1."""
+        return self.chains[0].labels
+
+    def advance(self, sweeps: int) -> None:
+        """Make `sweeps` sweeps of every replica, with exchanges after each."""
+        for _ in range(sweeps):
+            for chain in self.chains:
+                chain.advance(1)
+            scores = [self.model.score(chain.labels) for chain in self.chains]
+            for a in range(REPLICAS - 1):
+                b = a + 1
+                gain = (self.betas[a] - self.betas[b]) * (scores[b] - scores[a])
+                if np.log(self.random.random()) < gain:
+                    first, second = self.chains[a], self.chains[b]
+                    first.labels, second.labels = second.labels, first.labels
+                    scores[a], scores[b] = scores[b], scores[a]
+
+
+def scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
+    """Return the model with all scores times beta > 0 (not its offset); hard zeros remain."""
+    return model.with_scores(
+        beta * model.scores.node, beta * model.scores.edge, beta * model.factors.table
+    )

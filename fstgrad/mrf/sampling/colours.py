@@ -10,8 +10,8 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.kernels.colours import AHEAD, BLOCK, Blocks
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 
 class ColourDraws:
@@ -29,7 +29,7 @@ class ColourDraws:
         self.binary = model.num_labels == 2 and bool(np.isfinite(model.scores.edge).all())
         (self._gains if self.binary else self._weights)()
         self.bands = [
-            Bands(int(items), threads if size >= parallel else 1)
+            ThreadRanges(int(items), threads if size >= parallel else 1)
             for items, size in zip(np.diff(self.cuts), sizes, strict=True)
         ]
 

@@ -19,12 +19,17 @@ from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
-from fstgrad.mrf.keys import new_key, new_keys
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.result import Inference
-from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
-from fstgrad.mrf.sampling.tempering import TemperedChain
+from fstgrad.mrf.sampling.chains import (
+    Chain,
+    Sampler,
+    TemperedChain,
+    new_key,
+    new_keys,
+    start_labels,
+)
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 Progress = Callable[[int, float], None]
 CONVERGED_R_HAT = 1.05
@@ -122,7 +127,7 @@ def sample_marginals(
     keys = new_keys(random, chains)
     starts = [start_labels(model, random, initial) for _ in range(chains)]
     cuts = [samples * k // batches for k in range(batches + 1)]
-    workers = Bands(chains, threads)
+    workers = ThreadRanges(chains, threads)
     inner = threads if chains == 1 else 1
 
     def run(low: int, high: int) -> list[Tally]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.losses import PersistentChains
+from fstgrad.mrf.objectives import PersistentChains
 from tests.mrf.models import masked_model, random_grid, random_model, random_scores
 from tests.oracles import mrf as oracle
 

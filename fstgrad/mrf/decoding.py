@@ -6,24 +6,28 @@
 - "graph-cut" : a minimum cut, optimal, for two labels and submodular scores
 - "expansion" : alpha-expansion moves by minimum cuts, for Potts and metric scores
 - "trw" : sequential reweighted message passing: a labeling and a bound on its gap to the best score
+
+`best_labelings` yields the k best labelings, exact.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
-from fstgrad.core.checks import IntArray, Seed, generator, positive_integer
+from fstgrad.core.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.core.errors import InfeasibleError
 from fstgrad.mrf import kernels
-from fstgrad.mrf.exact.engine import best_labeling
-from fstgrad.mrf.expansion import alpha_expansion
-from fstgrad.mrf.graph_cut import graph_cut
-from fstgrad.mrf.messages.propagation import max_product
-from fstgrad.mrf.method import Method, bound
+from fstgrad.mrf.exact.engine import best_labeling, exact
+from fstgrad.mrf.graph_cuts import alpha_expansion, graph_cut
+from fstgrad.mrf.inference import Method, bound
+from fstgrad.mrf.messages.belief_propagation import max_product
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import allowed_labels, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.sequential import tree_mode
+from fstgrad.mrf.trw_s import tree_mode
 
 
 def exact_mode(model: ScoredGraph) -> Decoded:
@@ -45,7 +49,7 @@ def max_product_mode(
     If the best labels of the nodes form a forbidden labeling, it is repaired as
     `fstgrad.mrf.sampling.chains.allowed_labels` does.  The gap is inf (no bound is computed).
 
-    Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
+    Parameters as in `fstgrad.mrf.messages.belief_propagation.max_product`.
     """
     found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
     best: IntArray = found.node.argmax(axis=1).astype(np.int64)
@@ -106,3 +110,42 @@ def decode(model: ScoredGraph, method: str = "exact", **options: Any) -> Decoded
     near, offset = model.near
     found = bound(DECODERS, method, options)(near)
     return found if near is model else replace(found, score=found.score + offset)
+
+
+def best_labelings(model: ScoredGraph) -> Iterator[tuple[IntArray, float]]:
+    """Yield labelings (I,) and their scores in nats, the highest score first.
+
+    After each labeling, the remaining ones are split by the first node whose label differs from it,
+    and the best labeling of each part is found: one search per node for each labeling.  Source:
+    Lawler (1972), "A procedure for computing the K best solutions to discrete optimization
+    problems".
+    """
+    nodes = np.arange(model.num_nodes)
+    parts: list[tuple[float, int, IntArray, FloatArray, int]] = []
+    number = 0
+
+    def keep(scores: FloatArray, first: int) -> None:
+        nonlocal number
+        part = model.with_scores(scores, model.scores.edge)
+        try:
+            labels = exact(part).engine.mode()
+        except InfeasibleError:
+            return
+        score = model.score(labels)
+        if score > -np.inf:
+            heappush(parts, (-score, number, labels, scores, first))
+            number += 1
+
+    keep(np.array(model.scores.node), 0)
+    while parts:
+        negative, _, labels, scores, first = heappop(parts)
+        yield labels, -negative
+        for i in range(first, model.num_nodes):
+            rest = scores.copy()
+            rest[i, labels[i]] = -np.inf
+            before = nodes[:i]
+            own = scores[before, labels[before]]
+            rest[:i] = -np.inf
+            rest[before, labels[before]] = own
+            if (rest[i] > -np.inf).any():
+                keep(rest, i)

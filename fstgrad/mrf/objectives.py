@@ -39,15 +39,12 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf import kernels
-from fstgrad.mrf.decode import decode
+from fstgrad.mrf.decoding import decode
 from fstgrad.mrf.exact.engine import exact
-from fstgrad.mrf.keys import new_key, new_keys
-from fstgrad.mrf.method import Method, bound
-from fstgrad.mrf.methods import METHODS
+from fstgrad.mrf.inference import METHODS, Method, bound
 from fstgrad.mrf.result import Inference
-from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.sampling.chains import Chain, Sampler, new_key, new_keys, start_labels
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 UNKNOWN = -1
 
@@ -275,8 +272,8 @@ def structured_hinge(
     ----------
     gold : (I,) int64
     decoder : str
-        The method for the maximum: "graph-cut", "exact" or another one of `fstgrad.mrf.decode`.  If
-        it is not exact, the value is a lower bound on the hinge.
+        The method for the maximum: "graph-cut", "exact" or another one of `fstgrad.mrf.decoding`.
+        If it is not exact, the value is a lower bound on the hinge.
     cost : float
         The cost of a wrong label, in nats, >= 0; 0 for the perceptron.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.masks import without_masks
+from fstgrad.mrf.hard_zeros import with_hard_zeros
 from tests.mrf.models import random_model
 
 MASKS = [-1e9, -1e30, np.finfo(float).min]
@@ -36,7 +36,7 @@ def test_bounds_hold_with_finite_masks(mask):
 
 def test_masks_become_hard_zeros_where_they_do_not_count():
     model = masked(-1e30, 0)
-    plain = without_masks(model)
+    plain = with_hard_zeros(model)
     assert (plain.scores.edge[model.scores.edge == -1e30] == -np.inf).all()
     assert plain.log_partition() == pytest.approx(model.log_partition(), abs=1e-12)
 
@@ -46,10 +46,10 @@ def test_masks_that_every_labeling_has_stay():
     edge = np.full((2, 2), -1e9)
     node = np.array([[0.0, -2e9], [1.0, 0.0]])
     model = fg.PairwiseMRF(node, edge, [(0, 1)])
-    plain = without_masks(model)
+    plain = with_hard_zeros(model)
     assert plain.log_partition() == pytest.approx(model.log_partition(), abs=1e-6)
     tied = fg.PairwiseMRF(np.array([[0.0, -1e9], [-1e9, 0.0]]), -1e9 * np.eye(2)[::-1], [(0, 1)])
-    assert without_masks(tied).log_partition() == pytest.approx(tied.log_partition())
+    assert with_hard_zeros(tied).log_partition() == pytest.approx(tied.log_partition())
 
 
 @pytest.mark.parametrize("mask", [-1e9, -1e30])
@@ -131,7 +131,7 @@ def test_a_node_that_is_masked_whole_is_an_offset(mask, edges):
 
 def test_ordinary_scores_are_returned_as_they_are():
     model = random_model("complete")
-    assert without_masks(model) is model
+    assert with_hard_zeros(model) is model
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,7 +3,7 @@
 The methods, and the functions or modules that document their options:
 
 - "exact" : `exact_inference`
-- "bp", "max-product", "trw" : `fstgrad.mrf.messages.propagation`
+- "bp", "max-product", "trw" : `fstgrad.mrf.messages.belief_propagation`
 - "mean-field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
 - "ais" : `fstgrad.mrf.sampling.annealing`
 - "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered" :
@@ -11,20 +11,69 @@ The methods, and the functions or modules that document their options:
 """
 
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from fstgrad.core.checks import positive_integer
+from fstgrad.core.checks import one_of, positive_integer
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_digits
 from fstgrad.mrf.mean_field import mean_field
-from fstgrad.mrf.messages.propagation import belief_propagation, max_product, tree_reweighted
-from fstgrad.mrf.method import Method, bound
+from fstgrad.mrf.messages.belief_propagation import belief_propagation, max_product, tree_reweighted
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.annealing import annealed
 from fstgrad.mrf.sampling.chains import SAMPLERS
 from fstgrad.mrf.sampling.marginals import sample_marginals
 from fstgrad.mrf.scored_graph import ScoredGraph
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Method(Generic[Result]):
+    """A function of a model whose keyword-only arguments are the method's options.
+
+    Attributes
+    ----------
+    function : callable
+    fixed : options whose values the name of the method determines
+    """
+
+    function: Callable[..., Result]
+    fixed: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the options that a caller can set."""
+        keywords = self.function.__kwdefaults__ or {}
+        return [name for name in keywords if name not in self.fixed]
+
+    def bind(self, name: str, options: Mapping[str, Any]) -> Callable[..., Result]:
+        """Return the function with its options set; `name` appears in error messages.
+
+        Raises InvalidInputError for an option that the method does not have.
+        """
+        for option in options:
+            if option not in self.options:
+                raise InvalidInputError(
+                    f"method {name!r} has no option {option!r}; it has "
+                    f"{', '.join(self.options) or 'none'}"
+                )
+        return partial(self.function, **self.fixed, **options)
+
+
+def bound(
+    table: Mapping[str, Method[Result]], name: str, options: Mapping[str, Any]
+) -> Callable[..., Result]:
+    """Return the function of method `name` of a table, with its options set.
+
+    Raises InvalidInputError for an unknown method or option.
+    """
+    name = one_of("method", name, list(table))
+    return table[name].bind(name, options)
 
 
 def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inference:

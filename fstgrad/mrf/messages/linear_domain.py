@@ -8,9 +8,9 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Lanes
-from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.threads import Bands
 
 PARALLEL_NODES = 2000  # with fewer nodes, one thread is used
 BLOCK_CELLS = 8192  # message entries per block
@@ -40,7 +40,7 @@ class WeightMessages:
         self.offset = float(top.sum() + shifts)
         self.which = model.graph.leaving & 1 if model.shared else model.graph.leaving
         self.log_norm = empty(model.num_nodes)
-        self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
+        self.nodes = ThreadRanges(model.num_nodes, threads, PARALLEL_NODES)
         self.sends: _ByArcs | _ByLanes = (_ByArcs if model.num_labels == 2 else _ByLanes)(
             self, threads
         )
@@ -157,7 +157,7 @@ class _ByLanes:
             self.table = empty(2 * exp_edge.size)
             kernels.bp_linear.tables_by_lane(lanes, owner.which, exp_edge, self.table)
         self.sent, self.fresh = np.ones(len(lanes.arc) * labels), np.ones(len(lanes.arc) * labels)
-        self.bands = Bands(len(lanes.cut) - 1, threads, PARALLEL_BLOCKS)
+        self.bands = ThreadRanges(len(lanes.cut) - 1, threads, PARALLEL_BLOCKS)
 
     def sweep(self, damping: float) -> list[float]:
         """Update all messages; return each band's largest change in nats, -1 if out of range."""

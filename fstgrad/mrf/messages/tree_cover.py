@@ -22,10 +22,9 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Split
-from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.resources import NO_LIMIT, Budget
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 LEAST_TREES = 16
 
@@ -73,7 +72,7 @@ class TreeCover:
         values = [_log_norm(model, split, weight, float(top.sum()), *tree) for tree in trees]
         return sum(values) / len(values)
 
-    def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound:
+    def bound(self, model: ScoredGraph, split: Split, budget: Budget = NO_LIMIT) -> TreeBound:
         """Return the mean over the trees of log Z, with its marginals.
 
         split : the scores of every tree; those of edges are already divided by rho.

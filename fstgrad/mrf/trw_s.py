@@ -14,15 +14,13 @@ from fstgrad.core.checks import IntArray, Seed, generator, positive_integer, pos
 from fstgrad.core.errors import MemoryLimitError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
-from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.clamping import clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
-from fstgrad.mrf.keys import new_key
 from fstgrad.mrf.mini_buckets import MiniBuckets
+from fstgrad.mrf.resources import NO_LIMIT, Budget
 from fstgrad.mrf.result import Decoded
-from fstgrad.mrf.sampling.chains import Chain, allowed_labels
-from fstgrad.mrf.sampling.tempering import scaled
+from fstgrad.mrf.sampling.chains import Chain, allowed_labels, new_key, scaled
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 LOOK = 5  # forward and backward sweeps between two evaluations of the bound
@@ -72,17 +70,17 @@ def tree_mode(
     tol = positive_number("tol", tol, allow_zero=True)
     max_cells = positive_integer("max_cells", max_cells, minimum=0)
     restarts = positive_integer("restarts", restarts, minimum=0)
-    return sought(model, max_iter, tol, max_cells, restarts, rng)
+    return tree_mode_within(model, max_iter, tol, max_cells, restarts, rng)
 
 
-def sought(
+def tree_mode_within(
     model: ScoredGraph,
     max_iter: int = 500,
     tol: float = 1e-6,
     max_cells: int = 1 << 16,
     restarts: int = 10,
     rng: Seed = 0,
-    budget: Budget = ENDLESS,
+    budget: Budget = NO_LIMIT,
 ) -> Decoded:
     """Return what `tree_mode` returns; if the budget is spent, the best result so far."""
     best = _Best(model)

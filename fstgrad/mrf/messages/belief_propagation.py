@@ -7,7 +7,7 @@ The estimate of the log-partition is the Bethe free energy, computed from the me
 with the normalizers Z_i and Z_ij of the node and edge beliefs (rho = 1: Bethe; Yedidia, Freeman and
 Weiss 2005; rho from spanning trees: the upper bound of Wainwright, Jaakkola and Willsky 2005).  It
 does not depend on how messages are scaled, and equals the free energy of the beliefs at a fixed
-point.  For tree-reweighted messages, `messages.tree_weights` gives a bound that also holds before
+point.  For tree-reweighted messages, `messages.tree_cover` gives a bound that also holds before
 they converge.
 """
 
@@ -21,12 +21,12 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, one_of, positive_integer, positive_number, real_number
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
-from fstgrad.mrf.masks import without_masks
-from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
+from fstgrad.mrf.hard_zeros import with_hard_zeros
 from fstgrad.mrf.messages.grid import GridMessages, can_hold
-from fstgrad.mrf.messages.linear import WeightMessages
+from fstgrad.mrf.messages.linear_domain import WeightMessages
+from fstgrad.mrf.messages.log_domain import GraphMessages, LargestFirst
+from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.messages.tree_reweighted import tree_messages
-from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
@@ -132,7 +132,7 @@ def tree_reweighted(
     trees that use all edges about equally often; it holds for any messages, converged or not.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    return _run(without_masks(model), "trw", 0, True, settings)
+    return _run(with_hard_zeros(model), "trw", 0, True, settings)
 
 
 def _plain(model: ScoredGraph) -> ScoredGraph:

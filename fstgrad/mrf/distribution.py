@@ -19,7 +19,8 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.distribution import Distribution, masked_inner
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.mrf import decode, losses, methods
+from fstgrad.mrf import decoding, inference, objectives
+from fstgrad.mrf.decoding import best_labelings
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import (
     LOWEST_ROUGH,
@@ -30,10 +31,8 @@ from fstgrad.mrf.exact.engine import (
 )
 from fstgrad.mrf.factors import Factor, model_parts
 from fstgrad.mrf.graph import Graph, grid_edges
-from fstgrad.mrf.kbest import best_labelings
 from fstgrad.mrf.result import Decoded, Inference
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 
 class PairwiseMRF(ScoredGraph, Distribution[Table]):
@@ -212,22 +211,22 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return [(y, score - log_z) for y, score in islice(found, positive_integer("k", k))]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:
-        """Return log Z and marginals by a method of `fstgrad.mrf.methods`, with its options."""
-        return methods.infer(self, method, **options)
+        """Return log Z and marginals by a method of `fstgrad.mrf.inference`, with its options."""
+        return inference.infer(self, method, **options)
 
     def decode(self, method: str = "exact", **options: Any) -> Decoded:
-        """Return a labeling of high score by a method of `fstgrad.mrf.decode`, with its options."""
-        return decode.decode(self, method, **options)
+        """Return a labeling of high score by a method of `fstgrad.mrf.decoding`."""
+        return decoding.decode(self, method, **options)
 
     def nll(
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any
     ) -> tuple[float, Table]:
-        """Return -log p(gold) (nats) or another loss of `fstgrad.mrf.losses`, and its gradient.
+        """Return -log p(gold) (nats) or another loss of `fstgrad.mrf.objectives`, and its gradient.
 
         gold : (I,) or (height, width) integers, -1 for an unknown label.  The gradient is a Table
         like the scores.
         """
-        return losses.nll(self, gold, method, **options)
+        return objectives.nll(self, gold, method, **options)
 
     def inner(self, weights: Table, values: Table) -> float:
         """Return <weights, values>, summed over nodes, edges and factors, with 0 * inf = 0."""

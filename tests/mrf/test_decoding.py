@@ -7,7 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.kernels import sequential
-from fstgrad.mrf.sequential import _Best
+from fstgrad.mrf.trw_s import _Best
 from tests.helpers.fields import model_of
 from tests.mrf.models import masked_model, random_grid, random_model
 

@@ -9,13 +9,13 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.scored_graph import Scored
-from fstgrad.mrf.sequential import tree_mode
+from fstgrad.mrf.trw_s import tree_mode
 
 MASK = 1e8  # nats below the best score of a table: there, floats resolve 1e-8 nats
 NEGLIGIBLE = 40.0  # nats: e^-40 of Z is below the rounding of log Z
 
 
-def without_masks(model: Scored) -> Scored:
+def with_hard_zeros(model: Scored) -> Scored:
     """Return the model with masks replaced by -inf, if this changes no digit of log Z.
 
     Let M be the sum of the best scores of all tables.  A labeling that uses a score D below the

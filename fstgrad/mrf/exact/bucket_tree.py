@@ -12,8 +12,7 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import TINY, Buckets, Factors, Inputs, Program, Scopes
 from fstgrad.mrf.exact.plan import Plan
-from fstgrad.mrf.scored_graph import ScoredGraph
-from fstgrad.mrf.table import Table
+from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +112,7 @@ class Folded(NamedTuple):
     segments: list[tuple[int, int]]
 
 
-class Wiring:
+class BucketTree:
     """A plan with its program for the kernels.
 
     Parameters

@@ -6,10 +6,9 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Potentials, Split
-from fstgrad.mrf.budget import ENDLESS, Budget
-from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
+from fstgrad.mrf.messages.tree_cover import TreeBound, TreeCover
+from fstgrad.mrf.resources import NO_LIMIT, Budget, ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
-from fstgrad.mrf.threads import Bands
 
 PARALLEL_ARCS = 2000
 BEYOND = 1e3  # a message larger than this times the largest span of a table does not converge
@@ -55,9 +54,9 @@ class GraphMessages:
         self.said = np.zeros((len(model.factors.scope), model.num_labels))
         self.fresh_said = empty_like(self.said)
         self.total = empty_like(model.scores.node)
-        self.nodes = Bands(graph.num_nodes, threads, PARALLEL_ARCS)
-        self.arcs = Bands(2 * graph.num_edges, threads, PARALLEL_ARCS)
-        self.factors = Bands(model.factors.number, threads)
+        self.nodes = ThreadRanges(graph.num_nodes, threads, PARALLEL_ARCS)
+        self.arcs = ThreadRanges(2 * graph.num_edges, threads, PARALLEL_ARCS)
+        self.factors = ThreadRanges(model.factors.number, threads)
 
     def sum_up(self) -> None:
         """Recompute the totals from the messages; raise InfeasibleError if a node has no label."""
@@ -138,7 +137,7 @@ class GraphMessages:
             )
         )
 
-    def tree_bound(self, cover: TreeCover, budget: Budget = ENDLESS) -> TreeBound:
+    def tree_bound(self, cover: TreeCover, budget: Budget = NO_LIMIT) -> TreeBound:
         """Return the upper bound on log Z of these messages, without the model's constant."""
         return cover.bound(self.model, self._split(), budget)
 
@@ -173,7 +172,7 @@ class GraphMessages:
         def band(low: int, high: int) -> None:
             self._edge_beliefs(low, high, 0, table.copy(), log_norm[low:high])
 
-        with Bands(len(log_norm), len(self.arcs.ranges)) as edges:
+        with ThreadRanges(len(log_norm), len(self.arcs.ranges)) as edges:
             edges(band)
         return float((self.rho * log_norm).sum())
 
