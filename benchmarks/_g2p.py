@@ -19,7 +19,7 @@ import fstgrad as fg
 from fstgrad.core.checks import FloatArray
 from fstgrad.io import read_pairs
 from fstgrad.learning.measures import edit_distance
-from fstgrad.learning.objective import Kind
+from fstgrad.learning.objective import ObjectiveKind
 from fstgrad.learning.sequence import SequenceModel
 
 EMPTY = "_"
@@ -111,7 +111,7 @@ LONGEST = 12  # letters of a training word; with 15, its automaton has 100,000 s
 # Each recipe has objectives, with their l2, that share the epochs equally.  l2 is the one of 1e-3,
 # 1e-4 and 1e-5 (for risk after cross-entropy: of the last two) with the least phone error on 1,000
 # words after training on 1,000 others; none of these words is used below.
-RECIPES: dict[str, tuple[tuple[Kind, float], ...]] = {
+RECIPES: dict[str, tuple[tuple[ObjectiveKind, float], ...]] = {
     "cross-entropy": (("crf", 1e-4),),
     "softmax margin": (("softmax-margin", 1e-4),),
     "risk": (("risk", 1e-5),),
@@ -119,7 +119,9 @@ RECIPES: dict[str, tuple[tuple[Kind, float], ...]] = {
 }
 
 
-def trained(words: Words, recipe: tuple[tuple[Kind, float], ...], epochs: int) -> SequenceModel:
+def trained(
+    words: Words, recipe: tuple[tuple[ObjectiveKind, float], ...], epochs: int
+) -> SequenceModel:
     """Return a model trained on aligned words with the objectives of the recipe, one by one."""
     model = SequenceModel(phone_loss, features="aligned", min_count=2, batch_size=16)
     for objective, l2 in recipe:

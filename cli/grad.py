@@ -37,15 +37,16 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import FstgradError
 from fstgrad.core.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
-from fstgrad.learning.batch import Batch, Item, Outcome, Sums
-from fstgrad.learning.kinds import KINDS, Constants, Kind
+from fstgrad.learning.batch import Batch
+from fstgrad.learning.objective import OBJECTIVE_KINDS, ObjectiveConstants, ObjectiveKind
+from fstgrad.learning.outcomes import Item, Outcome, Sums
 
 
 @click.command(cls=Command)
 @pairs_argument
 @click.option(
     "--objective",
-    type=click.Choice(KINDS),
+    type=click.Choice(OBJECTIVE_KINDS),
     default="softmax-margin",
     show_default=True,
     help="softmax-margin; risk: the expected loss; crf: minus the log-likelihood, without a loss; "
@@ -64,8 +65,8 @@ from fstgrad.learning.kinds import KINDS, Constants, Kind
 @skip_errors
 def grad(
     pairs: str,
-    objective: Kind,
-    constants: Constants,
+    objective: ObjectiveKind,
+    constants: ObjectiveConstants,
     options: ProblemOptions,
     estimation: Estimation,
     lattices: Lattices,

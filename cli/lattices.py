@@ -21,7 +21,7 @@ from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_table, tokenize
-from fstgrad.learning.kinds import CONSTANTS, Constants, Kind
+from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants, ObjectiveKind
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.bounds import check_cap
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
@@ -54,11 +54,11 @@ class LatticeResult:
 
 def lattice_objective(
     pairs: str,
-    kind: Kind,
+    kind: ObjectiveKind,
     options: ProblemOptions,
     lattices: Lattices,
     skip_errors: bool,
-    constants: Constants = CONSTANTS,
+    constants: ObjectiveConstants = DEFAULT_CONSTANTS,
 ) -> None:
     """Print one JSON line for each row (name TAB target); then write the requested archives."""
     without_effect(_OF_PAIRS, "with --lattices")
@@ -96,7 +96,7 @@ def lattice_objective(
     )
 
 
-def _check_loss_options(kind: Kind, options: ProblemOptions) -> None:
+def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
     """Reject options that have no effect without a loss."""
     if kind == "crf":
         without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
@@ -130,7 +130,11 @@ def _solved(
 
 
 def _evaluated(
-    kind: Kind, constants: Constants, lattice: Lattice, target: IntArray, b: LatticeLoss | None
+    kind: ObjectiveKind,
+    constants: ObjectiveConstants,
+    lattice: Lattice,
+    target: IntArray,
+    b: LatticeLoss | None,
 ) -> _Evaluated:
     """Return the value (nats), its gradient (A,) and the arc posteriors (A,).
 

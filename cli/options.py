@@ -29,7 +29,7 @@ from fstgrad.cli.parameter_types import (
 )
 from fstgrad.core.alphabet import STANDARD
 from fstgrad.io import Tokens
-from fstgrad.learning.kinds import CONSTANTS, Constants
+from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants
 from fstgrad.losses import MAX_STATES
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.caps import TOLERANCE
@@ -165,18 +165,18 @@ pairs_argument = click.argument("pairs", type=FILE)
 
 constant_options = group(
     "constants",
-    Constants,
+    ObjectiveConstants,
     click.option(
         "--temperature",
         type=POSITIVE,
-        default=CONSTANTS.temperature,
+        default=DEFAULT_CONSTANTS.temperature,
         show_default=True,
         help="raml: temperature of the target distribution, in nats.",
     ),
     click.option(
         "--epsilon",
         type=POSITIVE,
-        default=CONSTANTS.epsilon,
+        default=DEFAULT_CONSTANTS.epsilon,
         show_default=True,
         help="direct: step size of the perturbation of the scores by the loss.",
     ),

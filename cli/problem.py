@@ -16,8 +16,13 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.io import Row
 from fstgrad.learning.features import QGramCounts
-from fstgrad.learning.kinds import CONSTANTS, Constants, Kind
-from fstgrad.learning.objective import Method, PairObjective
+from fstgrad.learning.objective import (
+    DEFAULT_CONSTANTS,
+    Method,
+    ObjectiveConstants,
+    ObjectiveKind,
+    PairObjective,
+)
 from fstgrad.losses import Engine
 
 
@@ -38,9 +43,9 @@ class Problem:
 def open_problem(
     pairs: str,
     options: ProblemOptions,
-    kind: Kind = "softmax-margin",
+    kind: ObjectiveKind = "softmax-margin",
     estimation: Estimation | None = None,
-    constants: Constants = CONSTANTS,
+    constants: ObjectiveConstants = DEFAULT_CONSTANTS,
 ) -> Problem:
     """Return the problem that a file of pairs and the options describe.
 
@@ -78,7 +83,9 @@ def open_problem(
     return Problem(rows, alphabet, weights, objective, _description(options, objective))
 
 
-def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation | None) -> None:
+def _check_effects(
+    options: ProblemOptions, kind: ObjectiveKind, estimation: Estimation | None
+) -> None:
     """Reject options that would have no effect."""
     without_effect(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap

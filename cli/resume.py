@@ -18,7 +18,7 @@ from typing import IO
 
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Field, Row, read_arrays, write_arrays
-from fstgrad.learning.batch import Sums
+from fstgrad.learning.outcomes import Sums
 
 _ARRAYS = {
     "gradient": Field("float", None),

@@ -39,12 +39,11 @@ from fstgrad.cli.text import echo
 from fstgrad.cli.weights import check_order
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import read_alphabet
-from fstgrad.learning.curves import check_name, write_curves
-from fstgrad.learning.kinds import ESTIMATED, Constants
-from fstgrad.learning.optimizers import OPTIMIZERS
+from fstgrad.learning.objective import ESTIMABLE_KINDS, ObjectiveConstants
 from fstgrad.learning.recipes import OBJECTIVES
 from fstgrad.learning.sequence import SequenceModel
-from fstgrad.learning.trainer import Epoch
+from fstgrad.learning.storage import check_curves_name, write_curves
+from fstgrad.learning.trainer import OPTIMIZERS, Epoch
 from fstgrad.losses import MAX_STATES
 
 CAP = 3.0  # nats; the default cap of the edit distance
@@ -213,7 +212,7 @@ def train(
     pairs: str,
     model: Model,
     training: Training,
-    constants: Constants,
+    constants: ObjectiveConstants,
     choice: LossChoice,
     estimation: Estimation,
     reading: Reading,
@@ -240,7 +239,7 @@ def train(
     reading = counted(reading, choice, ("tokens_y",))
     reading = ModelReading(**dataclasses.asdict(reading), decompose=decompose)
     if curves is not None:
-        check_name(curves)
+        check_curves_name(curves)
     read = list(examples(pairs, reading, tags))
     if reading.alphabet is None:
         alphabet = Alphabet.from_sequences(y for _, y in read)
@@ -287,7 +286,7 @@ def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[
     if has_loss and model.cap is None and estimation.method is None:
         if choice.loss == "edit":
             return dataclasses.replace(model, cap=CAP), estimation
-        if model.objective in (*ESTIMATED, "crf-then-risk"):
+        if model.objective in (*ESTIMABLE_KINDS, "crf-then-risk"):
             return model, dataclasses.replace(estimation, method="auto")
     return model, estimation
 

@@ -4,13 +4,13 @@ Reading order
 -------------
 - `kernels` : the compiled loops.
 - `templates`, `vocabulary` : the features that are active at a position; their names and numbers.
-- `features`, `template_features`, `emissions` : linear maps from weights to scores.
-- `kinds`, `pair_gradient`, `objective`, `sums` : the objective of one pair, of pairs, and its sums.
-- `bigram_chunks`, `batch` : many pairs in one loop; one objective over many pairs.
-- `optimizers`, `trainer`, `recipes` : the steps, the epochs, and the default settings.
-- `data`, `align`, `latent`, `lengths` : the data of a fit; alignments; latent outputs; lengths.
-- `measures`, `comparison`, `curves` : error rates, two models compared, learning curves.
-- `predictions`, `estimator`, `storage` : outputs of many inputs; settings by name; files.
+- `features`, `template_features` : linear maps from weights to scores.
+- `objective`, `outcomes` : the objective of a pair; the results of pairs, and their sums.
+- `linear_chain_chunks`, `batch` : many pairs in one loop; one objective over many pairs.
+- `trainer`, `recipes` : optimizers and epochs; the default settings.
+- `data`, `align`, `outputs` : the data of a fit; alignments; lengths of outputs, latent outputs.
+- `measures`, `comparison` : error rates; two models compared.
+- `storage` : files of models, and learning curves.
 - `sequence` : `SequenceModel`.
 - `shards`, `shard_training` : sums over a corpus of many files, and training on them.
 """

@@ -12,7 +12,7 @@ likelihood in every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak a
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,12 +65,12 @@ class _Corpus:
     Node (i, j) of a pair, i symbols of x and j of y read, is first_node + i (|y| + 1) + j.  Links
     are sorted by their source, which is a topological order.
 
-    source, goal, kind : (links,) nodes, and the number of (u, v).
+    source, nextstate, kind : (links,) nodes, and the number of (u, v).
     first_link, first_node : (pairs + 1,)
     """
 
     source: IntArray
-    goal: IntArray
+    nextstate: IntArray
     kind: IntArray
     first_link: IntArray
     first_node: IntArray
@@ -82,8 +82,8 @@ class _Corpus:
 
     @property
     def links(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The source, the goal and the first link and node of each pair, for the kernels."""
-        return self.first_link, self.first_node, self.source, self.goal
+        """The arguments of the kernels: the first link and node of each pair, and the links."""
+        return self.first_link, self.first_node, self.source, self.nextstate
 
 
 class Aligner:
@@ -168,15 +168,15 @@ class Aligner:
         """
         read = _read(pairs)
         most_y = max([self.max_y, *self.longest.values()])
-        self._x, self._y = _Numbering(self.max_x), _Numbering(most_y)
+        self._x, self._y = _SubstringNumbers(self.max_x), _SubstringNumbers(most_y)
         self._number: dict[tuple[int, int], int] = {}
         corpus = self._corpus(read, grow=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
         log_p = np.full(len(kinds), -np.log(max(1, len(kinds))))
         if self.start is not None:
             xs, ys = self._x.strings(), self._y.strings()
-            given = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
-            log_p += log_weights("start(u, v)", given, log_p.shape)
+            advantages = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
+            log_p += log_weights("start(u, v)", advantages, log_p.shape)
         log_z = empty(corpus.pairs)
         history: list[float] = []
         for _ in range(self.max_iter):
@@ -226,10 +226,10 @@ class Aligner:
         corpus = self._corpus(pairs, grow=False)
         log_p = np.append(self.log_p_, -np.inf)  # the last number is that of unknown links
         weight = log_p[corpus.kind]
-        own = np.arange(len(weight))  # each link has its own kind, so counts are posteriors
-        chosen = kernels.alignments.best_links(*corpus.links, own, weight)
+        kind = np.arange(len(weight))  # each link has its own kind, so counts are posteriors
+        chosen = kernels.alignments.best_links(*corpus.links, kind, weight)
         posterior, log_z = np.zeros(len(weight)), empty(corpus.pairs)
-        kernels.alignments.expected_links(*corpus.links, own, weight, posterior, log_z)
+        kernels.alignments.expected_links(*corpus.links, kind, weight, posterior, log_z)
         return [
             self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))
             for i, pair in enumerate(pairs)
@@ -251,7 +251,7 @@ class Aligner:
                 "that the aligner learned; fit it to pairs that have such links"
             )
         on_path = np.flatnonzero(chosen[start : corpus.first_link[i + 1]]) + start
-        nodes = np.stack([corpus.source[on_path], corpus.goal[on_path]]) - corpus.first_node[i]
+        nodes = np.stack([corpus.source[on_path], corpus.nextstate[on_path]]) - corpus.first_node[i]
         (i0, i1), (j0, j1) = np.divmod(nodes, len(y) + 1)
         spans = zip(i0, i1, j0, j1, strict=True)
         links = tuple(Link(x[a:b], y[c:d]) for a, b, c, d in spans)
@@ -281,26 +281,28 @@ class Aligner:
         longest = [self.longest.get(symbol, self.max_y) for symbol in symbols]
         most = np.array([*longest, self.max_y], dtype=int)
         empties = np.array([self.empty_x, self.empty_y])
-        source, goal, u, v, first_link, first_node = kernels.alignments.lay_links(
+        source, nextstate, u, v, first_link, first_node = kernels.alignments.all_links(
             xs, x_first, most, ys, y_first, empties
         )
-        whole = kernels.alignments.complete_links(first_link, first_node, source, goal)
-        if not whole.all():
-            source, goal, u, v = source[whole], goal[whole], u[whole], v[whole]
-            first_link = np.append(0, np.cumsum(whole))[first_link]
+        is_complete = kernels.alignments.complete_links(first_link, first_node, source, nextstate)
+        if not is_complete.all():
+            source, nextstate = source[is_complete], nextstate[is_complete]
+            u, v = u[is_complete], v[is_complete]
+            first_link = np.append(0, np.cumsum(is_complete))[first_link]
+        # a key of (u, v), both from -1: (u + 1) width + v + 1, in place, because links are many
         width = int(v.max(initial=0)) + 2
         u += 1
-        u *= width  # in place, because there are many links
+        u *= width
         u += v
         u += 1
         del v
-        keys, kind = _distinct(u)
+        keys, kind = _unique_inverse(u)
         del u
-        listed = list(zip((keys // width - 1).tolist(), (keys % width - 1).tolist(), strict=True))
+        strings = list(zip((keys // width - 1).tolist(), (keys % width - 1).tolist(), strict=True))
         if grow:
-            self._number = {key: i for i, key in enumerate(listed)}
-        number = np.array([self._number.get(key, len(self._number)) for key in listed], dtype=int)
-        return _Corpus(source, goal, number[kind], first_link, first_node)
+            self._number = {uv: i for i, uv in enumerate(strings)}
+        number = np.array([self._number.get(uv, len(self._number)) for uv in strings], dtype=int)
+        return _Corpus(source, nextstate, number[kind], first_link, first_node)
 
     def _check_aligned(self, pairs: list[Pair], log_z: FloatArray) -> None:
         for i in np.flatnonzero(log_z == -np.inf).tolist():
@@ -312,20 +314,20 @@ class Aligner:
             )
 
 
-def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
+def _unique_inverse(keys: IntArray) -> tuple[IntArray, IntArray]:
     """Return `np.unique(keys, return_inverse=True)`, by a table if the numbers are small."""
     largest = int(keys.max(initial=-1)) + 1
     if largest > max(keys.size, 2**16):
-        found, kind = np.unique(keys, return_inverse=True)
-        return found, kind
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        return distinct, inverse
     place = np.zeros(largest, dtype=np.int64)
     place[keys] = 1
-    found = np.flatnonzero(place)
-    place[found] = np.arange(len(found))
-    return found, place[keys]
+    distinct = np.flatnonzero(place)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[keys]
 
 
-class _Numbering:
+class _SubstringNumbers:
     """Numbers for the substrings of up to `most` symbols: 0 is the empty string, -1 unknown."""
 
     def __init__(self, most: int) -> None:
@@ -364,12 +366,9 @@ class _Numbering:
 def _read(pairs: Iterable[Pair]) -> list[Pair]:
     """Return pairs (x, y) as tuples of symbols."""
     rows = fields("pairs", pairs, 2)
-    xs, ys = (symbol_strings(name, side) for name, side in _sides(rows))
+    xs = symbol_strings("x of pairs", [x for x, _ in rows])
+    ys = symbol_strings("y of pairs", [y for _, y in rows])
     return list(zip(xs, ys, strict=True))
-
-
-def _sides(rows: list[list[Any]]) -> Iterable[tuple[str, list[Any]]]:
-    return ("x of pairs", [row[0] for row in rows]), ("y of pairs", [row[1] for row in rows])
 
 
 def per_symbol(links: Sequence[Link]) -> list[Symbols]:

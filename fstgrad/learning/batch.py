@@ -25,25 +25,21 @@ from fstgrad.core.checks import FloatArray, instance, positive_integer, real_arr
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
 from fstgrad.core.summary import short_repr
-from fstgrad.learning import bigram_chunks
-from fstgrad.learning.objective import PairObjective, unreliable
-from fstgrad.learning.sums import CHUNK as CHUNK
-from fstgrad.learning.sums import XY as XY
-from fstgrad.learning.sums import Chunk as Chunk
-from fstgrad.learning.sums import Item as Item
-from fstgrad.learning.sums import Outcome as Outcome
-from fstgrad.learning.sums import Sums as Sums
-from fstgrad.learning.sums import outcome_of
+from fstgrad.learning import linear_chain_chunks
+from fstgrad.learning.objective import PairObjective, reliability_warning
+from fstgrad.learning.outcomes import CHUNK_SIZE, XY, Chunk, Item, Outcome, Sums, outcome_of
 from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
 
 MOST_JOBS = 1024  # processes; more would only use up resources of the system
-_GROWTH = 2  # bytes by which a process may grow per byte of its cache
-BLOCK = 64  # pairs per chunk of a training; affects the result, like `CHUNK`
-_LIKELIHOODS = 512  # the same for likelihoods of short outputs, which are computed all at once
-_CELLS = 2**22  # positions times symbols of a chunk of likelihoods, if it has more than BLOCK pairs
-_TASK = 4  # chunks that are sent to a process together, at most
-_PAIRS = 256  # chunks with so many pairs are sent at once
-_AHEAD = 4  # tasks in progress per process; more of them balance the pairs that take long
+_GROWTH_PER_CACHE_BYTE = 2  # bytes by which a process may grow
+# Pairs per chunk of a training.  These sizes affect the result, like `CHUNK_SIZE`; the second one
+# is for likelihoods of short outputs, which are computed all at once.
+TRAINING_CHUNK_SIZE = 64
+_LIKELIHOOD_CHUNK_SIZE = 512
+_LIKELIHOOD_CELLS = 2**22  # positions times symbols of a chunk with more than TRAINING_CHUNK_SIZE
+_CHUNKS_PER_TASK = 4  # chunks that are sent to a process together, at most
+_PAIRS_PER_TASK = 256  # chunks with so many pairs are sent at once
+_TASKS_PER_WORKER = 4  # tasks in progress; more of them balance the pairs that take long
 
 
 @dataclass
@@ -78,7 +74,7 @@ class Batch:
     cache_directory: str | None = None
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
     _has_warned: bool = field(default=False, init=False, repr=False)
-    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
+    _worker_of_chunk: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = short_repr
 
@@ -135,7 +131,7 @@ class Batch:
                     on_error(outcome)
                 if not outcome.is_reliable and not self._has_warned:
                     self._has_warned = True
-                    warnings.warn(unreliable(), RuntimeWarning, stacklevel=2)
+                    warnings.warn(reliability_warning(), RuntimeWarning, stacklevel=2)
             total.add(chunk.sums)
             if progress is not None:
                 progress(len(chunk.outcomes))
@@ -150,7 +146,7 @@ class Batch:
             The index of the first pair.  Chunks end at 1, so that the first result is available
             soon, and at multiples of 16.
         """
-        return self.numbered(w, _chunked(pairs, first))
+        return self.numbered(w, _split_into_chunks(pairs, first))
 
     def block(self, pairs: Sequence[XY]) -> int:
         """Return the number of pairs (x, y) in a chunk of a training.
@@ -163,10 +159,11 @@ class Batch:
         512
         """
         if not self.objective.is_likelihood:
-            return BLOCK
+            return TRAINING_CHUNK_SIZE
         n = len(self.objective.features.alphabet)
         cells = n * sum(len(y) for _, y in pairs)
-        return min(max(BLOCK, _CELLS * len(pairs) // max(1, cells)), _LIKELIHOODS)
+        size = _LIKELIHOOD_CELLS * len(pairs) // max(1, cells)
+        return min(max(TRAINING_CHUNK_SIZE, size), _LIKELIHOOD_CHUNK_SIZE)
 
     def numbered(
         self, w: npt.ArrayLike, numbered: Iterable[tuple[int, Sequence[Item]]]
@@ -177,27 +174,27 @@ class Batch:
         process works on a chunk, so that the process finds the automata that it has kept.
         """
         weights = real_array("w", w, self.objective.features.shape)
-        lines = [_Line(executor, weights) for executor in self._processes()]
-        if not lines:
-            for index, chunk in _numbers(numbered):
-                yield work(self.objective, weights, index, chunk)
+        queues = [_WorkerQueue(executor, weights) for executor in self._worker_processes()]
+        if not queues:
+            for index, chunk in _checked_chunks(numbered):
+                yield compute_chunk(self.objective, weights, index, chunk)
             return
-        waiting: deque[_Line] = deque()
-        for index, chunk in _numbers(numbered):
-            home = self._homes.get(index // CHUNK)
-            if home is None:
-                home = _least_busy(lines)
-                self._homes[index // CHUNK] = home
-            lines[home].give((index, chunk))
-            waiting.append(lines[home])
-            if len(waiting) >= _AHEAD * _TASK * self.jobs:
+        waiting: deque[_WorkerQueue] = deque()
+        for index, chunk in _checked_chunks(numbered):
+            worker = self._worker_of_chunk.get(index // CHUNK_SIZE)
+            if worker is None:
+                worker = _least_busy(queues)
+                self._worker_of_chunk[index // CHUNK_SIZE] = worker
+            queues[worker].give((index, chunk))
+            waiting.append(queues[worker])
+            if len(waiting) >= _TASKS_PER_WORKER * _CHUNKS_PER_TASK * self.jobs:
                 yield waiting.popleft().take()
-        for line in lines:
-            line.send()
+        for queue in queues:
+            queue.send()
         while waiting:
             yield waiting.popleft().take()
 
-    def _processes(self) -> list[Any]:
+    def _worker_processes(self) -> list[Any]:
         """Return one executor of one process per job, started on first use; none for one job.
 
         If none can be started, for example without a writable /dev/shm, this process does the work.
@@ -213,13 +210,13 @@ class Batch:
                 self._workers = [
                     ProcessPoolExecutor(
                         max_workers=1,
-                        initializer=_start,
+                        initializer=_start_worker,
                         initargs=(objective, share, self.cache_directory),
                     )
                     for _ in range(self.jobs)
                 ]
                 for worker in self._workers:
-                    worker.submit(_nothing)  # starts the process
+                    worker.submit(_do_nothing)  # starts the process
         except OSError as error:
             warnings.warn(
                 f"no process can be started ({error}); this process computes everything",
@@ -232,14 +229,14 @@ class Batch:
 
 
 @dataclass
-class _Line:
+class _WorkerQueue:
     """The chunks of one process; results are returned in the order in which chunks were given."""
 
     executor: Any
     weights: FloatArray
-    _collected: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
+    _unsent: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
     _tasks: deque[tuple[Any, int]] = field(default_factory=deque)
-    _back: deque[Chunk] = field(default_factory=deque)
+    _finished: deque[Chunk] = field(default_factory=deque)
 
     @property
     def undone(self) -> list[tuple[Any, int]]:
@@ -249,47 +246,49 @@ class _Line:
     @property
     def load(self) -> int:
         """Number of unfinished chunks."""
-        return len(self._collected) + sum(size for _, size in self.undone)
+        return len(self._unsent) + sum(size for _, size in self.undone)
 
     def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
         """Collect a chunk; send the collected chunks if they fill a task."""
-        self._collected.append(chunk)
-        pairs = sum(len(own) for _, own in self._collected)
-        if len(self._collected) == _TASK or pairs >= _PAIRS:
+        self._unsent.append(chunk)
+        pairs = sum(len(chunk_pairs) for _, chunk_pairs in self._unsent)
+        if len(self._unsent) == _CHUNKS_PER_TASK or pairs >= _PAIRS_PER_TASK:
             self.send()
 
     def send(self) -> None:
         """Send the collected chunks as one task."""
-        if self._collected:
-            task = self.executor.submit(_work, self.weights, self._collected)
-            self._tasks.append((task, len(self._collected)))
-            self._collected = []
+        if self._unsent:
+            task = self.executor.submit(_compute_chunks, self.weights, self._unsent)
+            self._tasks.append((task, len(self._unsent)))
+            self._unsent = []
 
     def take(self) -> Chunk:
         """Return the result of the earliest chunk not yet taken."""
-        if not self._back:
+        if not self._finished:
             if not self._tasks:
                 self.send()
-            self._back.extend(self._tasks.popleft()[0].result())
-        return self._back.popleft()
+            self._finished.extend(self._tasks.popleft()[0].result())
+        return self._finished.popleft()
 
 
-def _least_busy(lines: Sequence[_Line]) -> int:
-    """Return the index of the line with the least work, after waiting for less than two tasks.
+def _least_busy(queues: Sequence[_WorkerQueue]) -> int:
+    """Return the index of the queue with the least work, after waiting for less than two tasks.
 
     A chunk is assigned late, because some pairs take a thousand times as long as others.
     """
-    loads = [line.load for line in lines]
-    while min(loads) >= 2 * _TASK:
-        wait([task for line in lines for task, _ in line.undone], return_when=FIRST_COMPLETED)
-        loads = [line.load for line in lines]
+    loads = [queue.load for queue in queues]
+    while min(loads) >= 2 * _CHUNKS_PER_TASK:
+        wait([task for queue in queues for task, _ in queue.undone], return_when=FIRST_COMPLETED)
+        loads = [queue.load for queue in queues]
     return loads.index(min(loads))
 
 
-def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
+def compute_chunk(
+    objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]
+) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; an item may be an error."""
-    if bigram_chunks.applies(objective):
-        return bigram_chunks.work(objective, w, first, pairs)
+    if linear_chain_chunks.applies(objective):
+        return linear_chain_chunks.compute_chunk(objective, w, first, pairs)
     sums = Sums(np.zeros(objective.features.shape))
     outcomes = []
     for index, pair in enumerate(pairs, start=first):
@@ -309,7 +308,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     return Chunk(tuple(outcomes), sums)
 
 
-def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
+def _checked_chunks(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
     """Yield chunks (index of the first pair, pairs); raise for items of another form."""
     instance("numbered", numbered, Iterable, "chunks (index of the first pair, pairs)")
     for chunk in numbered:
@@ -317,7 +316,7 @@ def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
         yield positive_integer("an index of numbered", index, minimum=0), items("pairs", pairs)
 
 
-def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
+def _split_into_chunks(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
     """Yield (index of the first item, items), split at 1 and at multiples of the chunk size."""
     first = positive_integer("first", first, minimum=0)
     check_container("pairs", pairs, of_rows=True)
@@ -327,7 +326,7 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
             raise TypeError("a sparse matrix has no pairs")
     except Exception as error:  # __iter__ of a foreign object may raise anything
         raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
-    while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
+    while chunk := list(islice(iterator, CHUNK_SIZE - first % CHUNK_SIZE if first else 1)):
         for index, pair in enumerate(chunk, start=first):
             if not isinstance(pair, FstgradError) and len(row_of(f"pairs[{index}]", pair)) != 2:
                 raise InvalidInputError(f"pairs[{index}] does not have two fields; give (x, y)")
@@ -336,28 +335,28 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
 
 
 # The objective of a worker process, with its cache: set when it starts, never in the parent.
-_objective: PairObjective
+_worker_objective: PairObjective
 
 
-def _start(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
-    global _objective
+def _start_worker(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
+    global _worker_objective
     from joblib.externals.loky import process_executor
 
     # loky ends a worker that grows by 300 MB as leaking, and all its automata would be lost.
-    process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
+    process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH_PER_CACHE_BYTE * cache_bytes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
+    _worker_objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @contextmanager
 def _uninterrupted_starts() -> Iterator[None]:
-    """Block keyboard interrupts in processes started here until `_start` runs."""
+    """Block keyboard interrupts in processes started here until `_start_worker` runs."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -374,5 +373,6 @@ def _uninterrupted_starts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
-    return [work(_objective, w, first, pairs) for first, pairs in chunks]
+def _compute_chunks(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
+    """Compute the chunks of a task in a worker process."""
+    return [compute_chunk(_worker_objective, w, first, pairs) for first, pairs in chunks]

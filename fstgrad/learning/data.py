@@ -8,7 +8,7 @@ from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.checks import called, instance, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, items, paired_batches
-from fstgrad.learning.sums import XY
+from fstgrad.learning.outcomes import XY
 from fstgrad.learning.templates import as_input, symbols_of
 from fstgrad.losses import Loss
 

@@ -1,4 +1,8 @@
-"""The training objective of pairs (x, y) as a function of the weights w, and its gradient."""
+"""The training objective of pairs (x, y) as a function of the weights w, and its gradient.
+
+- `PairObjective` : chooses the method for a pair, and computes its value and gradient.
+- `PairGradient` : the result for one pair.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -24,28 +28,87 @@ from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedEr
 from fstgrad.core.sequences import items
 from fstgrad.core.summary import short_repr
 from fstgrad.learning.features import Features
-from fstgrad.learning.kinds import CONSTANTS, ESTIMATED, Constants, evaluated, gold_score
-from fstgrad.learning.kinds import KINDS as KINDS
-from fstgrad.learning.kinds import Kind as Kind
-from fstgrad.learning.pair_gradient import NAN as NAN
-from fstgrad.learning.pair_gradient import Method as Method
-from fstgrad.learning.pair_gradient import PairGradient as PairGradient
-from fstgrad.learning.pair_gradient import unreliable as unreliable
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.bounds import check_cap
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
+from fstgrad.strings import (
+    StringDistribution,
+    direct_loss,
+    hinge,
+    raml,
+    sampled_risk,
+    sampled_softmax_margin,
+    softmax_margin,
+)
 from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
+from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.proposals import Kind as Proposal
+from fstgrad.strings.tangents import tangent
 
+ObjectiveKind = Literal["softmax-margin", "risk", "crf", "hinge", "raml", "direct"]
+OBJECTIVE_KINDS: tuple[ObjectiveKind, ...] = (
+    "softmax-margin", "risk", "crf", "hinge", "raml", "direct",
+)  # fmt: skip
+# Those that samples can estimate, and that have bounds for cap="auto".
+ESTIMABLE_KINDS: tuple[ObjectiveKind, ...] = ("softmax-margin", "risk", "crf")
+Method = Literal["exact", "capped", "sampled", "auto"]
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
+NAN = float("nan")
 
 
-class _Compiled(NamedTuple):
+@dataclass(frozen=True)
+class ObjectiveConstants:
+    """The constants of objectives: `temperature` of "raml", `epsilon` of "direct"."""
+
+    temperature: float = 1.0
+    epsilon: float = 1.0
+
+
+DEFAULT_CONSTANTS = ObjectiveConstants()
+
+
+class PairGradient(NamedTuple):
+    """The contribution of one pair to the objective.
+
+    value : float, nats; the objective of the pair.
+    gradient : like w; the gradient of `value` in w, or the array to which it was added.
+    log_partition : float, nats; log Z of the distribution whose marginals are in the gradient.
+    states : int; states of the loss automaton, 0 without one.
+    method : "exact", "capped" or "sampled"; the method that was used.
+    standard_error : float, nats; of `value`, 0 unless sampled.
+    effective_samples : float; nan unless sampled.
+    cap : float, nats; nan without one.
+    lower, upper : float, nats; if the cap was chosen, bounds of the value under the uncapped loss,
+        of which the lower one is `value`; if sampled, a 95 percent interval; otherwise nan.
+    reason : why a cap was not raised further, as in `CapChoice`, or why "auto" did not compute
+        exactly; "" if nothing was chosen.
+    proposal : the distribution from which strings were drawn; "" unless sampled.
+    is_reliable : False if an estimate has too few effective samples or too wide an interval.
+    """
+
+    value: float
+    gradient: FloatArray
+    log_partition: float
+    states: int
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = NAN
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+    proposal: str = ""
+    is_reliable: bool = True
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+class _ChosenMethod(NamedTuple):
     """The method for one pair, its automaton (None if "sampled"), and the choice of its cap."""
 
     method: Method
@@ -115,7 +178,7 @@ class PairObjective:
 
     features: Features
     loss: Loss | None = None
-    kind: Kind = "softmax-margin"
+    kind: ObjectiveKind = "softmax-margin"
     cap: float | Literal["auto"] | None = None
     engine: Engine = "layered"
     max_states: int = MAX_STATES
@@ -128,14 +191,14 @@ class PairObjective:
     seconds: float = Budget().seconds
     memory: float = Budget().memory
     width: float = Budget().width
-    temperature: float = CONSTANTS.temperature
-    epsilon: float = CONSTANTS.epsilon
+    temperature: float = DEFAULT_CONSTANTS.temperature
+    epsilon: float = DEFAULT_CONSTANTS.epsilon
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Check that the arguments are compatible."""
-        one_of("kind", self.kind, KINDS)
+        one_of("kind", self.kind, OBJECTIVE_KINDS)
         instance("features.alphabet", getattr(self.features, "alphabet", None), Alphabet,
                  "features with an Alphabet")  # fmt: skip
         if self.loss is not None:
@@ -156,7 +219,7 @@ class PairObjective:
     def _check_method(self) -> None:
         if self.method is not None:
             one_of("method", self.method, METHODS)
-        if self.kind not in ESTIMATED and (
+        if self.kind not in ESTIMABLE_KINDS and (
             self.method in ("sampled", "auto") or self.cap == "auto"
         ):
             raise NotSupportedError(
@@ -200,7 +263,7 @@ class PairObjective:
         """
         part = self.pair(w, x, y, out=out)
         if not part.is_reliable:
-            warnings.warn(unreliable(part), RuntimeWarning, stacklevel=2)
+            warnings.warn(reliability_warning(part), RuntimeWarning, stacklevel=2)
         return part
 
     def pair(
@@ -208,14 +271,16 @@ class PairObjective:
     ) -> PairGradient:
         """Return the same as a call, without a warning."""
         out = np.zeros(self.features.shape) if out is None else out
-        ids, scores = self._tables(w, x, y)
-        method, b, choice, reason = self._compiled(ids, scores)
+        ids, scores = self._encode(w, x, y)
+        method, b, choice, reason = self._choose_method(ids, scores)
         if method == "sampled":
             return self._sampled(scores, x, ids, out)._replace(reason=reason)
-        constants = Constants(self.temperature, self.epsilon)
-        value, table, log_partition = evaluated(self.kind, scores, ids, b, self.engine, constants)
+        constants = ObjectiveConstants(self.temperature, self.epsilon)
+        value, scores_gradient, log_partition = _exact_objective(
+            self.kind, scores, ids, b, self.engine, constants
+        )
         states = 0 if b is None else b.num_states
-        self.features.accumulate(table, x, out)
+        self.features.accumulate(scores_gradient, x, out)
         part = PairGradient(value, out, log_partition, states, method)
         if choice is not None:
             upper = value + choice.upper - choice.lower
@@ -244,13 +309,13 @@ class PairObjective:
 
         For "hinge", "raml" and "direct" it is the distribution of the model.
         """
-        ids, scores = self._tables(w, x, y)
-        if self.kind not in ESTIMATED:
+        ids, scores = self._encode(w, x, y)
+        if self.kind not in ESTIMABLE_KINDS:
             return StringDistribution(scores)
-        raised = self.cap == "auto" and not self.is_likelihood
-        choice = self._raised(ids, scores) if raised else None
+        is_raised = self.cap == "auto" and not self.is_likelihood
+        choice = self._raise_cap(ids, scores) if is_raised else None
         b = self.automaton(ids) if choice is None else choice.automaton
-        return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
+        return StringDistribution(scores, _without_costs(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None if the objective has no loss."""
@@ -276,12 +341,12 @@ class PairObjective:
         self, y: SequenceLike, cap: float | None, *, bounded: bool = False
     ) -> LossAutomaton:
         loss, cache = cast(Loss, self.loss), self.cache
-        compiled = loss.compile
+        compile_loss = loss.compile
         if cache is not None:
-            compiled = partial(cache.automaton, loss, bounded=bounded)
-        return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
+            compile_loss = partial(cache.automaton, loss, bounded=bounded)
+        return compile_loss(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
 
-    def _raised(self, ids: IntArray, scores: FloatArray) -> CapChoice:
+    def _raise_cap(self, ids: IntArray, scores: FloatArray) -> CapChoice:
         """Return the cap, raised until the bounds meet or the limit is reached."""
         return choose_cap(
             scores,
@@ -293,44 +358,44 @@ class PairObjective:
             compiled=lambda cap: self._automaton(ids, cap, bounded=True),
         )
 
-    def _compiled(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+    def _choose_method(self, ids: IntArray, scores: FloatArray) -> _ChosenMethod:
         """Return the method and the automaton for one pair."""
         if self.is_likelihood:
-            return _Compiled("exact")
+            return _ChosenMethod("exact")
         if self.method == "sampled":
-            return _Compiled("sampled")
+            return _ChosenMethod("sampled")
         if self.method == "auto":
             return self._first_that_fits(ids, scores)
         if self.cap is None:
-            return _Compiled("exact", self._automaton(ids, None))
+            return _ChosenMethod("exact", self._automaton(ids, None))
         if self.cap != "auto":
-            return _Compiled("capped", self._automaton(ids, self.cap))
-        choice = self._raised(ids, scores)
-        return _Compiled("capped", choice.automaton, choice)
+            return _ChosenMethod("capped", self._automaton(ids, self.cap))
+        choice = self._raise_cap(ids, scores)
+        return _ChosenMethod("capped", choice.automaton, choice)
 
     @property
     def _budget(self) -> Budget:
         return Budget(self.seconds, self.memory, self.width)
 
-    def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+    def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _ChosenMethod:
         """Return the first of exact, capped and sampled that the limit and the budget allow."""
         limit = min(self.max_states, self._budget.states(scores))
-        b = exact_within(self._automata(ids), limit)
+        b = exact_within(self._compile_function(ids), limit)
         if b is not None:
-            return _Compiled("exact", b)
+            return _ChosenMethod("exact", b)
         reason = f"exact exceeds {limit:,} states"
         try:
             if self.cap == "auto":
-                choice = self._raised(ids, scores)
+                choice = self._raise_cap(ids, scores)
                 if choice.reason in ("tolerance", "exact"):
-                    return _Compiled("capped", choice.automaton, choice)
+                    return _ChosenMethod("capped", choice.automaton, choice)
             elif self.cap is not None:
-                return _Compiled("capped", self._automaton(ids, self.cap))
+                return _ChosenMethod("capped", self._automaton(ids, self.cap))
         except (StateLimitError, NotSupportedError):
             pass
-        return _Compiled("sampled", reason=reason)
+        return _ChosenMethod("sampled", reason=reason)
 
-    def _automata(self, ids: IntArray) -> Callable[..., LossAutomaton]:
+    def _compile_function(self, ids: IntArray) -> Callable[..., LossAutomaton]:
         """Return a function of band=, cap= and max_states= to the (cached) automaton."""
         loss = cast(Loss, self.loss)
         if self.cache is None:
@@ -339,22 +404,22 @@ class PairObjective:
 
     def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
         loss = cast(Loss, self.loss)
-        against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
-        drawing: dict[str, Any] = {
+        target_loss = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
+        sampling: dict[str, Any] = {
             "samples": self._budget if self.method == "auto" else self.samples,
             "rng": np.random.default_rng([self.seed, *ids.tolist()]),
             "proposal": self.proposal,
-            "compiled": self._automata(ids) if loss.semiring == "tropical" else None,
+            "compiled": self._compile_function(ids) if loss.semiring == "tropical" else None,
             "max_states": min(self.max_states, PROPOSAL_STATES),
         }
         if self.method == "auto":
-            drawing["max_states"] = min(drawing["max_states"], self._budget.states(scores))
+            sampling["max_states"] = min(sampling["max_states"], self._budget.states(scores))
         if self.kind == "risk":
-            result = sampled_risk(scores, None, against, **drawing)
+            result = sampled_risk(scores, None, target_loss, **sampling)
             log_partition = StringDistribution(scores).log_partition()
         else:
-            result = sampled_softmax_margin(scores, ids, against, **drawing)
-            log_partition = result.value + gold_score(scores, ids)
+            result = sampled_softmax_margin(scores, ids, target_loss, **sampling)
+            log_partition = result.value + _gold_score(scores, ids)
         self.features.accumulate(result.gradient, x, out)
         return PairGradient(
             result.value,
@@ -370,12 +435,23 @@ class PairObjective:
             is_reliable=result.is_reliable,
         )
 
-    def _tables(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:
+    def _encode(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:
         """Return the ids of y and the score table."""
         ids = self.features.alphabet.encode(y, name="y")
         if len(ids) == 0:
             raise InvalidInputError("y is empty; give at least one symbol")
         return ids, self.features.scores(w, x, len(ids))
+
+
+def reliability_warning(part: PairGradient | None = None) -> str:
+    """Return the warning for estimates that are not reliable."""
+    interval = ""
+    if part is not None:
+        interval = f": {part.value:.6g} nats, 95% in [{part.lower:.6g}, {part.upper:.6g}]"
+    return (
+        f"an estimate is not reliable{interval}; raise seconds= or samples=, let proposal='auto' "
+        "choose a band, compute exactly, or give a cap"
+    )
 
 
 def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:
@@ -386,9 +462,51 @@ def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[A
         yield pair[0], pair[1]
 
 
-def _support(b: LossAutomaton) -> LossAutomaton | None:
+def _without_costs(b: LossAutomaton) -> LossAutomaton | None:
     """Return the automaton of the strings of finite loss, with loss 0; None for all strings."""
     if b.is_complete:
         return None
     levels = tuple(replace(level, cost=np.zeros_like(level.cost)) for level in b.levels)
     return replace(b, levels=levels, initial=0.0, final=np.zeros_like(b.final))
+
+
+class _ExactObjective(NamedTuple):
+    """The objective of one pair as a function of its score table.
+
+    value : in nats.
+    scores_gradient : like the scores; the gradient of `value`.
+    log_partition : in nats; log Z of the distribution whose marginals are in the gradient; nan if
+        the gradient is computed from best strings.
+    """
+
+    value: float
+    scores_gradient: FloatArray
+    log_partition: float
+
+
+def _exact_objective(
+    kind: ObjectiveKind,
+    scores: FloatArray,
+    ids: IntArray,
+    b: LossAutomaton | None,
+    engine: Engine,
+    constants: ObjectiveConstants,
+) -> _ExactObjective:
+    """Return the objective of the target `ids`; without an automaton the loss is 0."""
+    if b is None or kind in ("softmax-margin", "crf"):
+        value, scores_gradient = softmax_margin(scores, ids, b, engine=engine)
+        return _ExactObjective(value, scores_gradient, value + _gold_score(scores, ids))
+    if kind == "risk":
+        solved = tangent(StringDistribution(scores, b).scores, b, scale=0, slope=1)
+        return _ExactObjective(solved.slope, solved.change, solved.log_partition)
+    if kind == "raml":
+        value, scores_gradient = raml(scores, b, constants.temperature)
+        return _ExactObjective(value, scores_gradient, StringDistribution(scores).log_partition())
+    if kind == "hinge":
+        return _ExactObjective(*hinge(scores, ids, b), np.nan)
+    return _ExactObjective(*direct_loss(scores, b, constants.epsilon), np.nan)
+
+
+def _gold_score(scores: FloatArray, ids: IntArray) -> float:
+    """Return w.Psi(y) of one string: the sum of its entries of the score table."""
+    return float(scores.take(flat_index(ids, scores.ndim - 1, scores.shape[-1])).sum())

@@ -1,4 +1,4 @@
-"""The default training: settings for each objective, and stages.
+"""The default training: settings for each objective, l2 for long targets, pairs that are held out.
 
 The settings had the least word error among a few that were tried, with 1,000 training pairs each.
 Likelihood was tuned on letters to phones of two languages, inflected forms of one language and
@@ -7,26 +7,20 @@ to phones of one language (docs/performance/learning.md).
 """
 
 from collections.abc import Sequence, Sized
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import flag, one_of, optional, positive_integer, real_number
+from fstgrad.core.checks import real_number
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.objective import KINDS, Kind, PairObjective
-from fstgrad.learning.sums import XY
+from fstgrad.learning.objective import OBJECTIVE_KINDS, ObjectiveKind
+from fstgrad.learning.outcomes import XY
 from fstgrad.learning.templates import symbols_of
-from fstgrad.learning.trainer import Settings
 
-Objective = Kind | Literal["crf-then-risk"]
-OBJECTIVES: tuple[str, ...] = (*KINDS, "crf-then-risk")
-_OF_PAIRS = (
-    "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
-    "temperature", "epsilon",
-)  # fmt: skip
-_FEWEST = 50  # with fewer pairs, none are held out
+Objective = ObjectiveKind | Literal["crf-then-risk"]
+OBJECTIVES: tuple[str, ...] = (*OBJECTIVE_KINDS, "crf-then-risk")
+_FEWEST_PAIRS = 50  # with fewer pairs, none are held out
+_USUAL_SYMBOLS = 10  # of a target; with more, the default of l2 is larger
 
 
 class Recipe(NamedTuple):
@@ -37,55 +31,23 @@ class Recipe(NamedTuple):
     epochs: int
 
 
-RECIPES = {"risk": Recipe(1e-4, 0.03, 10)}
-OTHERS = Recipe(3e-4, 0.1, 20)
-WEAKER = 0.3  # times l2: tried after likelihood, if validation pairs show which is better
+DEFAULT_RECIPE = Recipe(3e-4, 0.1, 20)
+RECIPES = dict.fromkeys(OBJECTIVES, DEFAULT_RECIPE) | {"risk": Recipe(1e-4, 0.03, 10)}
+WEAKER_L2 = 0.3  # times l2: tried after likelihood, if validation pairs show which is better
 
 
-def settings_of(model: Any) -> Settings:
-    """Return the settings of a model; the defaults depend on its objective."""
-    optional("alphabet", model.alphabet, Alphabet, "an Alphabet")
-    flag("warm_start", model.warm_start)
-    recipe = RECIPES.get(one_of("objective", model.objective, OBJECTIVES), OTHERS)
-    return Settings(
-        model.optimizer,
-        recipe.epochs if model.epochs is None else model.epochs,
-        model.batch_size,
-        recipe.learning_rate if model.learning_rate is None else model.learning_rate,
-        recipe.l2 if model.l2 is None else model.l2,
-        model.seed,
-        model.patience,
-    )
-
-
-def objective_of(model: Any) -> PairObjective:
-    """Return the objective of a model that already has its features."""
-    return PairObjective(
-        model.features_,
-        model.loss_ if model.latent_ is None else model.latent_.loss(model.loss_),
-        model.objective,
-        **{name: getattr(model, name) for name in _OF_PAIRS},
-    )
-
-
-def for_pairs(model: Any, settings: Settings, Y: Sequence[Sized], *, validated: bool) -> Settings:
-    """Return the settings for these targets, if l2 is not given.
+def l2_for_targets(l2: float, Y: Sequence[Sized]) -> float:
+    """Return the l2 for targets, given that for short ones.
 
     The objective of a pair is a sum over its positions, and the penalty grows with it: a few
     hundred lines of text have as many positions as thousands of words, but only few lines have a
-    given rare feature.  So l2 is larger for targets of more than 10 symbols.  How much l2 helps
-    depends on how regular the outputs are, so that validation pairs decide between two values.
+    given rare feature.  So l2 is larger for targets of more than 10 symbols.
     """
-    if model.l2 is not None:
-        return settings
-    l2 = settings.l2 * max(1.0, sum(map(len, Y)) / (10 * len(Y)))
-    tried = validated and model.objective == "crf" and model.optimizer != "lbfgs"
-    tried = tried and model.patience is None
-    return replace(settings, l2=l2, weaker_l2=WEAKER * l2 if tried else None)
+    return l2 * max(1.0, sum(map(len, Y)) / (_USUAL_SYMBOLS * len(Y)))
 
 
-def split(
-    model: Any, pairs: list[XY], given: list[tuple[Any, Any]]
+def hold_out(
+    pairs: list[XY], originals: list[tuple[Any, Any]], share: float, seed: int
 ) -> tuple[list[XY], tuple[list[Any], list[Any]] | None]:
     """Return the training pairs, and (X, Y) of those held out; None if there are fewer than 50.
 
@@ -95,47 +57,29 @@ def split(
 
     Parameters
     ----------
-    pairs, given : the pairs in the form that training needs, and in their original form
+    pairs, originals : the pairs in the form that training needs, and in their original form
+    share : of the pairs that is held out
 
     Raises
     ------
     InvalidInputError
-        If the share that is held out is not in [0, 1).
+        If the share is not in [0, 1).
     """
-    share = real_number("held_out", model.held_out)
+    share = real_number("held_out", share)
     if not 0 <= share < 1:
         raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
     count = int(len(pairs) * share)
-    if count == 0 or len(pairs) < _FEWEST:
+    if count == 0 or len(pairs) < _FEWEST_PAIRS:
         return pairs, None
-    seed = positive_integer("seed", model.seed, minimum=0)
     groups: dict[Any, list[int]] = {}
     for i, (x, _) in enumerate(pairs):
         groups.setdefault(symbols_of(x), []).append(i)
-    rows, held = list(groups.values()), set[int]()
-    if min(map(len, rows)) > count:
-        rows = [[i] for i in range(len(pairs))]
-    for k in np.random.default_rng([seed, len(pairs)]).permutation(len(rows)).tolist():
-        if len(held) + len(rows[k]) <= count:
-            held.update(rows[k])
-    chosen = [given[i] for i in sorted(held)]
-    kept = [pair for i, pair in enumerate(pairs) if i not in held]
-    return kept, ([x for x, _ in chosen], [y for _, y in chosen])
-
-
-def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> None:
-    """Fit by likelihood, then by risk from these weights; restore the settings afterwards."""
-    before = model.get_params()
-    path = model.checkpoint
-    try:
-        model.set_params(objective="crf", checkpoint=None if path is None else f"{path}.crf")
-        model._joins = False
-        model.fit(X, Y, validation, resume=resume)
-        model._joins, first = True, model.history_
-        model.set_params(objective="risk", checkpoint=path, warm_start=True)
-        model.fit(X, Y, validation, resume=resume)
-        second = [replace(e, epoch=len(first) + e.epoch) for e in model.history_]
-        model.history_ = [*first, *second]
-    finally:
-        model._joins = True
-        model.set_params(**before)
+    groups_of_pairs, held_out = list(groups.values()), set[int]()
+    if min(map(len, groups_of_pairs)) > count:
+        groups_of_pairs = [[i] for i in range(len(pairs))]
+    for k in np.random.default_rng([seed, len(pairs)]).permutation(len(groups_of_pairs)).tolist():
+        if len(held_out) + len(groups_of_pairs[k]) <= count:
+            held_out.update(groups_of_pairs[k])
+    validation = [originals[i] for i in sorted(held_out)]
+    training = [pair for i, pair in enumerate(pairs) if i not in held_out]
+    return training, ([x for x, _ in validation], [y for _, y in validation])

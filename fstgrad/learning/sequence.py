@@ -1,45 +1,71 @@
-"""SequenceModel: a log-linear model of strings given an input, trained for a loss."""
+"""SequenceModel: a log-linear model of strings given an input, trained for a loss.
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+The class has, in this order: settings and training, predictions, measures, files, and the interface
+of scikit-learn.  The functions below it compute the most probable outputs of many inputs at once.
+"""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, flag, instance, one_of, optional, positive_integer
+from fstgrad.core.checks import (
+    FloatArray,
+    IntArray,
+    flag,
+    instance,
+    one_of,
+    optional,
+    positive_integer,
+)
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import fields, paired_batches
 from fstgrad.io import Path
 from fstgrad.learning import measures, storage
-from fstgrad.learning.batch import XY, Batch
+from fstgrad.learning.batch import Batch
 from fstgrad.learning.data import Sequences, as_inputs, check_loss, made_loss, paired, two_sequences
-from fstgrad.learning.estimator import Estimator
-from fstgrad.learning.kinds import CONSTANTS
-from fstgrad.learning.latent import Alignment, LatentOutputs, check_aligned, is_latent
-from fstgrad.learning.lengths import LengthModel
 from fstgrad.learning.measures import Evaluation
-from fstgrad.learning.objective import Method, PairObjective
-from fstgrad.learning.optimizers import Optimizer
-from fstgrad.learning.predictions import best, decoded
+from fstgrad.learning.objective import DEFAULT_CONSTANTS, Method, ObjectiveKind, PairObjective
+from fstgrad.learning.outcomes import XY
+from fstgrad.learning.outputs import (
+    Alignment,
+    LatentOutputs,
+    LengthModel,
+    check_aligned,
+    is_latent,
+)
 from fstgrad.learning.recipes import (
+    OBJECTIVES,
+    RECIPES,
+    WEAKER_L2,
     Objective,
-    fit_in_turn,
-    for_pairs,
-    objective_of,
-    settings_of,
-    split,
+    hold_out,
+    l2_for_targets,
 )
 from fstgrad.learning.template_features import Pairs, TemplateFeatures
 from fstgrad.learning.templates import Template, Window
-from fstgrad.learning.trainer import Callback, State, Trainer
+from fstgrad.learning.trainer import Callback, Epoch, Optimizer, Settings, State, Trainer
 from fstgrad.learning.vocabulary import Vocabulary
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.caps import TOLERANCE
+from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.strings.proposals import Kind as Proposal
 
+Self = TypeVar("Self", bound="SequenceModel")
+_OBJECTIVE_SETTINGS = (
+    "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
+    "temperature", "epsilon",
+)  # fmt: skip
+_DECODED_ROWS = 2**13  # positions per call, with padding, at most; one output may have more
+_DECODED_CELLS = 2**21  # positions times symbols per call
 
-class SequenceModel(Estimator):
+
+class SequenceModel:
     """p(y | x) = exp(w.Psi(x, y)) / Z(x) over the strings y of one length, or of any.
 
     Features are q-grams of y, and pairs of a name that a template finds at a position of x and the
@@ -115,8 +141,6 @@ class SequenceModel(Estimator):
     ['zxy']
     """
 
-    _joins = True  # whether to train on held-out pairs at the end; not if another objective follows
-
     def __init__(
         self,
         loss: str | Loss | Callable[[Alphabet], Loss] | None = "edit",
@@ -143,8 +167,8 @@ class SequenceModel(Estimator):
         samples: int = 1000,
         proposal: Proposal = "auto",
         seconds: float = PairObjective.seconds,
-        temperature: float = CONSTANTS.temperature,
-        epsilon: float = CONSTANTS.epsilon,
+        temperature: float = DEFAULT_CONSTANTS.temperature,
+        epsilon: float = DEFAULT_CONSTANTS.epsilon,
         max_states: int = MAX_STATES,
         n_jobs: int = 1,
         warm_start: bool = False,
@@ -200,38 +224,69 @@ class SequenceModel(Estimator):
         InvalidInputError
             If there are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
-        settings, (X, Y) = settings_of(self), paired_batches(X=X, Y=Y)
+        training_settings(self)  # an error in the settings comes before one in the data
+        X, Y = paired_batches(X=X, Y=Y)
         if validation is not None:
             validation = two_sequences("validation", validation)
-        if self.objective == "crf-then-risk":
-            fit_in_turn(self, X, Y, validation, resume)
-            return self
+        fit = self._fit_in_turn if self.objective == "crf-then-risk" else self._fit
+        self.history_ = fit(X, Y, validation, resume)
+        return self
+
+    def _fit_in_turn(self, X: Any, Y: Any, validation: Any, resume: bool) -> list[Epoch]:
+        """Fit by likelihood, then by risk from these weights; restore the settings afterwards."""
+        settings, path = self.get_params(), self.checkpoint
+        try:
+            self.set_params(objective="crf", checkpoint=None if path is None else f"{path}.crf")
+            likelihood = self._fit(X, Y, validation, resume, ends_on_all=False)
+            self.set_params(objective="risk", checkpoint=path, warm_start=True)
+            risk = self._fit(X, Y, validation, resume)
+        finally:
+            self.set_params(**settings)
+        return [*likelihood, *(replace(e, epoch=len(likelihood) + e.epoch) for e in risk)]
+
+    def _fit(
+        self, X: Any, Y: Any, validation: Any, resume: bool, *, ends_on_all: bool = True
+    ) -> list[Epoch]:
+        """Train for one objective, at the end also on the pairs that were held out."""
+        settings = training_settings(self)
         start, pairs, places = self._start(paired(X, Y, self.alphabet or ()), Y)
         check_loss(self.loss_, Y)
-        trained = pairs
+        training = pairs
         if validation is None:
-            trained, validation = split(self, pairs, [(X[i], Y[i]) for i in places])
-        settings = for_pairs(self, settings, Y, validated=validation is not None)
+            originals = [(X[i], Y[i]) for i in places]
+            training, validation = hold_out(pairs, originals, self.held_out, settings.seed)
+        if self.l2 is None:
+            settings = self._with_default_l2(settings, Y, is_validated=validation is not None)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
-        objective = objective_of(self)
+        objective = pair_objective(self)
         path = storage.checkpoint(self)
-        known = (pairs, validation, *([start] if start.any() else []))
-        digest = "" if path is None else storage.fingerprint(self, *known)
+        data = (pairs, validation, *([start] if start.any() else []))
+        digest = "" if path is None else storage.fingerprint(self, *data)
         state = State.start(start)
         if flag("resume", resume) and path is not None and path.exists():
             state = State.load(path, digest, len(start))
         validate = None if validation is None else self._validate(*validation)
         save = lambda state: None if path is None else state.save(path, digest)  # noqa: E731
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
-            trainer = Trainer(batch, trained, settings, validate, self.callbacks, save)
+            trainer = Trainer(batch, training, settings, validate, self.callbacks, save)
             trainer.run(state)
             trainer.relax(state)
-            if self._joins and len(trained) < len(pairs):
+            if ends_on_all and len(training) < len(pairs):
                 trainer.join(state, pairs)
-        self.history_ = state.history
         self.coef_ = state.w if validation is None else state.best
-        return self
+        return state.history
+
+    def _with_default_l2(self, settings: Settings, Y: Sequences, *, is_validated: bool) -> Settings:
+        """Return settings with the l2 for targets, and a weaker one to try.
+
+        How much l2 helps depends on how regular the outputs are, so that validation pairs decide
+        between two values.
+        """
+        l2 = l2_for_targets(settings.l2, Y)
+        tries_two = is_validated and self.objective == "crf" and self.optimizer != "lbfgs"
+        tries_two = tries_two and self.patience is None
+        return replace(settings, l2=l2, weaker_l2=WEAKER_L2 * l2 if tries_two else None)
 
     def prepare(
         self,
@@ -243,21 +298,23 @@ class SequenceModel(Estimator):
         """Create the loss and the features, from known names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         optional("latent", latent, LatentOutputs, "LatentOutputs")
-        read = [(x, y) for x, y in fields("pairs", pairs, 2)]
+        rows = [(x, y) for x, y in fields("pairs", pairs, 2)]
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()
         if self.features == "aligned":
-            check_aligned(read)
+            check_aligned(rows)
         outputs = alphabet if latent is None else latent.symbols
         copies = self._copies()
         if known is not None:
-            names, own = fields("known", [known], 2)[0]
-            self.features_ = TemplateFeatures(outputs, self.order, template, names, own, copies)
+            names, weighted = fields("known", [known], 2)[0]
+            self.features_ = TemplateFeatures(
+                outputs, self.order, template, names, weighted, copies
+            )
             return
         least = positive_integer("min_count", self.min_count)
         self.features_ = TemplateFeatures.from_pairs(
-            outputs, self.order, template, read, min_count=least, copies=copies
+            outputs, self.order, template, rows, min_count=least, copies=copies
         )
 
     def template(self) -> Template:
@@ -310,18 +367,18 @@ class SequenceModel(Estimator):
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); by default, the length of y is that of the length model."""
-        x, found = self._input(as_inputs([x], self)[0])
+        x, usual_length = self._input(as_inputs([x], self)[0])
         if self.latent_ is not None or length is None:
-            length = found
+            length = usual_length
         return StringDistribution(self.features_.scores(self.coef_, x, length))
 
-    def _input(self, read: Any) -> tuple[Any, int]:
+    def _input(self, x: Any) -> tuple[Any, int]:
         """Return what the features need of an input (see `as_input`), and the output's length."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
         if self.latent_ is None:
-            return read, self.lengths_(len(read))
-        return self.latent_.padded(read), len(read) + sum(self.latent_.slots)
+            return x, self.lengths_(len(x))
+        return self.latent_.padded(x), len(x) + sum(self.latent_.slots)
 
     def predict(self, X: Sequences) -> list[Any]:
         """Return the most probable y of every x: a str if the targets were str, otherwise a list.
@@ -329,9 +386,10 @@ class SequenceModel(Estimator):
         With an alignment, it is that of the most probable latent string; "" or [] for an empty x.
         """
         xs = as_inputs(X, self)
-        read = [self._input(x) for x in xs]
-        found = self._shown(best(self.features_, self.coef_, read)) if read else []
-        return [y if len(x) else self._joined([]) for x, y in zip(xs, found, strict=True)]
+        inputs = [self._input(x) for x in xs]
+        best = _best_strings(self.features_, self.coef_, inputs) if inputs else []
+        outputs = self._decoded(best) if best else []
+        return [y if len(x) else self._joined([]) for x, y in zip(xs, outputs, strict=True)]
 
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
         """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
@@ -343,15 +401,15 @@ class SequenceModel(Estimator):
 
     def _nbest(self, distribution: StringDistribution, k: int) -> list[tuple[Any, float]]:
         if self.latent_ is None:
-            return [(self._shown([y])[0], p) for y, p in distribution.kbest(k)]
+            return [(self._decoded([y])[0], p) for y, p in distribution.kbest(k)]
         best = self.latent_.nbest(distribution.kbest(4 * k), k)
         return [(self._joined(list(y)), p) for y, p in best]
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
         X, Y = paired_batches(X=X, Y=Y)
-        read: list[Any] = paired(X, Y, getattr(self, "alphabet_", ()), empty=True)
-        return measures.evaluate(self.predict(X), [y for _, y in read], self.loss_)
+        pairs: list[Any] = paired(X, Y, getattr(self, "alphabet_", ()), empty=True)
+        return measures.evaluate(self.predict(X), [y for _, y in pairs], self.loss_)
 
     def score(
         self,
@@ -391,10 +449,117 @@ class SequenceModel(Estimator):
 
         return error_rate
 
-    def _shown(self, found: Sequence[Any]) -> list[Any]:
-        latent = self.latent_
-        read = decoded(self.alphabet_, found) if latent is None else map(latent.read, found)
-        return [self._joined(list(symbols)) for symbols in read]
+    def _decoded(self, strings: Sequence[IntArray]) -> list[Any]:
+        """Return the outputs of strings of ids, or of latent strings, as users see them."""
+        if self.latent_ is not None:
+            return [self._joined(list(self.latent_.read(ids))) for ids in strings]
+        symbols = iter(self.alphabet_.decode(np.concatenate(strings)))
+        return [self._joined(list(itertools.islice(symbols, len(ids)))) for ids in strings]
 
     def _joined(self, symbols: list[str]) -> Any:
         return "".join(symbols) if self.joined_ else symbols
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name, which are the arguments of the constructor."""
+        return {name: getattr(self, name) for name in self._setting_names()}
+
+    def set_params(self: Self, **settings: Any) -> Self:
+        """Change settings by name.
+
+        Raises
+        ------
+        InvalidInputError
+            If no setting has this name.
+        """
+        names = self._setting_names()
+        for name, value in settings.items():
+            if name not in names:
+                raise InvalidInputError(f"no setting {name!r}; choose one of {', '.join(names)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags that scikit-learn reads before a search or a validation of strings."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True, one_d_labels=False),
+            input_tags=InputTags(string=True, two_d_array=False, sparse=False),
+        )
+
+    def __repr__(self) -> str:
+        """Return the class with the settings that are not the defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if repr(value) != repr(defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _setting_names(self) -> list[str]:
+        return list(inspect.signature(type(self).__init__).parameters)[1:]
+
+
+def training_settings(model: SequenceModel) -> Settings:
+    """Return the settings of the training of a model; the defaults depend on its objective."""
+    optional("alphabet", model.alphabet, Alphabet, "an Alphabet")
+    flag("warm_start", model.warm_start)
+    recipe = RECIPES[one_of("objective", model.objective, OBJECTIVES)]
+    return Settings(
+        model.optimizer,
+        recipe.epochs if model.epochs is None else model.epochs,
+        model.batch_size,
+        recipe.learning_rate if model.learning_rate is None else model.learning_rate,
+        recipe.l2 if model.l2 is None else model.l2,
+        model.seed,
+        model.patience,
+    )
+
+
+def pair_objective(model: SequenceModel) -> PairObjective:
+    """Return the objective of a model that already has its features."""
+    return PairObjective(
+        model.features_,
+        model.loss_ if model.latent_ is None else model.latent_.loss(model.loss_),
+        cast(ObjectiveKind, model.objective),
+        **{name: getattr(model, name) for name in _OBJECTIVE_SETTINGS},
+    )
+
+
+def _best_strings(
+    features: TemplateFeatures, w: FloatArray, inputs: Sequence[tuple[Any, int]]
+) -> list[IntArray]:
+    """Return the most probable string (l,) of every (x, l)."""
+    if features.order != 2:
+        return [StringDistribution(features.scores(w, x, length)).mode() for x, length in inputs]
+    best: dict[int, IntArray] = {}
+    most = min(_DECODED_ROWS, _DECODED_CELLS // len(features.alphabet))
+    for part in _parts([length for _, length in inputs], most):
+        best |= zip(part, _best_of_chains(features, w, [inputs[i] for i in part]), strict=True)
+    return [best[i] for i in range(len(inputs))]
+
+
+def _parts(lengths: list[int], most: int) -> Iterator[list[int]]:
+    """Yield the indices of outputs of similar lengths: `most` positions, with little padding."""
+    part: list[int] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if part and (len(part) + 1) * lengths[i] > most:
+            yield part
+            part = []
+        part.append(i)
+    yield part
+
+
+def _best_of_chains(
+    features: TemplateFeatures, w: FloatArray, inputs: Sequence[tuple[Any, int]]
+) -> list[IntArray]:
+    lengths = np.array([length for _, length in inputs], dtype=np.int64)
+    inside = np.arange(lengths.max()) < lengths[:, None]
+    n = len(features.alphabet)
+    emissions, transitions = np.zeros((*inside.shape, n)), features.grams(w)[0]
+    emissions[inside] = features.emissions(w, features.coded(inputs))
+    emissions[:, 0] += transitions[n]
+    strings, _ = LinearChains(emissions, transitions[:n], lengths).best()
+    return [ids[:length] for ids, length in zip(strings, lengths.tolist(), strict=True)]

@@ -17,12 +17,11 @@ from fstgrad.core.checks import FloatArray, flag, instance, path_name, real_arra
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.io import Path
 from fstgrad.learning import storage
-from fstgrad.learning.batch import BLOCK
+from fstgrad.learning.batch import TRAINING_CHUNK_SIZE
 from fstgrad.learning.objective import PairObjective
-from fstgrad.learning.recipes import objective_of, settings_of
-from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.outcomes import Chunk
+from fstgrad.learning.sequence import SequenceModel, pair_objective, training_settings
 from fstgrad.learning.shards import OnError, Shards, shard_sums
-from fstgrad.learning.sums import Chunk
 from fstgrad.learning.trainer import Callback, Epoch, Settings, State, Trainer
 
 
@@ -49,7 +48,7 @@ class _Passes(NamedTuple):
 
     def block(self, pairs: Sequence[Any]) -> int:
         """Return the number of files in a chunk; `numbered` joins the chunks."""
-        return BLOCK
+        return TRAINING_CHUNK_SIZE
 
     def numbered(
         self, w: FloatArray, numbered: Iterable[tuple[int, Sequence[Any]]]
@@ -153,9 +152,9 @@ def fit_shards(
         )
     path = storage.checkpoint(model)
     result = train_shards(
-        objective_of(model),
+        pair_objective(model),
         shards,
-        settings_of(model),
+        training_settings(model),
         model.coef_,
         saving=None if path is None else Saving(path, resume),
         callbacks=model.callbacks,

@@ -18,9 +18,9 @@ from fstgrad.core.checks import FloatArray, one_of, path_name, positive_integer,
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.io import Path, Tokens, located, read_table
-from fstgrad.learning.batch import Batch, Outcome, Sums
+from fstgrad.learning.batch import Batch
 from fstgrad.learning.objective import PairObjective
-from fstgrad.learning.sums import Item
+from fstgrad.learning.outcomes import Item, Outcome, Sums
 from fstgrad.learning.template_features import TemplateFeatures
 
 _CACHE = 2**26  # bytes of losses that a worker keeps in memory; few targets are repeated

@@ -1,22 +1,26 @@
-"""Trained models in npz files: plain arrays and one JSON text, no executable code."""
+"""What a training leaves in files: the model, and its learning curves.
+
+- `save`, `load` : a trained model as an npz file, plain arrays and one JSON text without code.
+- `write_curves` : the history as JSON, and as a picture in PNG or SVG (the extra `fstgrad[plot]`).
+"""
 
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from fstgrad import plot
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import path_name, positive_number
+from fstgrad.core.checks import extra, path_name, positive_number
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
-from fstgrad.learning.latent import SLOTS, LatentOutputs
-from fstgrad.learning.lengths import LengthModel
+from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays, write_text
+from fstgrad.learning.outputs import SLOTS, LatentOutputs, LengthModel
 from fstgrad.learning.template_features import Pairs
 from fstgrad.learning.templates import Template, Window
 from fstgrad.learning.trainer import EPOCH, Epoch
@@ -66,12 +70,12 @@ def save(model: Any, path: Path) -> None:
     """Write a fitted `SequenceModel`; settings that JSON cannot hold are saved as null."""
     check_trained(model)
     settings = {k: v for k, v in model.get_params().items() if k not in _LEFT_OUT}
-    own = [name for name, value in settings.items() if not _is_plain(value)]
+    not_in_json = [name for name, value in settings.items() if not _is_plain(value)]
     vocabulary, pairs = model.features_.vocabulary, model.features_.pairs
     text = {
         "format": FORMAT,
-        "settings": {**settings, **dict.fromkeys(own)},
-        "own": own,
+        "settings": {**settings, **dict.fromkeys(not_in_json)},
+        "own": not_in_json,
         "about": model.about_,
         "symbols": model.alphabet_.symbols,
         **_vocabulary_text(vocabulary),
@@ -180,7 +184,7 @@ def _strings(text: dict[str, Any], name: str) -> list[str]:
 def _vocabulary_text(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the part of a vocabulary that is in JSON; the keys of a window are an array."""
     if isinstance(vocabulary, WindowNames):
-        return {"names": [], "digits": vocabulary.symbols, "sides": vocabulary.sides}
+        return {"names": [], "digits": vocabulary.symbols, "sides": vocabulary.tags}
     return {"names": vocabulary.names, "digits": [], "sides": []}
 
 
@@ -189,19 +193,19 @@ def _vocabulary(text: dict[str, Any], arrays: dict[str, Any], template: Template
     if not isinstance(template, Window) or names:
         return Names(template, names)
     keys = arrays["keys"]
-    read = WindowNames(
+    names_of_window = WindowNames(
         template, tuple(_strings(text, "digits")), tuple(_strings(text, "sides")), keys
     )
-    if (np.diff(keys) <= 0).any() or (len(keys) and keys[-1] >= read.largest):
+    if (np.diff(keys) <= 0).any() or (len(keys) and keys[-1] >= names_of_window.largest):
         raise InvalidInputError("keys are not ascending numbers of its features")
-    return read
+    return names_of_window
 
 
 def _pairs(arrays: dict[str, Any], names: int, symbols: int) -> Pairs:
     """Return the pairs of names and symbols; the kernels do not check their numbers again."""
     first, symbol = arrays["first"], arrays["symbol"]
-    is_whole = len(first) == names + 1 and first[0] == 0 and first[-1] == len(symbol)
-    if not is_whole or (np.diff(first) < 0).any() or (symbol > symbols).any():
+    is_complete = len(first) == names + 1 and first[0] == 0 and first[-1] == len(symbol)
+    if not is_complete or (np.diff(first) < 0).any() or (symbol > symbols).any():
         raise InvalidInputError("first and symbol are not the pairs of its features")
     return Pairs(first, symbol)
 
@@ -221,5 +225,42 @@ def _is_plain(value: object) -> bool:
 
 def checkpoint(model: Any) -> pathlib.Path | None:
     """Return the checkpoint file of the training of a model, or None."""
-    given = model.checkpoint
-    return None if given is None else pathlib.Path(path_name(given, "checkpoint"))
+    path = model.checkpoint
+    return None if path is None else pathlib.Path(path_name(path, "checkpoint"))
+
+
+def check_curves_name(path: str | os.PathLike[str]) -> None:
+    """Raise unless a file of this name can be drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        If it does not end in .png, .svg or .json.
+    MissingDependencyError
+        If a picture needs matplotlib and this is not installed.
+    """
+    if pathlib.Path(path).suffix not in (".png", ".svg", ".json"):
+        raise InvalidInputError(
+            f"{os.fspath(path)!r} does not end in .png, .svg or .json; choose one of them"
+        )
+    if pathlib.Path(path).suffix != ".json":
+        extra("matplotlib", "plot", "a picture of learning curves")
+
+
+def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None:
+    """Draw the objective, the gradient norm and the validation error over the epochs.
+
+    The numbers are written to `path` with the extension .json.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name does not end in .png, .svg or .json.
+    """
+    target = pathlib.Path(path)
+    check_curves_name(target)
+    numbers = json.dumps([asdict(epoch) for epoch in history], indent=1)
+    write_text(target.with_suffix(".json"), numbers + "\n")
+    if target.suffix == ".json":
+        return
+    plot.save(plot.learning(history), target)

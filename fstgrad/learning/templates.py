@@ -3,7 +3,7 @@
 Index
 -----
 - `Template` : a function (x, s, l) -> names, for position s of an output of length l.
-- `Tagged` : an input with side symbols, which belong to no position.
+- `Tagged` : an input with tags, which belong to no position.
 - `Window` : all spans of symbols in a window of x, for aligned and for unaligned pairs.
 """
 
@@ -20,12 +20,12 @@ Template = Callable[[Sequence[str], int, int], Iterable[str]]
 
 @dataclass(frozen=True)
 class Tagged:
-    """An input with side symbols, such as the features of an inflected form.
+    """An input with tags, such as the features of an inflected form.
 
     Attributes
     ----------
     symbols : tuple of str, the input
-    tags : tuple of str, side symbols; they are features of every position
+    tags : tuple of str; they are features of every position
     """
 
     symbols: tuple[str, ...]

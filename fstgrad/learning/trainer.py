@@ -5,6 +5,10 @@
 An epoch depends only on the state at its start and on (seed, epoch), so a run that continues from a
 checkpoint ends with the same weights.  L-BFGS clears its memory every 20 iterations, and its
 checkpoints are written there.
+
+- `Settings`, `Epoch`, `State` : what a run is given, what it records, what it carries on.
+- `OptimizerSteps` : the updates of the weights by the gradients of minibatches.
+- `Trainer` : the epochs of a run.
 """
 
 import json
@@ -13,7 +17,7 @@ import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -21,11 +25,14 @@ from fstgrad.core.checks import FloatArray, called, one_of, positive_integer, po
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
-from fstgrad.learning.batch import CHUNK, Chunk, Sums
-from fstgrad.learning.optimizers import OPTIMIZERS, Optimizer, Steps
+from fstgrad.learning import kernels
+from fstgrad.learning.outcomes import CHUNK_SIZE, Chunk, Sums
 
-LARGEST = 1e250  # nats; larger weights can give scores that no method accepts
-ROUND = 20  # iterations of L-BFGS between two checkpoints
+Optimizer = Literal["adam", "sgd", "lbfgs"]
+OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
+LARGEST_WEIGHT = 1e250  # nats; larger weights can give scores that no method accepts
+LBFGS_ROUND = 20  # iterations of L-BFGS between two checkpoints
+_MOMENT_DECAY = (0.9, 0.999)  # decays of the two moments of Adam
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,71 @@ class State:
         return cls(**settings)
 
 
+@dataclass
+class OptimizerSteps:
+    """The steps of "adam" or "sgd" in one epoch.
+
+    The learning rate falls linearly to zero over the steps of the training, and both apply the
+    penalty l2/2 |w|^2 in every step.  "sgd" updates only the weights in the gradient, and a weight
+    gets the penalties that it misses at its next update; "adam" updates all weights, because its
+    moments and its penalty change every weight.
+
+    Attributes
+    ----------
+    optimizer : "adam" or "sgd"
+    rate, l2 : float
+    steps : int, of the whole training
+    w, first, second : (d,) the weights; the moments of Adam
+    taken : int, steps so far
+    """
+
+    optimizer: Optimizer
+    rate: float
+    l2: float
+    steps: int
+    w: FloatArray
+    first: FloatArray
+    second: FloatArray
+    taken: int
+
+    def __post_init__(self) -> None:
+        """Mark all penalties so far as applied."""
+        self._penalized = np.zeros_like(self.w)
+        self._all_weights = np.arange(len(self.w))
+        self._log_decay = 0.0
+
+    def take(self, sums: Sums) -> None:
+        """Take one step along the mean gradient of some pairs."""
+        rate = self.rate * max(0.0, 1 - self.taken / self.steps)
+        self.taken += 1
+        gradient = sums.gradient / sums.done
+        support = self._all_weights if sums.support is None else sums.support
+        if self.optimizer == "adam":
+            self._adam(rate, gradient, sums)
+        else:
+            before = self._log_decay
+            decay = 1 - rate * self.l2
+            self._log_decay += math.log(decay) if decay > 0 else -np.inf
+            rates = rate, self.l2, before, self._log_decay
+            kernels.optimizers.sgd(self.w, self._penalized, support, gradient, rates)
+
+    def catch_up(self) -> None:
+        """Apply the outstanding penalties of all weights, at the end of the epoch."""
+        if self.optimizer == "sgd":
+            kernels.optimizers.sgd_catch_up(self.w, self._penalized, self._log_decay)
+
+    def _adam(self, rate: float, gradient: FloatArray, sums: Sums) -> None:
+        dense: Any = gradient
+        if sums.support is not None:
+            dense = np.zeros_like(self.w)
+            dense[sums.support] = gradient
+        first, second = _MOMENT_DECAY
+        scales = 1 - first**self.taken, 1 - second**self.taken
+        kernels.optimizers.adam(
+            self.w, self.first, self.second, dense, (rate, first, second, *scales, self.l2)
+        )
+
+
 class Passes(Protocol):
     """An object that computes the sums of chunks, such as `Batch`."""
 
@@ -198,9 +270,9 @@ class Trainer:
             try:
                 epoch(state)
             except InvalidInputError as error:  # it names the scores that the weights give
-                if np.abs(state.w).max(initial=0.0) < LARGEST:
+                if np.abs(state.w).max(initial=0.0) < LARGEST_WEIGHT:
                     raise
-                raise self._diverges(state, f"weights of at least {LARGEST:g}") from error
+                raise self._diverges(state, f"weights of at least {LARGEST_WEIGHT:g}") from error
             self.save(state)
 
     def relax(self, state: State) -> None:
@@ -255,7 +327,7 @@ class Trainer:
         started = time.perf_counter()
         number, seed = len(state.history), self.settings.seed
         minibatches, settings = self._minibatches(), self.settings
-        steps = Steps(
+        steps = OptimizerSteps(
             settings.optimizer,
             settings.learning_rate,
             settings.l2,
@@ -316,7 +388,7 @@ class Trainer:
                 raise StopIteration
 
         left = self.settings.epochs - len(state.history)
-        options = {"maxiter": min(ROUND, left)}
+        options = {"maxiter": min(LBFGS_ROUND, left)}
         # A copy of the weights, because scipy may overwrite its start.
         result: Any = minimize(  # type: ignore[call-overload]
             objective, state.w.copy(), jac=True, method="L-BFGS-B", callback=done, options=options
@@ -374,4 +446,4 @@ class Trainer:
 def _chunked(pairs: Sequence[Any], size: int) -> list[tuple[int, list[Any]]]:
     """Return chunks of pairs with the numbers by which `Batch` recognizes them."""
     starts = range(0, len(pairs), size)
-    return [(k * CHUNK, list(pairs[i : i + size])) for k, i in enumerate(starts)]
+    return [(k * CHUNK_SIZE, list(pairs[i : i + size])) for k, i in enumerate(starts)]

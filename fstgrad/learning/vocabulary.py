@@ -153,13 +153,13 @@ class WindowNames:
     Attributes
     ----------
     template : Window
-    symbols, sides : the symbols of the inputs, and the side symbols
+    symbols, tags : the symbols of the inputs, and the tags
     keys : (F,) int64, ascending
     """
 
     template: Window
     symbols: tuple[str, ...]
-    sides: tuple[str, ...]
+    tags: tuple[str, ...]
     keys: IntArray
 
     def __len__(self) -> int:
@@ -172,10 +172,10 @@ class WindowNames:
     ) -> "WindowNames":
         """Return the names that occur `min_count` times at (x, l) of the inputs."""
         symbols = {symbol for x, _ in inputs for symbol in symbols_of(x)}
-        sides = {side for x, _ in inputs for side in _sides(x)}
-        empty = cls(template, tuple(sorted(symbols)), tuple(sorted(sides)), np.zeros(0, np.int64))
+        tags = {tag for x, _ in inputs for tag in _tags(x)}
+        empty = cls(template, tuple(sorted(symbols)), tuple(sorted(tags)), np.zeros(0, np.int64))
         keys, counts = np.unique(empty._keys(inputs)[1], return_counts=True)
-        return cls(template, empty.symbols, empty.sides, keys[counts >= min_count])
+        return cls(template, empty.symbols, empty.tags, keys[counts >= min_count])
 
     @property
     def base(self) -> int:
@@ -188,7 +188,7 @@ class WindowNames:
         width = self.template.width
         span = min(self.template.span, 64)  # 64 digits are too many in any base
         above = (2 * width + 2) * self.base**span
-        bound: int = above + len(self.sides) * kernels.windows.KINDS * self.base**3
+        bound: int = above + len(self.tags) * kernels.windows.KEYS_PER_TAG * self.base**3
         return bound
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
@@ -209,12 +209,12 @@ class WindowNames:
             )
         for x, _ in inputs:
             check_symbols(x)
-        digit, side = self._digit, self._side
+        digit, tag = self._digit, self._tag_number
         xs = [[digit.get(symbol, -1) for symbol in symbols_of(x)] for x, _ in inputs]
-        sides = [[side.get(name, -1) for name in _sides(x)] for x, _ in inputs]
+        tags = [[tag.get(name, -1) for name in _tags(x)] for x, _ in inputs]
         return kernels.windows.window_keys(
             *_concatenated(xs),
-            *_concatenated(sides),
+            *_concatenated(tags),
             np.array([length for _, length in inputs], dtype=np.int64),
             (self.template.width, self.template.span, self.base),
         )
@@ -224,8 +224,8 @@ class WindowNames:
         return {symbol: i for i, symbol in enumerate(self.symbols, start=_FIRST)}
 
     @cached_property
-    def _side(self) -> dict[str, int]:
-        return {side: i for i, side in enumerate(self.sides)}
+    def _tag_number(self) -> dict[str, int]:
+        return {tag: i for i, tag in enumerate(self.tags)}
 
     @cached_property
     def _slots(self) -> IntArray:
@@ -243,8 +243,8 @@ class WindowNames:
         if offset == 2 * width + 1:
             return "bias"
         number, payload = divmod(key - (2 * width + 2) * tail, base**3)
-        side, kind = divmod(number, kernels.windows.KINDS)
-        name = f"tag {self.sides[side]}"
+        tag, kind = divmod(number, kernels.windows.KEYS_PER_TAG)
+        name = f"tag {self.tags[tag]}"
         if kind == 0:
             return name
         spelled = str(payload) if kind == 2 else " ".join(self._spelled(payload, 3))
@@ -293,7 +293,7 @@ def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
     return rows
 
 
-def _sides(x: Any) -> tuple[str, ...]:
+def _tags(x: Any) -> tuple[str, ...]:
     return (*x.tags, ";".join(x.tags)) if isinstance(x, Tagged) else ()
 
 

@@ -69,13 +69,13 @@ def test_an_interruption_of_processes_that_start(run, delay):
     before = f"""
         import time
         import fstgrad.learning.batch as batch
-        started = batch.Batch._processes
+        started = batch.Batch._worker_processes
         def processes(self):
             workers = started(self)
             time.sleep({delay})
             os.killpg(0, signal.SIGINT)
             return workers
-        batch.Batch._processes = processes
+        batch.Batch._worker_processes = processes
     """
     done = run(before, "grad", "pairs.tsv", "--jobs", "2")
     assert (done.returncode, done.stderr.splitlines()) == (130, [LINE])

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad import costs, grammars, io
-from fstgrad.learning import latent
+from fstgrad.learning import outputs
 from fstgrad.losses.transducers.rules import RuleSet, compile_rules
 from fstgrad.mrf.estimator import MRFClassifier
 from fstgrad.objectives.sampling import Sampling
@@ -257,7 +257,7 @@ def test_a_tensor_without_a_length_is_no_pair():
     torch = pytest.importorskip("torch")
     pairs = [tuple(torch.zeros(2))]
     with pytest.raises(fg.InvalidInputError, match="x of pair 0 is tensor"):
-        latent.check_aligned(pairs)
+        outputs.check_aligned(pairs)
 
 
 def test_partial_trees_of_another_shape():

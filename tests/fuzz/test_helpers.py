@@ -7,9 +7,8 @@ import fstgrad as fg
 from fstgrad.learning.align import Aligner, per_symbol
 from fstgrad.learning.comparison import compare
 from fstgrad.learning.data import made_loss
-from fstgrad.learning.latent import check_aligned
-from fstgrad.learning.lengths import LengthModel
 from fstgrad.learning.measures import edit_distances, errors, evaluate
+from fstgrad.learning.outputs import LengthModel, check_aligned
 from fstgrad.learning.templates import Tagged, Window
 from fstgrad.openfst import check_symbols
 from tests.helpers.refusals import not_refused

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.learning.align import Aligner, Link, _distinct, per_symbol
-from fstgrad.learning.latent import _SLOT, LatentOutputs, _fitted
+from fstgrad.learning.align import Aligner, Link, _unique_inverse, per_symbol
+from fstgrad.learning.outputs import _SLOT, LatentOutputs, _fitted
 from fstgrad.learning.sequence import SequenceModel
 from fstgrad.learning.templates import Tagged
 
@@ -239,9 +239,9 @@ def test_numbers_of_links_are_those_of_numpy():
     for largest in (1, 50, 10**7):
         keys = np.random.default_rng(largest).integers(0, largest, 300)
         expected = np.unique(keys, return_inverse=True)
-        for found, array in zip(_distinct(keys.copy()), expected, strict=True):
+        for found, array in zip(_unique_inverse(keys.copy()), expected, strict=True):
             np.testing.assert_array_equal(found, array)
-    assert [len(array) for array in _distinct(np.zeros(0, dtype=np.int64))] == [0, 0]
+    assert [len(array) for array in _unique_inverse(np.zeros(0, dtype=np.int64))] == [0, 0]
 
 
 def test_discouraged_are_rare_strings_of_several_symbols_alone():

@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.batch import _chunked
+from fstgrad.learning.batch import _split_into_chunks
 
 ABC = fg.Alphabet("abc")
 FEATURES = fg.QGramCounts(ABC, 2)
@@ -100,7 +100,7 @@ def test_chunks_stay_with_the_process_that_had_least_to_do():
     pairs = make_pairs(64)
     with fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)), jobs=2) as batch:
         values = [o.value for o in outcomes(batch, pairs)]
-        assert batch._homes == {0: 0, 1: 1, 2: 1, 3: 0}
+        assert batch._worker_of_chunk == {0: 0, 1: 1, 2: 1, 3: 0}
         chunks = [(first, pairs[first : first + 16]) for first in (48, 0, 32, 16)]
         done = [o for chunk in batch.numbered(W, chunks) for o in chunk.outcomes]
         assert [o.place for o in done] == [
@@ -110,7 +110,7 @@ def test_chunks_stay_with_the_process_that_had_least_to_do():
             *range(16, 32),
         ]
         assert [o.value for o in done] == [values[o.place] for o in done]
-        assert batch._homes == {0: 0, 1: 1, 2: 1, 3: 0}
+        assert batch._worker_of_chunk == {0: 0, 1: 1, 2: 1, 3: 0}
 
 
 def test_automata_are_compiled_once():
@@ -292,7 +292,7 @@ def test_the_first_pair_is_a_chunk_of_its_own():
     """Its result is seen at once; where a pass is cut does not depend on where it starts."""
     pairs = [("ab", "ab")] * 40
     for first in (0, 1, 5, 16, 20):
-        parts = list(_chunked(pairs[first:], first))
+        parts = list(_split_into_chunks(pairs[first:], first))
         starts = [start for start, _ in parts]
         assert starts == sorted({first, *(cut for cut in (1, 16, 32) if cut > first)})
         assert sum(len(items) for _, items in parts) == 40 - first

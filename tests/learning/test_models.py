@@ -7,14 +7,13 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.lengths import LengthModel
 from fstgrad.learning.measures import edit_distance
-from fstgrad.learning.optimizers import Steps
+from fstgrad.learning.outcomes import Sums
+from fstgrad.learning.outputs import LengthModel
 from fstgrad.learning.sequence import SequenceModel
-from fstgrad.learning.sums import Sums
 from fstgrad.learning.template_features import TemplateFeatures
 from fstgrad.learning.templates import Window
-from fstgrad.learning.trainer import State
+from fstgrad.learning.trainer import OptimizerSteps, State
 from tests.helpers.training import SMALL, Killed, X, Y
 
 ABC = fg.Alphabet("xyz")
@@ -298,7 +297,7 @@ def test_steps_of_adam_equal_the_algorithm():
     """Kingma and Ba (2015), algorithm 1, on gradient + l2 w; a weight without gradient too."""
     rng = np.random.default_rng(0)
     w = rng.normal(size=4)
-    steps = Steps("adam", 0.1, 0.5, 4, w.copy(), np.zeros(4), np.zeros(4), 0)
+    steps = OptimizerSteps("adam", 0.1, 0.5, 4, w.copy(), np.zeros(4), np.zeros(4), 0)
     first, second = np.zeros(4), np.zeros(4)
     for t in (1, 2, 3):
         gradient = rng.normal(size=3)

@@ -7,8 +7,8 @@ import pytest
 
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.learning.batch import Batch
-from fstgrad.learning.recipes import objective_of, split
-from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.recipes import hold_out
+from fstgrad.learning.sequence import SequenceModel, pair_objective
 from fstgrad.learning.templates import Tagged
 from fstgrad.learning.trainer import Settings, State, Trainer
 from tests.helpers.training import SMALL, Killed, X, Y
@@ -33,14 +33,13 @@ def test_pairs_that_are_held_out_choose_the_epoch_and_join_the_others():
 
 def test_pairs_with_the_same_input_are_held_out_together():
     pairs = [(Tagged(f"{i % 25}", (f"{i}",)), (f"{i}",)) for i in range(100)]
-    model = SequenceModel(held_out=0.13)
-    kept, (xs, ys) = split(model, pairs, pairs)
+    kept, (xs, ys) = hold_out(pairs, pairs, 0.13, seed=0)
     assert len(xs) == 12  # three inputs with four outputs each
     assert not {x.symbols for x in xs} & {x.symbols for x, _ in kept}
     assert sorted([*kept, *zip(xs, ys, strict=True)], key=pairs.index) == pairs
-    assert len(split(SequenceModel(held_out=0.03), pairs, pairs)[1][0]) == 3  # one by one
+    assert len(hold_out(pairs, pairs, 0.03, seed=0)[1][0]) == 3  # one by one
     alone = [(x, x) for x in map(tuple, itertools.product("abcdefgh", repeat=2))]
-    assert len(split(model, alone, alone)[1][0]) == int(0.13 * 64)
+    assert len(hold_out(alone, alone, 0.13, seed=0)[1][0]) == int(0.13 * 64)
 
 
 def unrelated():
@@ -61,7 +60,7 @@ def test_of_two_objectives_the_second_has_the_pairs_that_were_held_out():
 def test_a_smaller_l2_is_kept_where_it_has_fewer_errors(better):
     xs, ys = X[:6], Y[:6]
     model = SequenceModel(**SMALL, objective="crf", optimizer="sgd").fit(xs, ys)
-    objective, pairs = objective_of(model), list(zip(xs, ys, strict=True))
+    objective, pairs = pair_objective(model), list(zip(xs, ys, strict=True))
     settings = Settings("sgd", 3, batch_size=6, learning_rate=0.4, l2=0.5, weaker_l2=0.05)
     errors = iter([0.5, 0.4, 0.3] + ([0.2, 0.15, 0.1] if better else [0.3] * 3))
     with Batch(objective) as batch:

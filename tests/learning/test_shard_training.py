@@ -41,7 +41,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("optimizer", STEPS)
 def test_a_run_that_goes_on_ends_in_the_same_bits(shards, tmp_path, optimizer, monkeypatch):
-    monkeypatch.setattr(trainer, "ROUND", 4)  # iterations between two checkpoints
+    monkeypatch.setattr(trainer, "LBFGS_ROUND", 4)  # iterations between two checkpoints
     settings, path = STEPS[optimizer], tmp_path / "state"
     whole = train_shards(OBJECTIVE, shards, settings)
     last = 6 if optimizer == "lbfgs" else 2

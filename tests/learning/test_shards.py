@@ -8,8 +8,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.io import read_pairs
+from fstgrad.learning.outcomes import Sums
 from fstgrad.learning.shards import Shards, _dense, _packed, _Tree, shard_sums
-from fstgrad.learning.sums import Sums
 
 ABC = fg.Alphabet("abc")
 OBJECTIVE = fg.PairObjective(fg.QGramCounts(ABC, 2), fg.EditDistance(ABC))

@@ -5,12 +5,12 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.bigram_chunks import applies
+from fstgrad.learning.linear_chain_chunks import applies
 from fstgrad.learning.objective import PairObjective
-from fstgrad.learning.optimizers import Steps
-from fstgrad.learning.sums import Sums
+from fstgrad.learning.outcomes import Sums
 from fstgrad.learning.template_features import TemplateFeatures
 from fstgrad.learning.templates import Tagged, Window
+from fstgrad.learning.trainer import OptimizerSteps
 from fstgrad.learning.vocabulary import Names, WindowNames, vocabulary_of
 
 ABC = fg.Alphabet("xyzab")
@@ -140,7 +140,9 @@ def test_weights_that_a_step_leaves_alone_pay_the_penalty_later():
     """Gradients of few weights make the steps of whole gradients with zeros."""
     ends = []
     for sparse in (False, True):
-        steps = Steps("sgd", 0.5, 0.4, 9, np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3), 0)
+        steps = OptimizerSteps(
+            "sgd", 0.5, 0.4, 9, np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3), 0
+        )
         for place in (1, 1, 2, 1):
             value, whole = np.array([0.7]), 0.7 * np.eye(3)[place]
             some = Sums(value, done=1, support=np.array([place])) if sparse else Sums(whole, done=1)

@@ -1,4 +1,4 @@
 from . import alignments as alignments
-from . import steps as steps
+from . import optimizers as optimizers
 from . import templates as templates
 from . import windows as windows

@@ -10,7 +10,7 @@ from fstgrad.core.uninitialized import empty, empty_like
 
 
 @kernel
-def lay_links(
+def all_links(
     xs: IntArray,
     x_first: IntArray,
     most: IntArray,
@@ -18,7 +18,7 @@ def lay_links(
     y_first: IntArray,
     empties: IntArray,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Return (source, goal, u, v, first_link, first_node) of the alignments of all pairs.
+    """Return (source, nextstate, u, v, first_link, first_node) of the alignments of all pairs.
 
     xs (positions, max_x) and ys (positions, max_y) hold the numbers of the substrings that start at
     each position.  most (positions + 1,) is the greatest length of v for a u that starts there; for
@@ -30,13 +30,13 @@ def lay_links(
     first_node = np.zeros(pairs + 1, dtype=np.int64)
     most_x = xs.shape[1]
     # two runs of the same loops: the first counts the links, the second writes them
-    # i + a <= size_x and j + b <= size_y, so goal < first_node[p + 1]; if a or b is not 0, there is
-    # an entry of xs or ys
-    source = goal = u = v = np.zeros(0, dtype=np.int64)
+    # i + a <= size_x and j + b <= size_y, so nextstate < first_node[p + 1]; if a or b is not 0,
+    # there is an entry of xs or ys
+    source = nextstate = u = v = np.zeros(0, dtype=np.int64)
     for writes in (False, True):
         if writes:
             source = empty(first_link[pairs], dtype=np.int64)
-            goal, u, v = empty_like(source), empty_like(source), empty_like(source)
+            nextstate, u, v = empty_like(source), empty_like(source), empty_like(source)
         link = 0
         for p in range(pairs):
             size_x, size_y = x_first[p + 1] - x_first[p], y_first[p + 1] - y_first[p]
@@ -50,33 +50,34 @@ def lay_links(
                                 continue
                             if writes:
                                 source[link] = first_node[p] + i * (size_y + 1) + j
-                                goal[link] = source[link] + a * (size_y + 1) + b
+                                nextstate[link] = source[link] + a * (size_y + 1) + b
                                 u[link] = xs[x_first[p] + i, a - 1] if a else 0
                                 v[link] = ys[y_first[p] + j, b - 1] if b else 0
                             link += 1
             first_link[p + 1] = link
             first_node[p + 1] = first_node[p] + (size_x + 1) * (size_y + 1)
-    return source, goal, u, v, first_link, first_node
+    return source, nextstate, u, v, first_link, first_node
 
 
 @kernel
 def complete_links(
-    first_link: IntArray, first_node: IntArray, source: IntArray, goal: IntArray
+    first_link: IntArray, first_node: IntArray, source: IntArray, nextstate: IntArray
 ) -> BoolArray:
     """Return a mask (links,) of the links that are on an alignment of their whole pair."""
-    # source < goal < nodes; links are sorted by source, so each pass meets a node's links in order
+    # source < nextstate < nodes; links are sorted by source, so each pass meets a node's links in
+    # order
     nodes = first_node[-1]
     begun, ended = np.zeros(nodes, dtype=np.bool_), np.zeros(nodes, dtype=np.bool_)
     begun[first_node[:-1]] = True
     ended[first_node[1:] - 1] = True
     for k in range(len(source)):
-        begun[goal[k]] |= begun[source[k]]
+        begun[nextstate[k]] |= begun[source[k]]
     for k in range(len(source) - 1, -1, -1):
-        ended[source[k]] |= ended[goal[k]]
-    found = empty(len(source), dtype=np.bool_)
+        ended[source[k]] |= ended[nextstate[k]]
+    is_complete = empty(len(source), dtype=np.bool_)
     for k in range(len(source)):
-        found[k] = begun[source[k]] and ended[goal[k]]
-    return found
+        is_complete[k] = begun[source[k]] and ended[nextstate[k]]
+    return is_complete
 
 
 @kernel
@@ -84,7 +85,7 @@ def expected_links(
     first_link: IntArray,
     first_node: IntArray,
     source: IntArray,
-    goal: IntArray,
+    nextstate: IntArray,
     kind: IntArray,
     log_p: FloatArray,
     counts: FloatArray,
@@ -96,23 +97,23 @@ def expected_links(
     probability zero adds nothing.  The nodes of pair p are first_node[p] .. first_node[p + 1] - 1,
     the start first.
     """
-    # base <= source < goal < base + size for the links of a pair, and kind < K
+    # base <= source < nextstate < base + size for the links of a pair, and kind < K
     for p in range(len(first_link) - 1):
         base = first_node[p]
         size = first_node[p + 1] - base
         alpha, beta = np.full(size, -np.inf), np.full(size, -np.inf)
         alpha[0] = beta[size - 1] = 0.0
         for k in range(first_link[p], first_link[p + 1]):
-            s, g = source[k] - base, goal[k] - base
+            s, g = source[k] - base, nextstate[k] - base
             alpha[g] = _log_sum(alpha[g], alpha[s] + log_p[kind[k]])
         for k in range(first_link[p + 1] - 1, first_link[p] - 1, -1):
-            s, g = source[k] - base, goal[k] - base
+            s, g = source[k] - base, nextstate[k] - base
             beta[s] = _log_sum(beta[s], beta[g] + log_p[kind[k]])
         log_z[p] = alpha[size - 1]
         if log_z[p] == -np.inf:
             continue
         for k in range(first_link[p], first_link[p + 1]):
-            s, g = source[k] - base, goal[k] - base
+            s, g = source[k] - base, nextstate[k] - base
             log_posterior = alpha[s] + log_p[kind[k]] + beta[g] - log_z[p]
             counts[kind[k]] += math.exp(min(log_posterior, 0.0))  # above 0 only by rounding
 
@@ -122,7 +123,7 @@ def best_links(
     first_link: IntArray,
     first_node: IntArray,
     source: IntArray,
-    goal: IntArray,
+    nextstate: IntArray,
     kind: IntArray,
     log_p: FloatArray,
 ) -> BoolArray:
@@ -136,8 +137,8 @@ def best_links(
         best[0] = 0.0
         for k in range(first_link[p], first_link[p + 1]):
             value = best[source[k] - base] + log_p[kind[k]]
-            if value > best[goal[k] - base]:
-                best[goal[k] - base], last[goal[k] - base] = value, k
+            if value > best[nextstate[k] - base]:
+                best[nextstate[k] - base], last[nextstate[k] - base] = value, k
         node = size - 1
         while last[node] >= 0:
             chosen[last[node]] = True

@@ -94,6 +94,7 @@ def gather_rows(
         first, end = starts[s], starts[s + 1]
         for b in range(n + 1):
             sums[b] = 0.0
+        # two names at a time, so that the sums are loaded and stored half as often
         for k in range(first, end - 1, 2):
             one, other = table[ids[k]], table[ids[k + 1]]
             for b in range(n + 1):
@@ -120,13 +121,13 @@ def scatter_rows(
             row[b] = table[s, b]
         row[n] = table[s, copies[s]] if copies[s] >= 0 else 0.0
         for k in range(starts[s], starts[s + 1]):
-            own = out[ids[k]]
+            weights = out[ids[k]]
             for b in range(n + 1):
-                own[b] += row[b]
+                weights[b] += row[b]
 
 
 @kernel
-def spread(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) -> None:
+def weights_to_rows(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) -> None:
     """Write the weights of each name to the columns of their symbols in its row of `table`."""
     for f in range(len(table)):
         for e in range(unsigned(first[f]), unsigned(first[f + 1])):
@@ -134,8 +135,8 @@ def spread(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) 
 
 
 @kernel
-def collect(first: IntArray, symbol: IntArray, table: FloatArray, w: FloatArray) -> None:
-    """Write the entries that `spread` writes from the table back to `w`."""
+def rows_to_weights(first: IntArray, symbol: IntArray, table: FloatArray, w: FloatArray) -> None:
+    """Write the entries that `weights_to_rows` writes from the table back to `w`."""
     for f in range(len(table)):
         for e in range(unsigned(first[f]), unsigned(first[f + 1])):
             w[e] = table[f, unsigned(symbol[e])]

@@ -1,8 +1,8 @@
-"""The features of windows as numbers: keys of spans and side symbols, and a hash table of keys.
+"""The features of windows as numbers: keys of spans and tags, and a hash table of keys.
 
 A key is a number in base `base`.  The first digit of a span is its offset; the others are its
-symbols, with 1 for the boundary and 0 for unused digits.  The keys of names with side symbols are
-above all keys of spans.
+symbols, with 1 for the boundary and 0 for unused digits.  The keys of names with tags are above all
+keys of spans.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from fstgrad.core.checks import IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty, empty_like
 
-KINDS = 4  # a side symbol alone, with the centre, with the distance to the end, with the last 3
+KEYS_PER_TAG = 4  # a tag alone, with the centre, with the distance to the end, with the last 3
 NEAREST = 4  # greater distances to the end are not distinguished
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, multiplicative hashing)
 
@@ -20,8 +20,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, multiplicati
 def window_keys(
     symbols: IntArray,
     first: IntArray,
-    sides: IntArray,
-    first_side: IntArray,
+    tags: IntArray,
+    first_tag: IntArray,
     lengths: IntArray,
     shape: tuple[int, int, int],
 ) -> tuple[IntArray, IntArray]:
@@ -29,7 +29,7 @@ def window_keys(
 
     symbols : the symbols of all inputs, 2 and above, -1 if unknown
     first : (N + 1,) where the symbols of each input begin
-    sides, first_side : the same for side symbols, 0 and above, -1 if unknown
+    tags, first_tag : the same for tags, numbered 0 and above, -1 if unknown
     lengths : (N,) number of positions of each output
     shape : width, span, base
     """
@@ -37,15 +37,15 @@ def window_keys(
     positions, most = 0, 0
     for i in range(len(lengths)):
         positions += lengths[i]
-        own = (2 * width + 1) * span + 1 + KINDS * (first_side[i + 1] - first_side[i])
-        most += lengths[i] * own
-    # at most, a position has a bias, `span` keys for each of 2 width + 1 starts, and KINDS keys for
-    # each side symbol
+        per_position = (2 * width + 1) * span + 1 + KEYS_PER_TAG * (first_tag[i + 1] - first_tag[i])
+        most += lengths[i] * per_position
+    # at most, a position has a bias, `span` keys for each of 2 width + 1 starts, and KEYS_PER_TAG
+    # keys for each tag
     starts, keys = np.zeros(positions + 1, dtype=np.int64), empty(most, dtype=np.int64)
     tail = 1
     for _ in range(span):
         tail *= base
-    place, k = 0, 0
+    position, k = 0, 0
     for i in range(len(lengths)):
         x = symbols[first[i] : first[i + 1]]
         size = len(x)
@@ -65,33 +65,33 @@ def window_keys(
                     keys[k] = key
                     k += 1
             above = (2 * width + 2) * tail
-            for side in sides[first_side[i] : first_side[i + 1]]:
-                if side >= 0:
-                    k = _side_keys(x, centre, side, above, base, keys, k)
-            place += 1
-            starts[place] = k
+            for tag in tags[first_tag[i] : first_tag[i + 1]]:
+                if tag >= 0:
+                    k = _tag_keys(x, centre, tag, above, base, keys, k)
+            position += 1
+            starts[position] = k
     return starts, keys[:k]
 
 
 @inner_kernel
-def _side_keys(
-    x: IntArray, centre: int, side: int, above: int, base: int, keys: IntArray, k: int
+def _tag_keys(
+    x: IntArray, centre: int, tag: int, above: int, base: int, keys: IntArray, k: int
 ) -> int:
-    """Write the keys of one side symbol at keys[k:]; return the index after them."""
+    """Write the keys of one tag at keys[k:]; return the index after them."""
     unit = base * base * base
-    keys[k] = above + (side * KINDS) * unit
+    keys[k] = above + (tag * KEYS_PER_TAG) * unit
     k += 1
     if x[centre] >= 0:
-        keys[k] = above + (side * KINDS + 1) * unit + x[centre]
+        keys[k] = above + (tag * KEYS_PER_TAG + 1) * unit + x[centre]
         k += 1
-    keys[k] = above + (side * KINDS + 2) * unit + min(len(x) - centre, NEAREST)
+    keys[k] = above + (tag * KEYS_PER_TAG + 2) * unit + min(len(x) - centre, NEAREST)
     k += 1
     digits = 0
     for j in range(max(centre - 2, 0), centre + 1):
         if x[j] < 0:
             return k
         digits = digits * base + x[j]
-    keys[k] = above + (side * KINDS + 3) * unit + digits
+    keys[k] = above + (tag * KEYS_PER_TAG + 3) * unit + digits
     return k + 1
 
 

@@ -1,4 +1,7 @@
-"""Latent outputs: for each symbol of x, the string of y symbols that it produces, by alignment.
+"""The outputs of an input: their length, or one latent symbol for each symbol of the input.
+
+- `LengthModel` : the length of y for |x|, if y is not aligned with x.
+- `LatentOutputs` : for each symbol of x, the string of y symbols that it produces, by alignment.
 
 A latent string z has one symbol for each symbol of x, and one for each of a few slots before and
 after x, which hold prefixes and suffixes.  Each latent symbol spells a string of y symbols: often
@@ -7,8 +10,8 @@ the length of y, and a collapse turns a loss of y into a loss of z.
 """
 
 import re
-from collections import Counter
-from collections.abc import Sequence, Sized
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,13 +19,22 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, instance, one_of
+from fstgrad.core.checks import (
+    FloatArray,
+    IntArray,
+    index_array,
+    instance,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import fields, items
 from fstgrad.learning.align import Aligner, Pair, Symbols, per_symbol
 from fstgrad.learning.templates import Tagged, symbols_of
 from fstgrad.losses import CollapsedLoss, Loss
 
+_LONGEST_STRING = 2**53  # symbols
 START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
 LONGEST = 16  # symbols of y before and after x; more only for a pair that needs them
 SLOTS = 16  # the most slots on either side
@@ -32,6 +44,70 @@ MOST_LINKS = 10**7  # of one pair: (symbols of x and slots) times (symbols of y)
 RARE = 2.0  # strings of several symbols with a lower expected count are avoided
 FEWEST, UNRELATED = 50, 0.1  # from FEWEST pairs on, at most the share UNRELATED is left out
 Alignment = Literal["auto", "em", "given"] | None
+
+
+@dataclass(frozen=True)
+class LengthModel:
+    """The median length of the targets for each |x|; for other |x|, the median ratio times |x|.
+
+    If x and y have the same length in all pairs of the data, this is |x|.
+
+    Attributes
+    ----------
+    inputs, outputs : (k,) int64
+        The |x| of the data, ascending, and the lengths of their outputs, >= 1.
+    ratio : float
+        The median of |y| / |x|.
+
+    Examples
+    --------
+    >>> lengths = LengthModel.fit([(2, 4), (2, 5), (2, 5), (4, 8)])
+    >>> lengths(2), lengths(4), lengths(3)  # 3 times the median of 2, 2, 2.5, 2.5
+    (5, 8, 7)
+    """
+
+    inputs: IntArray
+    outputs: IntArray
+    ratio: float
+
+    def __post_init__(self) -> None:
+        """Check the lengths."""
+        inputs = index_array("inputs", self.inputs, _LONGEST_STRING, (None,))
+        object.__setattr__(self, "inputs", inputs)
+        outputs = index_array("outputs", self.outputs, _LONGEST_STRING, (len(inputs),), lower=1)
+        object.__setattr__(self, "outputs", outputs)
+        if (np.diff(inputs) <= 0).any():
+            raise InvalidInputError(f"inputs is {inputs}; give lengths that ascend")
+        vars(self).update(ratio=positive_number("ratio", self.ratio, allow_zero=True))
+
+    @classmethod
+    def fit(cls, pairs: Iterable[tuple[int, int]]) -> "LengthModel":
+        """Return the model of pairs (|x|, |y|)."""
+        lengths: dict[int, list[int]] = defaultdict(list)
+        for source, target in fields("pairs", pairs, 2):
+            source = positive_integer("|x|", source, minimum=0)
+            lengths[source].append(positive_integer("|y|", target, minimum=0))
+        inputs = sorted(lengths)
+        ratios = [target / source for source in inputs if source for target in lengths[source]]
+        return cls(
+            np.array(inputs, dtype=np.int64),
+            np.array([_rounded(float(np.median(lengths[i]))) for i in inputs], dtype=np.int64),
+            float(np.median(ratios)) if ratios else 1.0,
+        )
+
+    def __call__(self, size: int) -> int:
+        """Return the length of the output for |x| = size."""
+        size = positive_integer("size", size, minimum=0)
+        median = self._medians.get(size)
+        return _rounded(self.ratio * size) if median is None else median
+
+    @cached_property
+    def _medians(self) -> dict[int, int]:
+        return dict(zip(self.inputs.tolist(), self.outputs.tolist(), strict=True))
+
+
+def _rounded(number: float) -> int:
+    return max(1, int(np.floor(number + 0.5)))
 
 
 def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
@@ -107,16 +183,21 @@ class LatentOutputs:
                     "alignment; rename it"
                 )
         read = [(tuple(symbols_of(x)), tuple(y)) for x, y in pairs]
-        aligner, cut, beside = _fitted(read)
+        aligner, padded, slots_beside = _fitted(read)
         related = _related(read, aligner.log_probabilities_)
         if len(related) < len(pairs):
             pairs, read = [pairs[i] for i in related], [read[i] for i in related]
-            aligner, cut, beside = _fitted(read)
-        found = _best(aligner, cut, beside)
-        slots = _slots([z[0] for z in found]), _slots([z[-1] for z in found])
-        spread = [(*_before(z[0], slots[0]), *z[1:-1], *_behind(z[-1], slots[1])) for z in found]
-        kept = _kept(spread, 4 * (len(alphabet) + 1))
-        spread = [tuple(string if string in kept else string[:1] for string in z) for z in spread]
+            aligner, padded, slots_beside = _fitted(read)
+        aligned_strings = _best_strings(aligner, padded, slots_beside)
+        slots = _slots([z[0] for z in aligned_strings]), _slots([z[-1] for z in aligned_strings])
+        spread = [
+            (*_in_slots_before(z[0], slots[0]), *z[1:-1], *_in_slots_behind(z[-1], slots[1]))
+            for z in aligned_strings
+        ]
+        frequent = _frequent(spread, 4 * (len(alphabet) + 1))
+        spread = [
+            tuple(string if string in frequent else string[:1] for string in z) for z in spread
+        ]
         strings = sorted({string for z in spread for string in z} | {()})
         latent = cls(alphabet, tuple(strings), slots)
         names = dict(zip(strings, latent.symbols, strict=True))
@@ -177,17 +258,17 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
     Each slot produces at most one symbol of y.  A string before or after x therefore costs as much
     as its symbols, so that no pair is explained by slots alone.
     """
-    beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
-    cut = [(_between(x, k, k), y) for (x, y), k in zip(pairs, beside, strict=True)]
+    slots_beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
+    padded = [(_between(x, k, k), y) for (x, y), k in zip(pairs, slots_beside, strict=True)]
     for i, (x, y) in enumerate(pairs):
-        if (len(x) + 2 * beside[i]) * len(y) > MOST_LINKS:
+        if (len(x) + 2 * slots_beside[i]) * len(y) > MOST_LINKS:
             raise InvalidInputError(
                 f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many to align "
                 "with the other pairs; leave it out, or give alignment=None"
             )
-    slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
+    slots = dict.fromkeys(_between((), max(slots_beside), max(slots_beside)), 1)
     aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)
-    return aligner.fit(cut), cut, beside
+    return aligner.fit(padded), padded, slots_beside
 
 
 def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
@@ -209,19 +290,22 @@ def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
     return [i for i in range(len(pairs)) if i not in left_out]
 
 
-def _best(aligner: Aligner, cut: list[Pair], beside: list[int]) -> list[list[Symbols]]:
+def _best_strings(
+    aligner: Aligner, padded: list[Pair], slots_beside: list[int]
+) -> list[list[Symbols]]:
     """Return, for each pair, the symbols before x, those of each symbol of x, and the rest."""
-    found = []
-    for pair, k in zip(aligner.discourage(RARE).align_all(cut), beside, strict=True):
+    aligned_strings = []
+    alignments = aligner.discourage(RARE).align_all(padded)
+    for pair, k in zip(alignments, slots_beside, strict=True):
         z = per_symbol(pair.links)
-        found.append([sum(z[:k], ()), *z[k : len(z) - k], sum(z[len(z) - k :], ())])
-    return found
+        aligned_strings.append([sum(z[:k], ()), *z[k : len(z) - k], sum(z[len(z) - k :], ())])
+    return aligned_strings
 
 
-def _kept(found: Sequence[Sequence[Symbols]], most: int) -> set[Symbols]:
+def _frequent(aligned_strings: Sequence[Sequence[Symbols]], most: int) -> set[Symbols]:
     """Return the strings of up to one symbol, and the most frequent others: `most` in all."""
-    counts = Counter(string for z in found for string in z)
-    single = {string for z in found for part in z for string in ((), part[:1])}
+    counts = Counter(string for z in aligned_strings for string in z)
+    single = {string for z in aligned_strings for part in z for string in ((), part[:1])}
     several = [string for string, _ in counts.most_common() if len(string) > 1]
     return single | set(several[: max(0, most - len(single))])
 
@@ -232,14 +316,14 @@ def _slots(strings: Sequence[Symbols]) -> int:
     return int(min(max(needed, 1), SLOTS))
 
 
-def _before(string: Symbols, slots: int) -> tuple[Symbols, ...]:
+def _in_slots_before(string: Symbols, slots: int) -> tuple[Symbols, ...]:
     """Return a string in its slots, right-aligned; the first slot has the excess."""
-    own = [(symbol,) for symbol in string[max(0, len(string) - slots + 1) :]]
-    rest = string[: max(0, len(string) - slots + 1)]
-    return (*((),) * (slots - 1 - len(own)), rest, *own)
+    excess = max(0, len(string) - slots + 1)
+    single = [(symbol,) for symbol in string[excess:]]
+    return (*((),) * (slots - 1 - len(single)), string[:excess], *single)
 
 
-def _behind(string: Symbols, slots: int) -> tuple[Symbols, ...]:
+def _in_slots_behind(string: Symbols, slots: int) -> tuple[Symbols, ...]:
     """Return a string in its slots, left-aligned; the last slot has the excess."""
-    own = [(symbol,) for symbol in string[: slots - 1]]
-    return (*own, *((),) * (slots - 1 - len(own)), string[slots - 1 :])
+    single = [(symbol,) for symbol in string[: slots - 1]]
+    return (*single, *((),) * (slots - 1 - len(single)), string[slots - 1 :])

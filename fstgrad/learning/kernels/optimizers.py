@@ -1,4 +1,4 @@
-"""Steps of optimizers.
+"""Steps of optimizers: SGD and Adam.
 
 The penalty l2/2 |w|^2 applies to all weights in every step.  `sgd` visits only the weights in the
 gradient: the penalties that a weight misses are applied at its next visit, or by `sgd_catch_up`.

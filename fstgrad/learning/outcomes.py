@@ -1,4 +1,9 @@
-"""The results of pairs: outcomes, and sums of values and gradients."""
+"""The results of pairs: the outcome of each, and the sums of their values and gradients.
+
+- `Outcome` : the numbers of one pair, or its error.
+- `Sums` : value and gradient over many pairs.
+- `Chunk` : the outcomes of consecutive pairs and their sums.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,9 +15,9 @@ from fstgrad.core.checks import FloatArray, IntArray, index_array
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.learning import kernels
-from fstgrad.learning.pair_gradient import NAN, Method, PairGradient
+from fstgrad.learning.objective import NAN, Method, PairGradient
 
-CHUNK = 16  # pairs; affects the result, because it fixes the order of summation
+CHUNK_SIZE = 16  # pairs; affects the result, because it fixes the order of summation
 
 XY = tuple[Any, SequenceLike]
 Item = XY | FstgradError  # an error replaces a pair that could not be read
@@ -78,9 +83,9 @@ class Sums:
             kernels.templates.add_at(support, other.gradient, self.gradient)
         else:
             both = np.concatenate([self.support, other.support])
-            self.support, where = np.unique(both, return_inverse=True)
+            self.support, place = np.unique(both, return_inverse=True)
             values = np.concatenate([self.gradient, other.gradient])
-            self.gradient = np.bincount(where, values).astype(np.float64)
+            self.gradient = np.bincount(place, values).astype(np.float64)
         self.value += other.value
         self.variance += other.variance
         self.done += other.done
@@ -88,7 +93,7 @@ class Sums:
         self.gap += other.gap
 
     def count(self, part: PairGradient) -> None:
-        """Add all numbers of a pair except its gradient."""
+        """Add all numbers of a pair except its gradient, which `PairObjective.pair` has added."""
         self.value += part.value
         self.variance += part.standard_error**2
         self.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
