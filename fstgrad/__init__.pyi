@@ -70,7 +70,7 @@ from .strings import risk as risk
 from .strings import sampled_risk as sampled_risk
 from .strings import sampled_softmax_margin as sampled_softmax_margin
 from .strings import softmax_margin as softmax_margin
-from .strings.latent import latent_softmax_margin as latent_softmax_margin
+from .strings.objectives import latent_softmax_margin as latent_softmax_margin
 from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees
 from .trees.spanning import best_tree as best_tree

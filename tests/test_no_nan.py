@@ -144,7 +144,7 @@ def test_lattices(kind):
     for scores in ([0.0, -800.0, -1e5, 0.0], [-1e5] * 4, [-np.inf, 0.0, -800.0, -np.inf]):
         lattice = fg.Lattice.from_nbest(strings, scores, loss.alphabet)
         check(*of_distribution(lattice, lattice, "ab", np.ones(lattice.num_arcs)))
-        check(lattice.near.marginals, lattice.best_path)
+        check(lattice.recentered.marginals, lattice.best_path)
         empty = lattice.with_scores(np.full(lattice.num_arcs, -np.inf))
         check(empty.mode, lambda: empty.kbest(2), lambda: fg.mbr(empty, loss))
         for target in ("ab", "a"):

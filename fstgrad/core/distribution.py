@@ -138,7 +138,7 @@ class Distribution(ABC, Generic[Table]):
 _SHOWN = ("b", "alphabet", "single_root", "labeled", "graph")  # shown in a repr, if present
 
 
-def is_far(scores: FloatArray) -> bool:
+def may_have_offsets(scores: FloatArray) -> bool:
     """Return whether a score, -inf included, exceeds `FAR` in absolute value.
 
     This is a fast test for offsets, which cost digits.

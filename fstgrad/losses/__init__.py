@@ -26,10 +26,10 @@ Reading order
 - `reference` : the algorithms of Cortes et al. in OpenFst operations, line by line.
 - `matrices`, `pairs`, `alignments`, `evaluation` : substitution matrices; many pairs by dynamic
   programs; edit operations; the methods that need no compilation.
-- `fingerprint`, `report` : a digest of a loss; its properties on samples.
+- `report` : the properties of a loss on samples.
 - `base` : `Loss`, sums and multiples.
-- `transducer` : the loss of any transducer.
-- `edit`, `alignment`, `ngram`, `rules`, `constant`, `collapse` : the losses.
+- `transducer` : the losses of any transducer and of a grammar.
+- `edit`, `alignment`, `ngram`, `constant`, `collapse` : the other losses.
 - `cache` : compiled losses in memory and on disk.
 """
 

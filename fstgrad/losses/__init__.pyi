@@ -23,5 +23,5 @@ from .ngram import MismatchNGram as MismatchNGram
 from .ngram import NGram as NGram
 from .ngram import NGramSum as NGramSum
 from .report import LossReport as LossReport
-from .rules import RuleLoss as RuleLoss
+from .transducer import RuleLoss as RuleLoss
 from .transducer import TransducerLoss as TransducerLoss

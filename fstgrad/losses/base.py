@@ -1,5 +1,6 @@
-"""Loss, the base of all losses; scaled losses; sums."""
+"""Loss, the base of all losses; scaled losses; sums; the digest that defines a loss."""
 
+import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -33,17 +34,15 @@ from fstgrad.losses.automata.bounds import (
     check_cap,
     in_nats,
 )
-from fstgrad.losses.automata.determinize import MAX_STATES, determinize
+from fstgrad.losses.automata.determinize import MAX_STATES, determinize, minimize, minimize_finals
 from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
-from fstgrad.losses.automata.minimize import minimize, minimize_finals
-from fstgrad.losses.automata.pairs import Strings
 from fstgrad.losses.automata.product import automaton_product, product_machine
 from fstgrad.losses.automata.semiring import TROPICAL
 from fstgrad.losses.evaluation import PairEvaluation, Programme, Target, rejected
-from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
-from fstgrad.openfst import Fst
+from fstgrad.openfst import Fst, to_arrays
 
 Engine = Literal["layered", "openfst"]
 _SHOWN = ("loss", "losses", "factor", "order", "collapse")  # attributes that a repr shows
@@ -453,3 +452,49 @@ class SumLoss(Loss):
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
         return self.compile(target, length, cap=cap, engine="openfst", max_states=max_states)
+
+
+_FST_ARRAYS = ("final", "source", "ilabel", "olabel", "nextstate", "weight")
+
+
+def fingerprint(thing: Any) -> str:
+    """Return the SHA-256 digest, in hex, of the class and the attributes of an object.
+
+    It is the same in every process.  Values of cached properties are ignored, because they follow
+    from the other attributes.
+    """
+    digest = hashlib.sha256()
+    for part in _parts(thing):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def _parts(value: Any) -> list[bytes]:
+    """Return the bytes of a value: its type, then its content."""
+    if isinstance(value, Fst):
+        arrays = to_arrays(value)
+        sizes = (arrays.arc_type, arrays.start, arrays.num_states)
+        tables = (arrays.input_symbols, arrays.output_symbols)
+        return [
+            repr((sizes, tables)).encode(),
+            *(getattr(arrays, name).tobytes() for name in _FST_ARRAYS),
+        ]
+    if isinstance(value, np.ndarray):
+        return [repr((value.dtype.str, value.shape)).encode(), value.tobytes()]
+    if isinstance(value, Alphabet):
+        return [repr(value.symbols).encode()]
+    if isinstance(value, list | tuple):
+        return [b"sequence", *(fingerprint(item).encode() for item in value)]
+    if isinstance(value, set | frozenset):
+        return [b"set", *sorted(fingerprint(item).encode() for item in value)]
+    if isinstance(value, dict):
+        return [b"mapping", *(fingerprint(pair).encode() for pair in value.items())]
+    if value is None or isinstance(value, str | bytes | int | float | np.generic):
+        return [repr(value).encode()]
+    kind = type(value)
+    attributes = {
+        name: item
+        for name, item in vars(value).items()
+        if not isinstance(getattr(kind, name, None), cached_property)
+    }
+    return [f"{kind.__module__}.{kind.__qualname__}".encode(), *_parts(attributes)]

@@ -15,8 +15,8 @@ from fstgrad.core.sequences import batch, paired_batches
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
-from fstgrad.losses.automata.pairs import Strings
 from fstgrad.losses.pairs import joined
 from fstgrad.openfst import Fst
 

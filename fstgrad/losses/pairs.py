@@ -21,7 +21,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstError, MemoryLimitError
 from fstgrad.core.threads import worker_threads
 from fstgrad.losses.automata import kernels
-from fstgrad.losses.automata.pairs import FREE_ENDS, PairArcs, Strings
+from fstgrad.losses.automata.kernels.arguments import FREE_ENDS, PairArcs, Strings
 from fstgrad.openfst import FstArrays
 
 _MOST_LABELS = 2**22  # largest number of pairs of labels in a table

@@ -15,7 +15,7 @@ from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
 from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
-from fstgrad.strings.latent import latent_softmax_margin
+from fstgrad.strings.objectives import latent_softmax_margin
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
 _AUTOMATA = AutomatonCache()

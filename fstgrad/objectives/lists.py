@@ -6,7 +6,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
-from fstgrad.losses.automata.pairs import Strings
+from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.losses.evaluation import has_programme, losses_of_strings
 from fstgrad.objectives.base import Array, Arrays, Objective

@@ -154,7 +154,7 @@ class StringObjective(Objective):
         ]
         batch = Strings(rows.astype(np.float64, copy=False), starts, automata)
         batch.check()
-        batch = batch.near()
+        batch = batch.recentered()
         share = team if batch.scores.size > SMALL else ALONE
         if self.kind == "risk":
             return batch.risks(share.slices)

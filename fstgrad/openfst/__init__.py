@@ -26,7 +26,7 @@ Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tr
 
 Reading order
 -------------
-- `library`, `stderr` : pynini or stand-ins; the reasons of its errors.
+- `library` : pynini or stand-ins; the reasons of its errors.
 - `arrays`, `binary`, `symbols`, `conversion` : FSTs as arrays, and the binary form between.
 - `subprocess`, `operations`, `rewriting` : a separate process; operations; replacement rules.
 - `lines`, `text`, `files` : lines of AT&T text; their FST; FST files.
@@ -50,7 +50,7 @@ from fstgrad.openfst.files import (
     write_archive,
     write_file,
 )
-from fstgrad.openfst.library import IS_INSTALLED, missing
+from fstgrad.openfst.library import IS_INSTALLED, caught_messages, missing
 from fstgrad.openfst.operations import (
     arc_sort,
     compose,
@@ -68,7 +68,6 @@ from fstgrad.openfst.operations import (
     topsort,
     union,
 )
-from fstgrad.openfst.stderr import caught_messages
 from fstgrad.openfst.symbols import (
     acceptor_over,
     check_sides,

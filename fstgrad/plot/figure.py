@@ -1,4 +1,7 @@
-"""A figure that a notebook shows without pyplot.  Needs matplotlib."""
+"""A figure that a notebook shows without pyplot.
+
+It is a class of matplotlib, so it is apart from `theme`, which loads matplotlib only to draw.
+"""
 
 import io
 import pathlib

@@ -6,9 +6,9 @@ from .consensus import mbr as mbr
 from .distribution import StringDistribution as StringDistribution
 from .lattices import Lattice as Lattice
 from .lattices import LatticeLoss as LatticeLoss
-from .margins import direct_loss as direct_loss
-from .margins import hinge as hinge
-from .margins import raml as raml
+from .objectives import direct_loss as direct_loss
+from .objectives import hinge as hinge
+from .objectives import raml as raml
 from .objectives import risk as risk
 from .objectives import softmax_margin as softmax_margin
 from .sampled import sampled_risk as sampled_risk

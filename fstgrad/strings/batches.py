@@ -11,15 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
-from fstgrad.core.distribution import is_far
+from fstgrad.core.distribution import may_have_offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.layout import Layout
 from fstgrad.strings import kernels
 from fstgrad.strings.distribution import flat_index
-from fstgrad.strings.kernels.arrays import EXCHANGE, RECENT, SHIFT, WHOLE, Dual, Walks
-from fstgrad.strings.solve import NO_STRING, near, solve, used_contexts, within_range
+from fstgrad.strings.kernels.arguments import (
+    PREFIX_SWAP,
+    RECENT_RANGES,
+    SHIFT,
+    TOTAL_RANGE,
+    Dual,
+    Walks,
+)
+from fstgrad.strings.solve import NO_STRING, recentered_scores, solve, used_contexts, within_range
 from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
@@ -106,11 +113,11 @@ class Strings(NamedTuple):
         """
         return _joined([own._risks(slices) for own in self._blocks()])
 
-    def near(self) -> "Strings":
-        """Return the same distributions by `solve.near`: offsets are subtracted if large."""
-        if not is_far(self.scores):
+    def recentered(self) -> "Strings":
+        """Return the same distributions by `recentered_scores`: offsets are subtracted if large."""
+        if not may_have_offsets(self.scores):
             return self
-        items = [near(self.item(i)) for i in range(len(self.automata))]
+        items = [recentered_scores(self.item(i)) for i in range(len(self.automata))]
         return self._replace(scores=np.concatenate(items))
 
     def gold_index(self, symbols: IntArray) -> IntArray:
@@ -236,7 +243,7 @@ class Strings(NamedTuple):
         rows = self.scores.reshape(len(self.scores), -1, n)
         rows.flags.writeable = False  # of the view only: every call has the same kernel signature
         table, highest = empty(rows.shape), empty(len(rows))
-        tally = np.zeros((len(self.automata), RECENT + order))
+        tally = np.zeros((len(self.automata), RECENT_RANGES + order))
         used, forbidden = used_contexts(order, n), []
         complete = np.array([b.is_complete for b in self.automata])
         fits = empty(len(spread), dtype=np.bool_)
@@ -248,8 +255,12 @@ class Strings(NamedTuple):
             if row >= 0:
                 forbidden.append(row)
                 return
-            exchange, whole = tally[low:high, EXCHANGE], tally[low:high, WHOLE]
-            fits[low:high] = within_range(exchange, whole, spread[low:high], complete[low:high])
+            fits[low:high] = within_range(
+                tally[low:high, PREFIX_SWAP],
+                tally[low:high, TOTAL_RANGE],
+                spread[low:high],
+                complete[low:high],
+            )
             part = table[self.starts[low] : self.starts[high]]
             # items that do not fit are solved again later
             kernels.passes.exponentials(part.reshape(-1))

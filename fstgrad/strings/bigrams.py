@@ -105,22 +105,22 @@ def _weights(
     if not (np.isfinite(emissions).all() and np.isfinite(transitions).all()):
         return None
     largest, most = emissions.max(axis=1), float(transitions.max())
-    exchange = whole = np.inf  # only one of these bounds is needed
+    prefix_swap_bound = total_range = np.inf  # only one of these bounds is needed
     if is_complete:
-        exchange = 3.0 * float(np.ptp(transitions, axis=0).max())
+        prefix_swap_bound = 3.0 * float(np.ptp(transitions, axis=0).max())
     else:
-        whole = float(np.ptp(emissions, axis=1).sum() + len(emissions) * np.ptp(transitions))
-    if not within_range(exchange, whole, spread, is_complete):
+        total_range = float(np.ptp(emissions, axis=1).sum() + len(emissions) * np.ptp(transitions))
+    if not within_range(prefix_swap_bound, total_range, spread, is_complete):
         return None
     length, n = emissions.shape
     table = empty((length, n + 1, n))
     single = np.exp(emissions - largest[:, None])
-    kernels.bigrams.spread(single, np.exp(transitions - most), table)
+    kernels.linear_chain.spread(single, np.exp(transitions - most), table)
     return table, float(largest.sum()) + length * most
 
 
 def _folded(table: FloatArray) -> Bigrams:
     length, contexts, n = table.shape
     sums = Bigrams(empty((length, n)), np.zeros((contexts, n)))
-    kernels.bigrams.fold(table, *sums)
+    kernels.linear_chain.fold(table, *sums)
     return sums

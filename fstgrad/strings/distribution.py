@@ -19,14 +19,14 @@ from fstgrad.core.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.core.distribution import ArrayDistribution, Distribution, is_far
+from fstgrad.core.distribution import ArrayDistribution, Distribution, may_have_offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_weights
-from fstgrad.strings.solve import near, no_loss, solve
+from fstgrad.strings.solve import no_loss, recentered_scores, solve
 from fstgrad.strings.tangents import tangent
 
 SMALL = 5_000  # states x scores of a position: up to here numpy is fast enough, without a compiler
@@ -121,27 +121,27 @@ class StringDistribution(ArrayDistribution):
         return lower - rounding, upper + rounding
 
     @property
-    def near(self) -> "StringDistribution":
+    def recentered(self) -> "StringDistribution":
         """The same distribution with a constant subtracted per position, if that saves digits.
 
         Examples
         --------
         >>> d = StringDistribution([[-1e30, -1e30], [0.0, 1.0]])  # the first position is masked
-        >>> d.near.scores.tolist(), d.near.log_prob([0, 1]) == d.log_prob([0, 1])
+        >>> d.recentered.scores.tolist(), d.recentered.log_prob([0, 1]) == d.log_prob([0, 1])
         ([[0.0, 0.0], [0.0, 1.0]], True)
         """
-        return self._near if is_far(self.scores) else self
+        return self._recentered if may_have_offsets(self.scores) else self
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p(y) in nats of a string of length l; -inf if it is forbidden."""
-        if self.near is not self:
-            return self.near.log_prob(structure)
+        if self.recentered is not self:
+            return self.recentered.log_prob(structure)
         return float(super().log_prob(structure))
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids a string allowed here."""
-        if isinstance(other, StringDistribution) and other.near is not other:
-            return self.cross_entropy(other.near)
+        if isinstance(other, StringDistribution) and other.recentered is not other:
+            return self.cross_entropy(other.recentered)
         return float(super().cross_entropy(other))
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
@@ -250,13 +250,13 @@ class StringDistribution(ArrayDistribution):
         O(k l n log(k l n)).
         """
         k = positive_integer("k", k)
-        near = self.near
-        found = search.kbest(near.scores, self._paths, k)
-        return [(ids, score - near.log_partition()) for ids, score in found]
+        model = self.recentered
+        best = search.kbest(model.scores, self._paths, k)
+        return [(ids, score - model.log_partition()) for ids, score in best]
 
     @cached_property
-    def _near(self) -> "StringDistribution":
-        scores = near(self.scores)
+    def _recentered(self) -> "StringDistribution":
+        scores = recentered_scores(self.scores)
         return self if scores is self.scores else StringDistribution(scores, self.b)
 
     @cached_property

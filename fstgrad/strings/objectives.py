@@ -1,14 +1,21 @@
 """Objectives of training on strings, each with its exact gradient in the scores.
 
-The type of the first argument decides: an array of scores of Delta^l, or a lattice.
+The type of the first argument decides: an array of scores of Delta^l with the automaton of a loss,
+or a lattice with a loss compiled by `Lattice.compile`.
+
+- `softmax_margin`, `risk` : F of Cortes et al. 2018, and the expected loss.
+- `latent_softmax_margin` : F for a gold string of many latent strings (blanks, ends, runs).
+- `hinge`, `raml`, `direct_loss` : structured hinge, reward-augmented maximum likelihood, direct
+  loss minimization.
 """
 
 from typing import Literal, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import SequenceLike
-from fstgrad.core.checks import FloatArray, one_of
+from fstgrad.core.checks import FloatArray, divisor, instance, one_of
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss, Target
@@ -16,11 +23,16 @@ from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.reference import gradient_terms
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice, LatticeLoss
-from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
+from fstgrad.strings.lattices.objectives import (
+    lattice_direct_loss,
+    lattice_hinge,
+    lattice_raml,
+    lattice_risk,
+    lattice_softmax_margin,
+)
 from fstgrad.strings.solve import score_table, solve
 from fstgrad.strings.tangents import tangent
 
-_NOT_COMPILED = "b is a {}; scores of Delta^l need loss.compile(target, length)"
 _MADE_FOR_ONE_LENGTH = (
     "b is a LossAutomaton, made for hypotheses of one length; a lattice needs the loss itself, or "
     "lattice.compile(loss, target)"
@@ -99,19 +111,17 @@ def softmax_margin(
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_softmax_margin(scores, gold, b)
-    if isinstance(b, Loss | LatticeLoss):
-        raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
-    distribution = StringDistribution(scores, b)
+    distribution = StringDistribution(scores, None if b is None else _of_strings(b))
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         index, score = distribution.gold(gold)
         weighed = score_table(distribution.scores)
-        if weighed.farthest > FAR:
-            distribution = distribution.near
+        if weighed.largest_offset > FAR:
+            distribution = distribution.recentered
             index, score = distribution.gold(gold)
             weighed = score_table(distribution.scores)
         log_z, terms = solve(distribution.scores, distribution.automaton, weighed)
     else:
-        distribution = distribution.near
+        distribution = distribution.recentered
         index, score = distribution.gold(gold)
         automaton = distribution.automaton
         log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
@@ -178,8 +188,253 @@ def risk(
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_risk(scores, b, loss)
-    if not isinstance(b, LossAutomaton):
-        raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
+    b = _of_strings(b)
     distribution = StringDistribution(scores, b)
     solved = tangent(distribution.scores, b, scale=0, slope=1)
     return solved.slope, solved.change
+
+
+def latent_softmax_margin(
+    scores: npt.ArrayLike, gold: LossAutomaton, b: LossAutomaton | None = None
+) -> tuple[float, FloatArray]:
+    """Return F and dF/dscores for a gold string that many latent strings collapse to.
+
+    F = log sum_z exp(L(z) + w.Psi(z)) - log sum over gold z of exp(w.Psi(z)) in nats, and
+    dF/dscores = Q - Q_gold, the difference of the marginals of the two distributions.  Without `b`,
+    L = 0 and F is the negative log-likelihood.  If in addition the scores are log-probabilities of
+    each position and collapse="ctc", F is the loss of connectionist temporal classification.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights of latent strings in nats, as in `StringDistribution`; -inf forbids.
+    gold : LossAutomaton
+        The automaton that accepts the latent strings of the gold string:
+        `CollapsedLoss(ExactMatch(abc), ...).compile(y, l)`.
+    b : LossAutomaton, optional
+        The loss of latent strings in nats, with the same collapse and the same length l.
+
+    Returns
+    -------
+    value : float
+        F in nats.
+    gradient : float64 array like the scores
+
+    Raises
+    ------
+    InfeasibleError
+        No latent string of the gold string has a finite score, or no latent string has a finite
+        score and a finite loss.
+    InvalidInputError
+        `gold` is not an automaton, or shapes do not match.
+
+    Notes
+    -----
+    Cost: `solve` once with `b` and once with `gold`.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> abc = fg.Alphabet("ab_")
+    >>> gold = fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="ctc", blank="_").compile("a", 2)
+    >>> value, gradient = latent_softmax_margin(np.zeros((2, 3)), gold)
+    >>> float(round(np.exp(value), 12))  # 9 latent strings, of which aa, a_ and _a are gold
+    3.0
+    """
+    instance("gold", gold, LossAutomaton, "a LossAutomaton")
+    augmented = StringDistribution(scores, b).recentered
+    observed = StringDistribution(augmented.scores, gold)
+    log_z, terms = solve(augmented.scores, augmented.automaton)
+    log_gold, gold_terms = solve(observed.scores, observed.automaton)
+    terms -= gold_terms
+    return log_z - log_gold, terms
+
+
+@overload
+def hinge(
+    scores: Lattice, gold: SequenceLike, b: Loss | LatticeLoss
+) -> tuple[float, FloatArray]: ...
+
+
+@overload
+def hinge(
+    scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton
+) -> tuple[float, FloatArray]: ...
+
+
+def hinge(
+    scores: npt.ArrayLike | Lattice, gold: SequenceLike, b: LossAutomaton | Loss | LatticeLoss
+) -> tuple[float, FloatArray]:
+    """Return the structured hinge loss and a subgradient in the scores.
+
+    The value is max_y (L(y) + w.Psi(y)) - w.Psi(gold) in nats: the margin-rescaled loss of M3N and
+    SVMstruct.  It is the softmax margin at temperature 0 and, like it, an upper bound on the loss
+    of the mode.  The subgradient is t(y*) - t(gold) for a maximizer y*; among equals y* has the
+    smaller ids.  Both are exact, by the max-plus pass.  Slack rescaling is not supported: its
+    maximum of products is not a path of A o B.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats, as in `StringDistribution`.  For a lattice of A arcs, y runs over its
+        paths, and w.Psi(gold) is the score of the best path that reads `gold`.
+    gold : sequence of length l, or a string of the lattice
+    b : LossAutomaton
+        The loss against `gold`, in nats.  For a lattice, a `Loss` or a `LatticeLoss`.
+
+    Returns
+    -------
+    value : float
+        The hinge loss in nats.
+    subgradient : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        The gold string has a score of -inf, or no string has a finite score and loss.
+    InvalidInputError
+        Scores are not log-weights, shapes or lengths do not match, or `b` is of the wrong type.
+
+    References
+    ----------
+    Taskar, Guestrin, Koller (2003); Tsochantaridis, Joachims, Hofmann, Altun (2005), Eq. 10.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
+    >>> hinge([[0.5, 0.0], [0.0, 0.0]], "ab", b)[0]  # "ba": 2 + 0 - 0.5
+    1.5
+    """
+    if isinstance(scores, Lattice):
+        return lattice_hinge(scores, gold, _of_lattice(b))
+    b = _of_strings(b)
+    distribution = StringDistribution(scores, b).recentered
+    index, gold_score = distribution.gold(gold)
+    best = distribution.mode()
+    own, score = distribution.gold(best)
+    table = np.zeros(distribution.scores.shape)
+    table.flat[own] += 1.0
+    table.flat[index] -= 1.0
+    return score + b.loss(best) - gold_score, table
+
+
+def raml(
+    scores: npt.ArrayLike | Lattice, b: LossAutomaton | LatticeLoss, temperature: float = 1.0
+) -> tuple[float, FloatArray]:
+    """Return the objective of reward-augmented maximum likelihood and its gradient.
+
+    The cross-entropy -E_r[log p(y)] in nats of p(y) = exp(w.Psi(y)) / Z under the target
+    distribution r(y) = e^{-L(y)/temperature} / sum_y' e^{-L(y')/temperature}.  Its gradient is
+    E_p[t] - E_r[t].  Exact; strings with L = +inf have r = 0.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats.  For a lattice of A arcs, p and r are distributions over its paths.
+    b : LossAutomaton, or a LatticeLoss for a lattice
+        The loss L against the target, in nats.
+    temperature : float
+        In nats, at least 1e-150.  As it goes to 0, r concentrates on the strings with the least
+        loss.
+
+    Returns
+    -------
+    value : float
+        The cross-entropy in nats; +inf if the scores forbid a string with r > 0.
+    gradient : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score, or no string has a finite loss.
+    InvalidInputError
+        The temperature is below 1e-150, shapes do not match, or `b` is of the wrong type.
+
+    References
+    ----------
+    Norouzi, Bengio, Chen, Jaitly, Schuster, Wu, Schuurmans (2016), Eq. 7 and 8.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
+    >>> value, gradient = raml(np.zeros((2, 2)), b)
+    >>> print(round(value / np.log(2), 12))  # all four strings have p = 1/4
+    2.0
+    """
+    temperature = divisor("temperature", temperature)
+    if isinstance(scores, Lattice):
+        return lattice_raml(scores, _compiled(b), temperature)
+    b = _of_strings(b)
+    model = StringDistribution(scores, None).recentered
+    reward = StringDistribution(np.zeros(model.scores.shape), b.scaled(-1.0 / temperature))
+    weights = reward.marginals()
+    return model.log_partition() - model.inner(weights, model.scores), model.marginals() - weights
+
+
+def direct_loss(
+    scores: npt.ArrayLike | Lattice, b: LossAutomaton | LatticeLoss, epsilon: float = 1.0
+) -> tuple[float, FloatArray]:
+    """Return the loss of the mode and the update direction of direct loss minimization.
+
+    The loss is L(y_w) for y_w = argmax w.Psi(y).  The direction is (t(y_direct) - t(y_w)) / epsilon
+    for y_direct = argmax (w.Psi(y) + epsilon L(y)).  Its mean over training pairs tends to the
+    gradient of the expected loss as epsilon goes to 0.  For one pair the direction is not a
+    derivative of the value, because the loss is piecewise constant in the scores.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats.  For a lattice of A arcs, y runs over the paths with a finite loss.
+    b : LossAutomaton, or a LatticeLoss for a lattice
+        The loss L against the target, in nats.
+    epsilon : float
+        Weight of the loss in y_direct, at least 1e-150: the update moves away from strings of
+        higher loss.
+
+    Returns
+    -------
+    value : float
+        L(y_w) in nats; +inf if the automaton has no path for y_w.
+    direction : float64 array like the scores; (A,) for a lattice
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    InvalidInputError
+        Epsilon is below 1e-150, shapes do not match, or `b` is of the wrong type.
+
+    References
+    ----------
+    McAllester, Hazan, Keshet (2010), Theorem 1.
+    """
+    epsilon = divisor("epsilon", epsilon)
+    if isinstance(scores, Lattice):
+        return lattice_direct_loss(scores, _compiled(b), epsilon)
+    b = _of_strings(b)
+    model = StringDistribution(scores, None)
+    best, worse = model.mode(), StringDistribution(scores, b.scaled(epsilon)).mode()
+    table = (model.parts(worse) - model.parts(best)) / epsilon
+    return b.loss(best), table
+
+
+def _of_strings(b: object) -> LossAutomaton:
+    if isinstance(b, LossAutomaton):
+        return b
+    raise InvalidInputError(
+        f"b is a {type(b).__name__}; scores of Delta^l need loss.compile(target, length)"
+    )
+
+
+def _of_lattice(b: object) -> Loss | LatticeLoss:
+    return b if isinstance(b, Loss) else _compiled(b)
+
+
+def _compiled(b: object) -> LatticeLoss:
+    if isinstance(b, LatticeLoss):
+        return b
+    raise InvalidInputError(
+        f"b is a {type(b).__name__}; a lattice needs lattice.compile(loss, target)"
+    )

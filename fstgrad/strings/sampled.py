@@ -362,7 +362,7 @@ def _control(
 def _checked(
     scores: npt.ArrayLike, target: Target | None, loss: Loss | TargetLoss | SumTargetLoss
 ) -> tuple[StringDistribution, TargetLoss | SumTargetLoss]:
-    distribution = StringDistribution(scores).near
+    distribution = StringDistribution(scores).recentered
     instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
     n = distribution.scores.shape[-1]
     if len(loss.alphabet) != n:

@@ -7,12 +7,12 @@ import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import BoolArray, FloatArray
-from fstgrad.core.distribution import is_far, offsets
+from fstgrad.core.distribution import may_have_offsets, offsets
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import kernels
-from fstgrad.strings.kernels.arrays import RECENT
+from fstgrad.strings.kernels.arguments import RECENT_RANGES
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 
@@ -29,40 +29,42 @@ class ScoreTable(NamedTuple):
         The largest score of each position.
     shift : float, nats
         The sum of `highest`.
-    exchange : float, nats
+    prefix_swap_bound : float, nats
         A bound on the change of the score if one prefix replaces another: the sum of the ranges of
         q columns of scores.  +inf if some symbol cannot follow some context.
-    whole : float, nats
+    total_range : float, nats
         The sum over positions of the range of their finite scores.
-    farthest : float, nats
+    largest_offset : float, nats
         The largest absolute value in `highest`.
     """
 
     table: FloatArray
     highest: FloatArray
     shift: float
-    exchange: float
-    whole: float
-    farthest: float
+    prefix_swap_bound: float
+    total_range: float
+    largest_offset: float
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
         """Return what `within_range` returns for losses with this spread in nats."""
-        fits: bool = within_range(self.exchange, self.whole, spread, is_complete)
+        fits: bool = within_range(self.prefix_swap_bound, self.total_range, spread, is_complete)
         return fits
 
 
-def within_range(exchange: Any, whole: Any, spread: Any, is_complete: Any) -> Any:
+def within_range(prefix_swap_bound: Any, total_range: Any, spread: Any, is_complete: Any) -> Any:
     """Return whether every weight that matters to 1e-16 stays in the range of float64.
 
     If every symbol may follow every context and B is complete, the best prefix of a level can
-    replace any other prefix: the total then changes by at most `exchange` nats for the scores and
-    `spread` nats for the losses to go.  It never changes by more than `whole` plus `spread` nats.
+    replace any other prefix: the total then changes by at most `prefix_swap_bound` nats for the
+    scores and `spread` nats for the losses to go.  It never changes by more than `total_range` plus
+    `spread` nats.
 
-    exchange, whole, spread : numbers or float64 arrays of one shape, in nats, as in `ScoreTable`;
-        `exchange` is +inf if some symbol cannot follow some context.
+    prefix_swap_bound, total_range, spread : numbers or float64 arrays of one shape, in nats
+        The first two as in `ScoreTable`.
     is_complete : bool or an array of bool, whether B is complete.
     """
-    return (whole + spread <= SAFE_RANGE) | (is_complete & (exchange + spread <= SAFE_RANGE))
+    after_swaps = is_complete & (prefix_swap_bound + spread <= SAFE_RANGE)
+    return (total_range + spread <= SAFE_RANGE) | after_swaps
 
 
 def solve(
@@ -110,13 +112,13 @@ def solve(
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
-def near(scores: FloatArray) -> FloatArray:
+def recentered_scores(scores: FloatArray) -> FloatArray:
     """Return the scores minus a constant per position, if that saves digits; else unchanged.
 
     The distribution and all objectives stay the same.  If a large finite number masks a whole
     position (padding with finfo.min, for example), their values keep their precision.
     """
-    if not is_far(scores):
+    if not may_have_offsets(scores):
         return scores
     try:
         offset = offsets(score_table(scores).highest)
@@ -138,7 +140,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
     rows.flags.writeable = False  # of the view only: every call has the same kernel signature
-    table, highest, tally = empty(rows.shape), empty(length), np.zeros(RECENT + order)
+    table, highest, tally = empty(rows.shape), empty(length), np.zeros(RECENT_RANGES + order)
     used = used_contexts(order, n)
     position = kernels.passes.shift_scores(rows, used, table, highest, tally)
     if position >= 0:
@@ -146,7 +148,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    return ScoreTable(table, highest, *tally[:RECENT].tolist())
+    return ScoreTable(table, highest, *tally[:RECENT_RANGES].tolist())
 
 
 NO_STRING = (

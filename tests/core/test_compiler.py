@@ -126,7 +126,7 @@ def test_sources_of_a_kernel():
         "kernels/reduction",
         "kernels/tropical",
         "kernels/tables",
-        "kernels/arcs",
+        "kernels/arguments",
         "semiring",
     }
     found = kernel_cache.kernel_sources(folder / "kernels/reduction.py")

@@ -331,7 +331,7 @@ def test_reports():
 
 
 def test_a_report_refuses_a_cycle_of_negative_cost():
-    from fstgrad.losses.transducers.arcs import ArcGroup, final_at, machine
+    from fstgrad.losses.transducers.builder import ArcGroup, final_at, machine
 
     label = np.array([1, 2])
     fst = machine(

@@ -8,7 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.learning.measures import errors, evaluate
 from fstgrad.losses import pairs
-from fstgrad.losses.automata.pairs import Strings
+from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.pairs import losses_of_pairs
 from fstgrad.openfst import to_arrays
 from tests.helpers.losses import KINDS, make_loss

@@ -12,7 +12,7 @@ import pywrapfst
 import fstgrad as fg
 from fstgrad import openfst
 from fstgrad.openfst import conversion
-from fstgrad.openfst.stderr import caught_messages
+from fstgrad.openfst.library import caught_messages
 
 ARC_TYPES = ("standard", "log", "log64")
 

@@ -56,7 +56,8 @@ def exact(scores, total):
 def test_the_rule_by_hand():
     scores = np.array([[0.0, -3.0], [1.0, -4.0], [2.0, 2.0]])
     table = score_table(scores)
-    assert (table.exchange, table.whole, table.shift) == (0.0, 8.0, 3.0)  # no contexts
+    assert (table.prefix_swap_bound, table.total_range) == (0.0, 8.0)  # no contexts
+    assert table.shift == 3.0
     assert table.highest.tolist() == [0.0, 1.0, 2.0]
     assert table.is_within_range(SAFE_RANGE, is_complete=True)
     assert not table.is_within_range(SAFE_RANGE + 0.1, is_complete=True)
@@ -64,13 +65,14 @@ def test_the_rule_by_hand():
     assert not table.is_within_range(SAFE_RANGE - 7.9, is_complete=False)
     scores[1, 1] = -np.inf  # a forbidden symbol: all positions count, their finite scores only
     table = score_table(scores)
-    assert (table.exchange, table.whole) == (np.inf, 3.0)
+    assert (table.prefix_swap_bound, table.total_range) == (np.inf, 3.0)
     assert table.is_within_range(SAFE_RANGE - 3.0, is_complete=True)
     bigrams = np.zeros((3, 3, 2))
     bigrams[0, 2], bigrams[1, 0], bigrams[2, 1] = [0.0, 4.0], [7.0, 0.0], [0.0, 9.0]
     bigrams[0, 0], bigrams[1, 2] = 99.0, -99.0  # contexts that cannot occur
     table = score_table(bigrams)
-    assert (table.exchange, table.whole) == (7.0 + 9.0, 4.0 + 7.0 + 9.0)  # q = 2 columns
+    assert table.prefix_swap_bound == 7.0 + 9.0  # q = 2 columns
+    assert table.total_range == 4.0 + 7.0 + 9.0
     assert table.is_within_range(SAFE_RANGE - 16.0, is_complete=True)
     assert not table.is_within_range(SAFE_RANGE - 15.9, is_complete=True)
 

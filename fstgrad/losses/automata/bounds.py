@@ -16,9 +16,8 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import IntArray, real_number
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.automata.automaton import DEAD, Cap, Level, LossAutomaton, trusted
-from fstgrad.losses.automata.determinize import RawAutomaton, RawLevel, TropicalFrontier
+from fstgrad.losses.automata.determinize import RawAutomaton, RawLevel, TropicalFrontier, minimize
 from fstgrad.losses.automata.machine import TargetMachine
-from fstgrad.losses.automata.minimize import minimize
 from fstgrad.losses.automata.semiring import TROPICAL
 
 _NO_LIMIT = 2**40  # the same levels were built before, within the caller's limit

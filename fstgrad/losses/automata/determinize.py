@@ -1,4 +1,4 @@
-"""Determinization of a target machine over Delta^l, level by level.
+"""Determinization of a target machine over Delta^l, level by level, and minimization of B.
 
 A state of level t is the row of M's forward weights of a prefix of length t, in canonical form;
 prefixes with the same row share a state.  All states of a level are advanced together, one symbol
@@ -13,6 +13,8 @@ Canonical form of a row, with r symbols left:
 - probability: cells from which no end can be reached in r symbols are set to zero.
 
 In the worst case, exact determinization needs a number of states that is exponential in l.
+
+Minimization merges equal states, from the last level to the first.
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from fstgrad.core.checks import BoolArray, IntArray
 from fstgrad.core.errors import InfeasibleError, NotSupportedError, StateLimitError
 from fstgrad.io import memory_limit
 from fstgrad.losses.automata import kernels
+from fstgrad.losses.automata.layout import DEAD
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.semiring import INF, TROPICAL
 
@@ -281,3 +284,40 @@ class CountFrontier:
         """Final weights (S,)."""
         final: npt.NDArray[Any] = self._rows @ self._final
         return final
+
+
+def minimize(raw: RawAutomaton) -> RawAutomaton:
+    """Return the minimal automaton of a loss that adds costs along a path; O(arcs), by hashing.
+
+    First, the cost of each state's cheapest completion is pushed towards the start, so that states
+    whose losses differ by a constant merge (Mohri 2000, section 5).  One final state remains.
+    """
+    number = np.zeros(len(raw.final), dtype=np.int64)
+    levels, potential = _merge(raw.levels, number, raw.final)
+    return RawAutomaton(levels, raw.initial + potential[0], np.zeros(1, dtype=np.int64))
+
+
+def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
+    """Return the minimal automaton of a loss that depends on the final state only: arcs cost 0.
+
+    States from which every final loss is +inf are removed.
+    """
+    alive = np.isfinite(raw.final)
+    final, inverse = np.unique(raw.final[alive], return_inverse=True)
+    number = np.full(len(raw.final), DEAD, dtype=np.int64)
+    number[alive] = inverse
+    levels, _ = _merge(raw.levels, number, np.zeros(len(number), dtype=np.int64))
+    return RawAutomaton(levels, raw.initial, final)
+
+
+def _merge(
+    levels: tuple[RawLevel, ...], number: IntArray, potential: IntArray
+) -> tuple[tuple[RawLevel, ...], IntArray]:
+    """Return the merged levels, and the potential (cheapest completion) of the first level."""
+    result = []
+    for level in reversed(levels):
+        nextstate, cost, number, potential = kernels.tropical.merge_level(
+            level.nextstate, level.cost, number, potential
+        )
+        result.append(RawLevel(nextstate, cost))
+    return tuple(reversed(result)), potential

@@ -16,9 +16,8 @@ from fstgrad.losses.automata import kernels
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band, compile_band
 from fstgrad.losses.automata.bounds import in_nats
-from fstgrad.losses.automata.determinize import TropicalFrontier, determinize
+from fstgrad.losses.automata.determinize import TropicalFrontier, determinize, minimize
 from fstgrad.losses.automata.machine import TargetMachine, concatenate
-from fstgrad.losses.automata.minimize import minimize
 from fstgrad.losses.automata.semiring import TROPICAL
 
 

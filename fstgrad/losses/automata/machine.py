@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray, IntArray, real_number
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.automata.kernels.arcs import MachineArcs, group_arcs
+from fstgrad.losses.automata.kernels.arguments import MachineArcs, group_arcs
 from fstgrad.losses.automata.semiring import TROPICAL, Semiring
 
 GRID_BITS = 20  # multiples of 2^-20 are represented exactly

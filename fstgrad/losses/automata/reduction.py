@@ -15,7 +15,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstError
 from fstgrad.losses.automata import kernels
 from fstgrad.losses.automata.equivalence import merge_equivalent_states
-from fstgrad.losses.automata.kernels.arcs import group_arcs
+from fstgrad.losses.automata.kernels.arguments import group_arcs
 from fstgrad.losses.automata.machine import (
     GRID_BITS,
     Arcs,

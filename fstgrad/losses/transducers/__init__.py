@@ -20,25 +20,25 @@ and Tropical Losses", NeurIPS 2018.
 
 Reading order
 -------------
-- `arcs` : machines from groups of arcs.
-- `acceptors`, `edit`, `hamming`, `alignment`, `ngram` : the builders.
+- `builder` : FSTs from groups of arcs; acceptors.
+- `edit`, `alignment`, `ngram` : the other builders.
 - `rules` : transducers from files of rules.
 """
 
-from fstgrad.losses.transducers.acceptors import sigma_power, string_acceptor
 from fstgrad.losses.transducers.alignment import (
     Ends,
     alignment_transducer,
     smith_waterman_transducer,
 )
+from fstgrad.losses.transducers.builder import sigma_power, string_acceptor
 from fstgrad.losses.transducers.edit import (
     edit_factor_arrays,
     edit_factors,
     edit_transducer,
+    hamming_transducer,
     subsequence_transducer,
     transposition_transducer,
 )
-from fstgrad.losses.transducers.hamming import hamming_transducer
 from fstgrad.losses.transducers.ngram import (
     gappy_counter,
     mismatch_counter,

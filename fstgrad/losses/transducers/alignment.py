@@ -14,7 +14,7 @@ from fstgrad.core.checks import (
     positive_number,
 )
 from fstgrad.core.labels import over_symbols
-from fstgrad.losses.transducers.arcs import (
+from fstgrad.losses.transducers.builder import (
     EPSILON_LABEL,
     ArcGroup,
     FstBuilder,

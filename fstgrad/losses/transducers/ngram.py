@@ -7,7 +7,7 @@ import numpy as np
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import positive_integer, positive_number, real_array
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.losses.transducers.arcs import (
+from fstgrad.losses.transducers.builder import (
     EPSILON_LABEL,
     ArcGroup,
     FstBuilder,

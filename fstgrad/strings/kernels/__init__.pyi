@@ -1,6 +1,5 @@
-from . import arrays as arrays
+from . import arguments as arguments
 from . import batches as batches
-from . import bigrams as bigrams
 from . import chain as chain
 from . import classes as classes
 from . import linear_chain as linear_chain

@@ -6,7 +6,7 @@ Items are concatenated: item i of a table (N, ...) has the rows starts[i] .. sta
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.losses.automata.layout import Walk
-from fstgrad.strings.kernels.arrays import Dual, Walks
+from fstgrad.strings.kernels.arguments import Dual, Walks
 from fstgrad.strings.kernels.chain import chain_pass
 from fstgrad.strings.kernels.passes import real_pass, shift_scores
 from fstgrad.strings.kernels.tangents import tangent_pass
@@ -23,7 +23,7 @@ def shift_items(
     low: int,
     high: int,
 ) -> int:
-    """Run `shift_scores` for the items low .. high - 1, with row i of tally (B, RECENT + q).
+    """Run `shift_scores` for the items low .. high - 1, with row i of tally (B, RECENT_RANGES + q).
 
     Return -1, or the row of the first position where no symbol is allowed.
     """

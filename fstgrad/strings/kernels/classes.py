@@ -22,7 +22,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.layout import Walk
-from fstgrad.strings.kernels.arrays import Dual, unsigned
+from fstgrad.strings.kernels.arguments import Dual, unsigned
 
 
 @part_kernel

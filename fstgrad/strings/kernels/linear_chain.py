@@ -3,6 +3,9 @@
 Arrays are (T, B, n), positions first, so that each position of all items is one matrix.  `weights`
 are exp(emission - largest of the position), `step` (n, n) is exp(transition - largest of all), so
 the largest value of both is 1.  Weights beyond `lengths` are 0.
+
+`spread` and `fold` are for such a chain with a loss: the table of weights that the passes over
+A o B read, and the sums of Q over what emissions and transitions share.
 """
 
 import math
@@ -214,3 +217,36 @@ def _insert(values: FloatArray, sources: IntArray, value: float, source: int) ->
         values[place], sources[place] = values[place - 1], sources[place - 1]
         place -= 1
     values[place], sources[place] = value, source
+
+
+@kernel
+def spread(emissions: FloatArray, transitions: FloatArray, table: FloatArray) -> None:
+    """Write table[t, k, b] = emissions[t, b] transitions[k, b]; 0 in contexts that cannot occur.
+
+    emissions : (l, n), exp(emission)
+    transitions : (n + 1, n), exp(transition); row n is the start
+    table : (l, n + 1, n)
+    """
+    length, n = emissions.shape
+    for t in range(length):
+        for k in range(n + 1):
+            occurs = (k == n) == (t == 0)
+            for b in range(n):
+                table[t, k, b] = emissions[t, b] * transitions[k, b] if occurs else 0.0
+
+
+@sum_kernel
+def fold(table: FloatArray, emissions: FloatArray, transitions: FloatArray) -> None:
+    """Write the sums over contexts to `emissions`; add the sums over positions to `transitions`.
+
+    table : (l, n + 1, n); emissions : (l, n); transitions : (n + 1, n), zeros at first
+    """
+    length, contexts, n = table.shape
+    for t in range(length):
+        for b in range(n):
+            emissions[t, b] = 0.0
+        lo, hi = (contexts - 1, contexts) if t == 0 else (0, contexts - 1)
+        for k in range(lo, hi):
+            for b in range(n):
+                emissions[t, b] += table[t, k, b]
+                transitions[k, b] += table[t, k, b]

@@ -30,7 +30,15 @@ from fstgrad.core.compiler import inner_kernel, kernel, part_kernel, sum_part_ke
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate
 from fstgrad.losses.automata.layout import LevelWalk, Walk
-from fstgrad.strings.kernels.arrays import EXCHANGE, FARTHEST, RECENT, SHIFT, WHOLE, Work, unsigned
+from fstgrad.strings.kernels.arguments import (
+    LARGEST_OFFSET,
+    PREFIX_SWAP,
+    RECENT_RANGES,
+    SHIFT,
+    TOTAL_RANGE,
+    Work,
+    unsigned,
+)
 from fstgrad.strings.kernels.classes import class_pass
 
 CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
@@ -50,12 +58,12 @@ def shift_scores(
         Row min(t, q - 1) says which contexts occur at position t.
     highest : (l,)
         Receives the largest score of each position.
-    tally : (RECENT + q,), zeros at first
-        [SHIFT] is the sum of `highest`, [FARTHEST] the largest of their absolute values.
-        [EXCHANGE] is the largest change of the score if another prefix replaces a prefix: q columns
-        of ranges; +inf if any symbol is forbidden.  [WHOLE] is the sum over positions of the range
-        of their finite scores.  [RECENT] and the q - 1 entries behind it are, for the last q
-        positions, the largest range of a symbol's scores over contexts.
+    tally : (RECENT_RANGES + q,), zeros at first
+        [SHIFT] is the sum of `highest`, [LARGEST_OFFSET] the largest of their absolute values.
+        [PREFIX_SWAP] is the largest change of the score if another prefix replaces a prefix: q
+        columns of ranges; +inf if any symbol is forbidden.  [TOTAL_RANGE] is the sum over positions
+        of the range of their finite scores.  [RECENT_RANGES] and the q - 1 entries behind it are,
+        for the last q positions, the largest range of a symbol's scores over contexts.
 
     Returns
     -------
@@ -63,7 +71,7 @@ def shift_scores(
     """
     length, contexts, n = table.shape
     order = len(used)
-    # t < l, the length of `table` and `highest`; tally[RECENT:] is a ring buffer of `order` entries
+    # t < l, the length of `table` and `highest`; tally[RECENT_RANGES:] is a ring of `order` entries
     high, low = empty(n), empty(n)
     for t in range(length):
         row = min(t, order - 1)
@@ -88,17 +96,17 @@ def shift_scores(
                 for b in range(n):
                     table[t, k, b] = 0.0
         if least == -np.inf:
-            tally[EXCHANGE] = np.inf
+            tally[PREFIX_SWAP] = np.inf
             least = _least_finite(table[t]) + largest
         highest[t] = largest
         tally[SHIFT] += largest
-        tally[WHOLE] += largest - least
-        tally[FARTHEST] = max(tally[FARTHEST], abs(largest))
-        tally[RECENT + t % order] = apart
+        tally[TOTAL_RANGE] += largest - least
+        tally[LARGEST_OFFSET] = max(tally[LARGEST_OFFSET], abs(largest))
+        tally[RECENT_RANGES + t % order] = apart
         window = 0.0
         for i in range(order):
-            window += tally[RECENT + i]
-        tally[EXCHANGE] = max(tally[EXCHANGE], window)
+            window += tally[RECENT_RANGES + i]
+        tally[PREFIX_SWAP] = max(tally[PREFIX_SWAP], window)
     return -1
 
 

@@ -16,7 +16,7 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.layout import LevelWalk, Walk
-from fstgrad.strings.kernels.arrays import Dual, DualWork, unsigned
+from fstgrad.strings.kernels.arguments import Dual, DualWork, unsigned
 from fstgrad.strings.kernels.classes import class_tangents
 from fstgrad.strings.kernels.passes import (
     fill,

@@ -26,7 +26,7 @@ from fstgrad.core.checks import (
     log_weights,
     positive_integer,
 )
-from fstgrad.core.distribution import FAR, is_far
+from fstgrad.core.distribution import FAR, may_have_offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.core.uninitialized import empty
@@ -145,7 +145,7 @@ class Graph:
         unchanged, with the constant 0.
         """
         offset = 0.0
-        for push in range(PUSHES if is_far(weight) else 0):
+        for push in range(PUSHES if may_have_offsets(weight) else 0):
             if not ((np.abs(weight) > FAR) & (weight > -np.inf)).any():
                 break
             beta = self.beta(weight)

@@ -270,13 +270,13 @@ class Lattice(ArrayDistribution):
         return compose(self.graph, self.label, loss, target, cap=cap, band=band, max_states=most)
 
     @property
-    def near(self) -> "Lattice":
+    def recentered(self) -> "Lattice":
         """The same distribution with pushed scores if large scores cost digits; else itself.
 
         Examples
         --------
         >>> p = Lattice.from_arcs([0, 1], [1, 2], [0, 1], [-1e30, 0.5], Alphabet("ab"), final=[2])
-        >>> p.near.scores.tolist()
+        >>> p.recentered.scores.tolist()
         [0.5, 0.0]
         """
         return self._pushed[0]
@@ -291,7 +291,7 @@ class Lattice(ArrayDistribution):
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p of a string in nats, summed over its paths; -inf if it has no path."""
-        ids, scores = self._ids(structure), self.near.scores
+        ids, scores = self._ids(structure), self.recentered.scores
         return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
 
     def parts(self, structure: SequenceLike) -> FloatArray:
@@ -303,13 +303,13 @@ class Lattice(ArrayDistribution):
             The string is not in the lattice.
         """
         return search.posterior_of_string(
-            self.graph, self.label, self.near.scores, self._ids(structure)
+            self.graph, self.label, self.recentered.scores, self._ids(structure)
         )[1]
 
     def expected_loss(self, b: LatticeLoss) -> float:
         """Return E[L] in nats; +inf, unlike `fg.risk`, if a path of finite score has L = +inf."""
         checks.instance("b", b, LatticeLoss, "what compile returns")
-        scores = self.near.scores
+        scores = self.recentered.scores
         return np.inf if b._leaves_out(self.graph, scores) else b.risk(self.graph, scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
@@ -331,8 +331,8 @@ class Lattice(ArrayDistribution):
                 "cross entropy and KL are between lattices with the same arcs: make the other one "
                 "by with_scores"
             )
-        near = other.near
-        return near._flow.log_z - float(self.inner(self.marginals(), near.scores))
+        model = other.recentered
+        return model._flow.log_z - float(self.inner(self.marginals(), model.scores))
 
     def sample(self, k: int, rng: Seed = None) -> list[IntArray]:
         """Return k independent strings, each an int64 array of ids."""
@@ -366,12 +366,14 @@ class Lattice(ArrayDistribution):
         StateLimitError
         """
         k, log_z = positive_integer("k", k), self._flow.log_z  # raises if there is no path
-        found = search.kbest(self.graph, self.label, self.near.scores, k, max_states=max_states)
+        found = search.kbest(
+            self.graph, self.label, self.recentered.scores, k, max_states=max_states
+        )
         return [(ids, float(total - log_z)) for ids, total in found]
 
     def best_path(self) -> tuple[IntArray, float]:
         """Return the most probable path as (arcs, log_prob)."""
-        path, total = search.best_path(self.graph, self.near.scores)
+        path, total = search.best_path(self.graph, self.recentered.scores)
         return path, total - self._flow.log_z
 
     def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
@@ -394,7 +396,7 @@ class Lattice(ArrayDistribution):
 
     @cached_property
     def _flow(self) -> Flow:
-        return Flow.of(self.graph, self.near.scores)
+        return Flow.of(self.graph, self.recentered.scores)
 
     def _ids(self, structure: SequenceLike) -> IntArray:
         return self.alphabet.encode(structure, name="structure")

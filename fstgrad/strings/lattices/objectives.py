@@ -38,7 +38,7 @@ def lattice_softmax_margin(
     exp(score), in nats.  The gradient is the difference of the arc posteriors of the two sums.
     Without a loss, L = 0.
     """
-    lattice = lattice.near
+    lattice = lattice.recentered
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     if loss is None:
         return lattice.log_partition() - of_gold, lattice.marginals() - gold_posterior
@@ -55,13 +55,13 @@ def lattice_risk(
     Paths with L = +inf are left out.
     """
     if isinstance(target, LatticeLoss):
-        return target.risk(lattice.graph, lattice.near.scores)
+        return target.risk(lattice.graph, lattice.recentered.scores)
     if loss is None:
         raise InvalidInputError(
             "loss is missing; give risk(lattice, target, loss), or a loss compiled for the "
             "lattice: risk(lattice, lattice.compile(loss, target))"
         )
-    return lattice.compile(loss, target).risk(lattice.graph, lattice.near.scores)
+    return lattice.compile(loss, target).risk(lattice.graph, lattice.recentered.scores)
 
 
 def lattice_hinge(
@@ -73,7 +73,7 @@ def lattice_hinge(
     margin of a lattice at temperature 0.  The difference is a subgradient if each string has one
     path.
     """
-    lattice = lattice.near
+    lattice = lattice.recentered
     ids, _, _ = gold_paths(lattice, gold)
     b = loss if isinstance(loss, LatticeLoss) else lattice.compile(loss, ids)
     worst, value, _ = b.best(lattice.graph, lattice.scores)
@@ -88,7 +88,7 @@ def lattice_raml(
 
     r = e^{-L / temperature} / Z_r; the gradient is the difference of the arc posteriors of p and r.
     """
-    lattice = lattice.near
+    lattice = lattice.recentered
     reward = loss.reward(lattice.graph, temperature)
     # a forbidden arc counts only if some path of r passes it
     taken = reward > 0
@@ -103,7 +103,7 @@ def lattice_direct_loss(
 
     y_direct is the path with the highest score + epsilon L.  Only paths with a finite loss count.
     """
-    lattice = lattice.near
+    lattice = lattice.recentered
     best, _, value = loss.best(lattice.graph, lattice.scores, 0.0)
     worse, _, _ = loss.best(lattice.graph, lattice.scores, epsilon)
     return value, (_counts(lattice, worse) - _counts(lattice, best)) / epsilon

@@ -144,7 +144,7 @@ def lattice_sampled_softmax_margin(
         Limit on the states of the composition with a band.
     """
     samples = positive_integer("samples", samples, minimum=2)
-    random, lattice = generator(rng), lattice.near
+    random, lattice = generator(rng), lattice.recentered
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     against = _against(loss, ids)
     b, name = _band(lattice, against, band, choose, max_states, random)
@@ -187,7 +187,7 @@ def lattice_sampled_risk(
     only L - L_k <= 0 is sampled.
     """
     samples = positive_integer("samples", samples, minimum=2)
-    random, lattice = generator(rng), lattice.near
+    random, lattice = generator(rng), lattice.recentered
     loss = _against(loss, target)
     b, name = _band(lattice, loss, band, choose, max_states, random)
     draws = _Draws(lattice, loss, samples, random, b)

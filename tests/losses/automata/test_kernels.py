@@ -11,9 +11,8 @@ import pytest
 import fstgrad as fg
 from fstgrad import openfst
 from fstgrad.losses.automata.composition import compose_arrays, string_arrays
-from fstgrad.losses.automata.determinize import determinize
+from fstgrad.losses.automata.determinize import determinize, minimize, minimize_finals
 from fstgrad.losses.automata.machine import Arcs, symbol_classes
-from fstgrad.losses.automata.minimize import minimize, minimize_finals
 from fstgrad.losses.automata.reduction import target_machine
 from fstgrad.losses.automata.semiring import PROBABILITY, TROPICAL
 from fstgrad.openfst import FstArrays

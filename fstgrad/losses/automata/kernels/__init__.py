@@ -1,7 +1,7 @@
 """Compiled loops over arrays.
 
 A module is loaded at its first use, as in `kernels.tropical`, so that `import fstgrad` does not
-load the compiler.  `arcs` defines the named tuples that the kernels read.
+load the compiler.  `arguments` defines the named tuples that the kernels read.
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
-from . import arcs as arcs
+from . import arguments as arguments
 from . import composition as composition
 from . import counts as counts
-from . import levels as levels
 from . import pairs as pairs
 from . import reduction as reduction
 from . import rows as rows

@@ -5,7 +5,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.automata.kernels.arcs import ClassArcs
+from fstgrad.losses.automata.kernels.arguments import ClassArcs
 from fstgrad.losses.automata.kernels.tables import new_slots
 
 _ROUND, _KEEP = 1 << 11, -(1 << 12)  # mantissas are compared to 40 bits

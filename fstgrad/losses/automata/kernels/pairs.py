@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.automata.pairs import (
+from fstgrad.losses.automata.kernels.arguments import (
     DELETE,
     EXTENDING,
     INSERT,

@@ -8,7 +8,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.automata.kernels.arcs import ClassArcs, MachineArcs
+from fstgrad.losses.automata.kernels.arguments import ClassArcs, MachineArcs
 from fstgrad.losses.automata.kernels.tables import HEAD, hash_cells, lengthen, new_slots, number_row
 from fstgrad.losses.automata.kernels.tropical import saturate
 from fstgrad.losses.automata.semiring import INF

@@ -12,7 +12,7 @@ unsigned = np.uintp
 
 # the positions of `tally` in `passes.shift_scores`: one array, because a named tuple would cost
 # microseconds in every call of a kernel
-SHIFT, EXCHANGE, WHOLE, FARTHEST, RECENT = range(5)
+SHIFT, PREFIX_SWAP, TOTAL_RANGE, LARGEST_OFFSET, RECENT_RANGES = range(5)
 
 
 class Work(NamedTuple):
