@@ -11,6 +11,7 @@ from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.resources import Budget
 from tests.helpers.fields import model_of
 from tests.mrf.models import random_grid, random_model
+from tests.oracles import mrf as oracle
 
 
 def in_segments(monkeypatch, number):
@@ -81,3 +82,39 @@ def test_the_largest_table_of_an_exact_part_has_max_cells():
     assert engine_of(model, 16, Budget()).log_partition() == pytest.approx(model.log_partition())
     with pytest.raises(fg.MemoryLimitError):
         engine_of(model, 15, Budget())
+
+
+def assert_enumerated(model, base):
+    """Every exact answer of the model is that of the base, whose scores are of moderate size."""
+    log_z, node, edge, best = oracle.solve(*base.scores, base.graph.edges)
+    exact = Elimination(model)
+    assert exact.log_partition() == pytest.approx(log_z, abs=1e-9)
+    np.testing.assert_allclose(exact.marginals().node, node, atol=1e-9)
+    np.testing.assert_allclose(exact.marginals().edge, edge, atol=1e-9)
+    assert base.score(exact.mode()) == pytest.approx(best)
+    draws = exact.sample(4000, np.random.default_rng(0))
+    shares = np.stack([(draws == c).mean(axis=0) for c in range(3)], axis=1)
+    np.testing.assert_allclose(shares, node, atol=0.035)
+
+
+def test_tables_whose_weights_underflow_are_sums_of_logs():
+    """What the nodes add, the edges take away: most weights of a table are 0 in floats."""
+    base = random_model("complete", seed=5)
+    own, pairs = base.scores.node.copy(), base.scores.edge.copy()
+    shifts = 700.0 * np.eye(3)[[0, 1, 2, 0]]
+    for e, (i, j) in enumerate(base.graph.edges):
+        own[i] += shifts[i]
+        own[j] += shifts[j]
+        pairs[e] -= shifts[i][:, None] + shifts[j]
+    assert_enumerated(base.with_scores(own, pairs), base)
+
+
+def test_products_of_weights_that_underflow_are_sums_of_logs():
+    """Every table fits floats, but not the product of all that the node in the middle hears."""
+    rng = np.random.default_rng(2)
+    edges = [(0, i) if i % 2 else (i, 0) for i in range(1, 7)]
+    base = fg.PairwiseMRF(rng.normal(size=(7, 3)), rng.normal(size=(6, 3, 3)), edges)
+    pairs = base.scores.edge.copy()
+    pairs[0::2, 0] -= 300.0  # one leaf of a pair is against label 0, the other for it
+    pairs[1::2, :, 0] += 300.0
+    assert_enumerated(base.with_scores(base.scores.node, pairs), base)

@@ -356,3 +356,41 @@ def test_sweeps_of_mean_field_one_by_one_are_those_of_one_call():
         cut = model.infer("mean-field", max_iter=limit)
         assert cut.residuals.tolist() == together.residuals[:limit].tolist()
         assert (cut.iterations, cut.converged) == (limit, False)
+
+
+def moved_between_tables(model, rng, by=700.0):
+    """The same distribution: each end of an edge may add -by to a label there and +by to its node.
+
+    Weights of the edge tables, and messages across them, then span far more than floats.
+    """
+    node, edge = model.scores.node.copy(), model.edge_stack.copy()
+    for e, (i, j) in enumerate(model.graph.edges):
+        first, second = rng.integers(node.shape[1], size=2)
+        edge[e, first] -= by
+        node[i, first] += by
+        edge[e, :, second] -= by
+        node[j, second] += by
+    return model.with_scores(node, edge)
+
+
+@pytest.mark.parametrize("name", FORESTS[2:])
+@pytest.mark.parametrize("labels", [2, 3])
+def test_messages_that_underflow_are_sums_of_logs(name, labels):
+    """All cells of some labels of a message are below e^-575: two of them count."""
+    rng = np.random.default_rng(labels)
+    base = random_model(name, labels, seed=labels)
+    log_z, node, edge, best = oracle.solve(*base.scores, base.graph.edges)
+    model = moved_between_tables(base, rng)
+    assert model.log_partition() == pytest.approx(log_z, abs=1e-10)
+    for found in (
+        model.marginals(),
+        *(model.infer(method, schedule=schedule, damping=damping, tol=1e-11, max_iter=300)
+          for method in ("bp", "trw") for schedule in ("flooding", "residual")
+          for damping in (0.0, 0.3)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.node, node, atol=1e-9)
+        np.testing.assert_allclose(found.edge, edge, atol=1e-9)
+    for schedule in ("flooding", "residual"):
+        found = model.infer("max-product", schedule=schedule)
+        assert found.log_partition == pytest.approx(best, abs=1e-10)
+    assert model.score(model.mode()) == pytest.approx(best, abs=1e-10)
