@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.core.distribution import offsets
+from fstgrad.core.distribution import FAR, offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.jax import arguments
@@ -71,7 +71,14 @@ def linear_chain_nll(
 
 
 def with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
-    """Return emissions with `start` and `end` added at the first and the last position."""
+    """Return emissions with `start` and `end` added at the first and the last position.
+
+    Offsets of whole positions, which would cost their digits, are subtracted first.
+    """
+    if start is not None or end is not None:
+        largest = jax.lax.stop_gradient(scores).max(axis=2, keepdims=True)
+        is_offset = (jnp.abs(largest) > FAR) & jnp.isfinite(largest)
+        scores = scores - jnp.where(is_offset, largest, 0.0)
     for name, given, backward in (("start", start, False), ("end", end, True)):
         if given is not None:
             own = arguments.table(name, given, 1, axes="(n,)")

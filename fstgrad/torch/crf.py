@@ -191,15 +191,16 @@ class CRF:
         if mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
             order = torch.argsort(~mask, dim=1, stable=True)
             emissions = emissions.gather(1, order[..., None].expand(items, length, n))
+        # differences of scores keep their digits even if a whole position is masked by finfo.min
+        emissions, offset = _near(emissions, inside)
         if self.start is not None:
             emissions = emissions + _where((place == 0)[:, None], widened(self.start))
         if self.end is not None:
             last = place == lengths[:, None] - 1
             emissions = emissions + _where(last[..., None], widened(self.end))
-        offset = _offset(emissions.detach(), inside)
-        # differences of scores keep their digits even if a whole position is masked by finfo.min
-        if torch.compiler.is_compiling() or bool(offset.any()):
-            emissions = emissions - offset[..., None]
+        if self.start is not None or self.end is not None:  # which may be masks too
+            emissions, further = _near(emissions, inside)
+            offset = offset + further
         return _Chain(emissions, lengths, inside, order, offset)
 
     def _log_partition(self, chain: "_Chain") -> torch.Tensor:
@@ -280,11 +281,14 @@ def _each(emissions: Array) -> Each:
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
-def _offset(emissions: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Return the largest emission (B, T) of each position if it is beyond FAR, otherwise 0."""
-    largest = emissions.amax(dim=2)
+def _near(emissions: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Subtract the largest emission of each position if it is beyond FAR; return it too, (B, T)."""
+    largest = emissions.detach().amax(dim=2)
     is_far = inside & (largest.abs() > FAR) & largest.isfinite()
-    return _where(is_far, largest)
+    offset = _where(is_far, largest)
+    if torch.compiler.is_compiling() or bool(offset.any()):
+        emissions = emissions - offset[..., None]
+    return emissions, offset
 
 
 def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

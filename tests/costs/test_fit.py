@@ -8,7 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.cli.grammar_fit import _progress
 from fstgrad.costs import Schedule, pair_transducer, with_costs
-from fstgrad.costs.em import Estimator
+from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.fit import _estimator
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import Pairs, PairTransducer
@@ -412,3 +412,26 @@ def test_both_priors_have_equally_many_counts(given, tie):
     expected = 0.7 * np.bincount(ties.cell_group)
     np.testing.assert_allclose(totals["uniform"], expected, rtol=1e-12)
     np.testing.assert_allclose(totals["transducer"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("prior", ["uniform", "transducer"])
+def test_a_step_maximizes_the_likelihood_with_the_prior(given, prior):
+    """No other weights have a greater sum of expected complete log-likelihood and log-prior."""
+    rng = np.random.default_rng(1)
+    transducer = pair_transducer(fg.EditDistance(ABC, substitute_cost=2.0))
+    estimator = _estimator(transducer, Ties.of(transducer, "pair", given), 0.7, prior)
+    counts = np.where(np.isfinite(transducer.cost), rng.uniform(size=len(transducer.cost)), 0.0)
+    best = estimator.maximized(estimator.initial(), counts)
+
+    def objective(weights):
+        log_weights = estimator.log_weights(weights)
+        used = counts > 0
+        return counts[used] @ log_weights[used] + estimator.log_prior(weights)
+
+    highest = objective(best)
+    for _ in range(50):
+        rows = (best.log_gate + 0.1 * rng.normal(size=len(best.log_gate))).reshape(-1, 2)
+        gates = (rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)).ravel()
+        other = Weights(best.theta + 0.1 * rng.normal(size=len(best.theta)), gates)
+        assert objective(other) <= highest + 1e-12

@@ -9,6 +9,7 @@ import fstgrad as fg
 from fstgrad.costs import Pairs, loss_gradient, pair_transducer, softmax_margin_gradient
 from fstgrad.costs.ranking import Questions, _Problem, nearest, ranking, ranks
 from fstgrad.costs.ties import Ties
+from tests.oracles import costs as oracle
 
 ABC = fg.Alphabet("abc")
 
@@ -152,3 +153,39 @@ def test_a_hinge_without_margin_corrects_what_is_wrong():
     assert before[0] > before[1]
     learned = fg.fit_ranking(loss, asked, objective="hinge", semiring="tropical").loss("tropical")
     assert learned("abc", "aca") <= learned("abc", "abb") + 0.1
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.5])
+@pytest.mark.parametrize("semiring", ["probability", "tropical"])
+def test_objectives_are_their_definitions(semiring, margin):
+    """Right candidates at any place, and at the first one, of questions of several sizes."""
+    rng = np.random.default_rng(3)
+    asked = [(y, n % (1 + i), own[: 1 + i]) for i, (y, n, own) in enumerate(questions(rng, 4))]
+    transducer = pair_transducer(fg.EditDistance(ABC))
+    symbols = (None, *range(3))
+    arcs = [(0, a, b, float(a != b), 0) for a in symbols for b in symbols if (a, b) != (None, None)]
+
+    def loss_of(y, c):
+        ids = (ABC.encode(text).tolist() for text in (y, c))
+        weights = [weight for weight, _ in oracle.paths((0, arcs, {0: 0.0}), *ids)]
+        return -np.log(max(weights) if semiring == "tropical" else sum(weights))
+
+    softmax = hinge = 0.0
+    for y, right, candidates in asked:
+        losses = np.array([loss_of(y, c) for c in candidates])
+        away = np.where(np.arange(len(candidates)) == right, 0.0, margin)
+        softmax += losses[right] + np.logaddexp.reduce(away - losses)
+        hinge += np.maximum(away + losses[right] - losses, 0.0).sum()
+    ties = Ties.of(transducer, "pair", "nothing")
+    for objective, total in (("softmax", softmax), ("hinge", hinge)):
+        encoded = Questions.encode(ABC, asked)
+        problem = _Problem(
+            transducer, ties, transducer.cost, encoded, objective, margin, semiring, 2.0
+        )
+        change = np.zeros(len(ties.names))
+        assert problem.value(change)[0] == pytest.approx(total / len(asked), rel=1e-12)
+        held = np.array([name.startswith("(end)") for name in ties.names])
+        change[held] = 0.5  # ending costs every alignment as much more
+        assert problem.value(change)[0] == pytest.approx(
+            total / len(asked) + 0.25 * held.sum(), rel=1e-12
+        )

@@ -204,3 +204,24 @@ def test_single_precision():
     assert best.dtype == jnp.int32
     assert log_probs.dtype == jnp.float32
     np.testing.assert_allclose(log_probs, np.log([[0.25, 0.25]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e30, 1e12])
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("with_ends", [True, False])
+def test_a_position_that_is_masked_whole_costs_no_digits(mask, position, with_ends):
+    """Also the first or the last one of a sequence, to which `start` or `end` is added."""
+    emissions, transitions, *given = scores_of("masked chains")
+    start, end = given if with_ends else (None, None)
+    gold = np.where(MASK, 1, -100)
+    one, other = (
+        fgj.CRF(
+            jnp.asarray(emissions).at[:, position].set(level), transitions, MASK,
+            start=start, end=end,
+        )
+        for level in (mask, 0.0)
+    )  # fmt: skip
+    np.testing.assert_allclose(one.nll(gold), other.nll(gold), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(one.mbr(), other.mbr())
+    np.testing.assert_array_equal(one.nbest(3)[0], other.nbest(3)[0])
+    np.testing.assert_allclose(one.nbest(3)[1], other.nbest(3)[1], rtol=0, atol=1e-12)

@@ -312,3 +312,25 @@ def test_random_fits_have_no_nan():
             assert (sum((link.x for link in one.links), ()), len(one.links)) == (
                 tuple(pairs[0][0]), len(one.posterior)
             )  # fmt: skip
+
+
+def test_symbols_with_a_limit_of_their_own():
+    """The limit of an insertion is that of the symbol before it, of the first one at the start."""
+    longest, most_x, most_y = {"b": 1}, 2, 2
+
+    def lengths(x, y, i=0, j=0):
+        """The number of links of each alignment."""
+        if (i, j) == (len(x), len(y)):
+            yield 0
+        for a in range(min(most_x, len(x) - i) + 1):
+            owner = x[max(0, i - (a == 0))] if x else ""
+            for b in range(min(longest.get(owner, most_y), len(y) - j) + 1):
+                if a + b:
+                    yield from (1 + n for n in lengths(x, y, i + a, j + b))
+
+    texts = [("ab", "xyz"), ("a", "xy"), ("ba", "xyx"), ("", "yx"), ("bb", "zz")]
+    pairs = [(tuple(x), tuple(y)) for x, y in texts]
+    aligner = Aligner(most_x, most_y, longest=longest, max_iter=1).fit(pairs)
+    kinds = len(aligner.counts_)
+    expected = [np.log(sum(float(kinds) ** -n for n in lengths(x, y))) for x, y in pairs]
+    np.testing.assert_allclose(aligner.log_probabilities_, expected, rtol=1e-12)

@@ -6,6 +6,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.learning.batch import _split_into_chunks
+from fstgrad.learning.outcomes import Sums
 
 ABC = fg.Alphabet("abc")
 FEATURES = fg.QGramCounts(ABC, 2)
@@ -306,3 +307,18 @@ def test_chunks_of_a_training_are_smaller_for_long_outputs_and_many_symbols():
 
     assert [block(40, 8), block(300, 75), block(300, 2000)] == [512, 186, 64]
     assert block(40, 8, loss=fg.Hamming(fg.Alphabet([str(i) for i in range(40)]))) == 64
+
+
+def test_sums_over_few_weights_add_up():
+    """Two chunks that share a weight; their sum, and that of all weights."""
+    one = Sums(np.array([1.0, 2.0, 3.0]), 0.5, done=2, support=np.array([4, 0, 2]))
+    two = Sums(np.array([10.0, 20.0]), 0.25, done=1, support=np.array([2, 5]))
+    whole = Sums(np.zeros(6))
+    for part in (one, two):
+        whole.add(part)
+    assert whole.gradient.tolist() == [2.0, 0.0, 13.0, 0.0, 1.0, 20.0]
+    one.add(two)
+    again = np.zeros(6)
+    again[one.support] = one.gradient
+    assert again.tolist() == whole.gradient.tolist()
+    assert (one.value, one.done) == (whole.value, whole.done) == (0.75, 3)

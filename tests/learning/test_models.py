@@ -308,3 +308,19 @@ def test_steps_of_adam_equal_the_algorithm():
         mean, square = first / (1 - 0.9**t), second / (1 - 0.999**t)
         w = w - 0.1 * (1 - (t - 1) / 4) * mean / (np.sqrt(square) + 1e-8)
         np.testing.assert_allclose(steps.w, w, rtol=1e-12)
+
+
+def test_steps_of_sgd_equal_steps_on_all_weights():
+    """The penalties of the steps that do not visit a weight are applied later, all of them."""
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=5)
+    steps = OptimizerSteps("sgd", 0.3, 0.7, 8, w.copy(), np.zeros(5), np.zeros(5), 0)
+    for t, support in enumerate([[0, 2], [1], [2, 0], [2], [0, 1, 2, 3], [3]]):
+        gradient = rng.normal(size=len(support))
+        steps.take(Sums(3.0 * gradient, done=3, support=np.array(support)))
+        whole = np.zeros(5)
+        whole[support] = gradient
+        w = w - 0.3 * (1 - t / 8) * (whole + 0.7 * w)
+        np.testing.assert_allclose(steps.w[support], w[support], rtol=1e-12)
+    steps.catch_up()
+    np.testing.assert_allclose(steps.w, w, rtol=1e-12)

@@ -217,3 +217,22 @@ def test_a_constant_of_all_positions_is_in_log_z(by):
     far = crf_of(emissions + by, transitions, start, end).log_partition()
     near = crf_of(emissions, transitions, start, end).log_partition()
     torch.testing.assert_close(far, near + by * MASK.sum(dim=1), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e30, 1e12])
+@pytest.mark.parametrize("position", [0, 1, 3, 4])
+def test_a_position_that_is_masked_whole_costs_no_digits(mask, position):
+    """Also the first or the last one of a sequence, to which `start` or `end` is added."""
+    emissions, transitions, start, end = (tensor.detach() for tensor in parts())
+    emissions[:, position] = 0.0
+    masked = emissions.clone()
+    masked[:, position] = mask
+    one, other = (crf_of(table, transitions, start, end) for table in (masked, emissions))
+    for found, expected in (
+        (one.nll(GOLD, reduction="none"), other.nll(GOLD, reduction="none")),
+        (one.marginals(), other.marginals()),
+        (one.nbest(5)[1], other.nbest(5)[1]),
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert torch.equal(one.nbest(5)[0], other.nbest(5)[0])
+    assert torch.equal(one.sample(9, rng=0), other.sample(9, rng=0))
