@@ -13,8 +13,8 @@ from fstgrad.grm.covariates import NONE, Covariates
 from fstgrad.grm.design import Design
 
 if TYPE_CHECKING:
-    from fstgrad.grm.kernels.columns import Slots
-    from fstgrad.grm.kernels.normal import Normal
+    from fstgrad.grm.kernels.descent import Normal
+    from fstgrad.grm.kernels.design import Slots
 
 EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
 
@@ -99,7 +99,7 @@ class Play:
         offset = np.concatenate([[0], np.cumsum(np.diff(ends) ** 2)])
         first, last = ends[node], ends[node + 1]
         start = offset[node] + (place - first) * (last - first)
-        unfilled = kernels.normal.Normal(place, first, last, start, np.zeros(0))
+        unfilled = kernels.descent.Normal(place, first, last, start, np.zeros(0))
         return Layout(order, ends, offset, unfilled)
 
     @cached_property
@@ -111,7 +111,7 @@ class Play:
     def products(self) -> float:
         """The number of products of two entries of the same node and sample."""
         samples = int(self.slots.rows.max(initial=-1)) + 1
-        return float(kernels.normal.products(self.slots, self.layout.order, samples))
+        return float(kernels.descent.count_products(self.slots, self.layout.order, samples))
 
 
 def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
@@ -216,7 +216,7 @@ def put_in_play(
         coef=np.concatenate([start.ravel(), sets[2]]),
         penalty=np.concatenate([np.tile(penalties, nodes), alpha * scale]),
         ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
-        slots=kernels.columns.Slots(
+        slots=kernels.design.Slots(
             np.concatenate([[0], np.cumsum(np.concatenate([np.ones(first, np.int64), counts]))]),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
             np.concatenate([np.tile(each, nodes), root_of[block] - 1 if parameter.size else block]),

@@ -113,7 +113,9 @@ class StoredBlock(Block):
         """Return (indptr, rows, values) of the columns, one behind the other."""
         indptr, total = np.zeros(columns.size + 1, dtype=np.int64), self.entries(columns)
         rows, values = empty(total, dtype=np.int64), empty(total)
-        kernels.columns.gather(self.indptr, self.rows, self.values, columns, indptr, rows, values)
+        kernels.design.gather_columns(
+            self.indptr, self.rows, self.values, columns, indptr, rows, values
+        )
         return indptr, rows, values
 
     def products(self, columns: IntArray, vector: FloatArray) -> FloatArray:

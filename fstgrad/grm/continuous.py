@@ -84,7 +84,7 @@ class Exponential(Base):
 
     def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
-        kernels.halfline.derivatives(eta, False, tol, *out)
+        kernels.integrals.derivatives(eta, False, tol, *out)
         return out
 
 
@@ -142,7 +142,7 @@ class Gaussian(Exponential):
     def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
         if eta.shape[1] <= 2:
-            kernels.halfline.gaussian_pair(eta, *out)
+            kernels.integrals.gaussian_pair(eta, *out)
         else:
-            kernels.halfline.derivatives(eta, True, tol, *out)
+            kernels.integrals.derivatives(eta, True, tol, *out)
         return out

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Scale = Literal["identity", "log"]
 EMPTY = -100.0  # eta_1 of a column of zeros, in place of log 0
-POISSON_LAST = 1 << 20  # last count of the Poisson table; for larger counts see `kernels.wide`
+POISSON_LAST = 1 << 20  # last count of the Poisson table; for larger counts see `kernels.counts`
 # With few distinct counts in a column, the likelihood is largest at infinite intercepts.  A ridge
 # penalty with this weight, in units of Var[t], keeps them finite; it changes the fitted means by
 # about a thousandth of a standard deviation.
@@ -121,7 +121,7 @@ class CountBase(Base):
 
     def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = outputs(eta)
-        kernels.rows.derivatives(
+        kernels.count_rows.derivatives(
             np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out
         )
         return out
@@ -172,7 +172,7 @@ class Poisson(CountBase):
         if beyond.any():
             rows = np.ascontiguousarray(eta[beyond])
             more = outputs(rows)
-            kernels.wide.wide_derivatives(rows, self.table(eta.shape[1]), *more)
+            kernels.counts.wide_derivatives(rows, self.table(eta.shape[1]), *more)
             for whole, part in zip(out, more, strict=True):
                 whole[beyond] = part
         return out

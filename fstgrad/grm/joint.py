@@ -91,7 +91,7 @@ class JointRegression:
 
     def _is_settled(self, play: Play, residual: FloatArray) -> bool:
         """Return whether no slope of an intercept exceeds SETTLED * alpha."""
-        gradient = kernels.columns.gradients(play.slots, residual) + play.ridge * play.coef
+        gradient = kernels.design.gradients(play.slots, residual) + play.ridge * play.coef
         slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 

@@ -27,7 +27,7 @@ from fstgrad.grm.active_set import Intercepts, Play, leave, objective, violation
 from fstgrad.grm.base import Base
 
 if TYPE_CHECKING:
-    from fstgrad.grm.kernels.normal import Normal
+    from fstgrad.grm.kernels.descent import Normal
 
 MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
@@ -173,7 +173,7 @@ class NewtonSolver:
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
         """Return the gradient (m,) at `coef` of the objective without the l1 penalty."""
-        return kernels.columns.gradients(play.slots, state.residual) + play.ridge * coef
+        return kernels.design.gradients(play.slots, state.residual) + play.ridge * coef
 
     def _off_a_plateau(
         self, play: Play, state: State, slopes: FloatArray
@@ -184,7 +184,7 @@ class NewtonSolver:
         violation moves until its slope has decreased by at least a tenth without changing its
         sign.  There, the convex objective is lower and has a curvature.
         """
-        curvature = kernels.columns.curvatures(play.slots, state.covariance) + play.ridge
+        curvature = kernels.design.curvatures(play.slots, state.covariance) + play.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
         m = int(flat.argmax())
         if flat[m] == 0:
@@ -192,7 +192,7 @@ class NewtonSolver:
         unit, moved = np.zeros(play.coef.shape), np.zeros(state.eta.shape)
         slope = self._gradient(play, state, play.coef)[m]
         unit[m] = -np.sign(slope + play.penalty[m] * np.sign(play.coef[m]))
-        kernels.columns.add_columns(play.slots, unit, moved)
+        kernels.design.add_columns(play.slots, unit, moved)
         size, least, most = 1.0 / float(np.abs(moved).max(initial=1e-300)), 0.0, np.inf
         for _ in range(MOST_TRIALS):
             coef = play.coef + size * unit
@@ -234,7 +234,7 @@ class NewtonSolver:
         """Return eta (q, n, c) = offset + Z play.coef."""
         eta = empty(self.observed.shape)
         eta[:] = self.offset
-        kernels.columns.add_columns(play.slots, play.coef, eta)
+        kernels.design.add_columns(play.slots, play.coef, eta)
         return eta
 
     def _state(
@@ -252,7 +252,7 @@ class NewtonSolver:
                 return float(near.losses[s])
             value, mean, second = self.families[s].derivatives(eta[s])
             given = value, mean, second, eta[s], self.observed[s], self.weights
-            return float(kernels.columns.weigh(*given, residual[s], covariance[s]))
+            return float(kernels.design.weighted_loss(*given, residual[s], covariance[s]))
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
         return State(eta, residual, covariance, losses, objective(play, coef, losses))
@@ -264,7 +264,7 @@ class NewtonSolver:
         if not np.isfinite(direction).all():
             return None
         moved = np.zeros(state.eta.shape)
-        kernels.columns.add_columns(play.slots, direction, moved)
+        kernels.design.add_columns(play.slots, direction, moved)
         predicted = gradient @ direction + play.penalty @ (
             np.abs(play.coef + direction) - np.abs(play.coef)
         )
@@ -300,7 +300,7 @@ class NewtonSolver:
         free = np.flatnonzero(~penalised)
         blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
-        curvature = kernels.columns.sample_means(covariance)[:, moved[:, None], moved]
+        curvature = kernels.design.sample_means(covariance)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
         least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)
@@ -322,7 +322,7 @@ class NewtonSolver:
 
         def node(s: int) -> None:
             mine, part = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
-            kernels.normal.fill_matrix(play.slots, mine, covariance[s], part)
+            kernels.descent.fill_matrix(play.slots, mine, covariance[s], part)
 
         list(self.apply(node, range(len(self.families))))
         return unfilled._replace(entries=entries)
@@ -335,7 +335,7 @@ class NewtonSolver:
         def column(m: int) -> FloatArray:
             unit = np.zeros(play.coef.size)
             unit[m] = 1.0
-            return kernels.columns.product(play.slots, covariance, unit) + play.ridge * unit
+            return kernels.design.hessian_product(play.slots, covariance, unit) + play.ridge * unit
 
         model = feature_sign.Model(column, gradient, play.penalty, play.coef)
         exact = feature_sign.minimum(model, direction)

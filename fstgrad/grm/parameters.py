@@ -149,14 +149,14 @@ class Parameters:
         """
         statistics = self.family.statistics(x, self.k)
         eta = np.broadcast_to(self.intercepts, statistics.shape).copy()
-        kernels.potentials.add_interactions(statistics, *self.flat, eta)
+        kernels.design.add_interactions(statistics, *self.flat, eta)
         return eta
 
     def log_potential(self, x: FloatArray) -> FloatArray:
         """Return log p(x) + A in nats, (n,), for x (n, p)."""
         statistics = self.family.statistics(x, self.k)
         energy = np.einsum("npk,pk->n", statistics, self.intercepts)
-        kernels.potentials.add_energies(statistics, *self.flat, energy)
+        kernels.design.add_energies(statistics, *self.flat, energy)
         return np.asarray(energy + self.log_base(x).sum(axis=1))
 
     def conditional_log_likelihoods(

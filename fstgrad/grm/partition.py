@@ -99,7 +99,7 @@ def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> 
 
 def _interaction_energy(parameters: Parameters, statistics: FloatArray) -> FloatArray:
     energy = np.zeros(len(statistics))
-    kernels.potentials.add_energies(statistics, *parameters.flat, energy)
+    kernels.design.add_energies(statistics, *parameters.flat, energy)
     return energy
 
 

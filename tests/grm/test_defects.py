@@ -12,7 +12,7 @@ from fstgrad.grm.blocks import binomials
 from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.conditionals import NodeConditional
 from fstgrad.grm.kernels import counts
-from fstgrad.grm.kernels.moments import empty_moments
+from fstgrad.grm.kernels.counts import empty_moments
 from fstgrad.grm.kernels.sampling import draw_count
 from fstgrad.grm.normalization import _negative_quotient
 from fstgrad.grm.sampling import gibbs

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.base import outputs
 from fstgrad.grm.families import BASES, Exponential, FiniteCounts, Gaussian, Poisson
-from fstgrad.grm.kernels import counts, halfline, rows
-from fstgrad.grm.kernels.moments import empty_moments, finish
+from fstgrad.grm.kernels import count_rows, counts, integrals
+from fstgrad.grm.kernels.counts import empty_moments, write_results
 from tests.oracles import grm as oracle
 
 NAMES = ["poisson", "exponential", "gaussian"]
@@ -174,7 +174,7 @@ def test_quadrature_kernel_is_the_plain_trapezoid():
     h = sum(eta[j] * np.exp(v / (j + 1)) for j in range(3)) + v
     value = np.log(np.exp(h - h.max()).sum() * step) + h.max()
     assert Exponential().log_partition(eta).value == pytest.approx(value, rel=1e-12)
-    assert halfline.log_integrand(1.0, eta, 1.0) == pytest.approx(
+    assert integrals.log_integrand(1.0, eta, 1.0) == pytest.approx(
         -np.exp(1.0) + 2 * np.exp(0.5) + 0.5 * np.exp(1 / 3) + 1, rel=1e-14
     )
 
@@ -239,25 +239,29 @@ def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
     eta[:300, 0] = np.linspace(-30.0, 5.0, 300)
     table = base.table(k)
     found, moments = outputs(eta), empty_moments(k + own)
-    rows.derivatives(eta, table, *found)
-    block, powers, first = rows.empty_block(k + own, rows.FEWEST), rows.monomials(table), 0
+    count_rows.derivatives(eta, table, *found)
+    block, powers, first = (
+        count_rows.empty_block(k + own, count_rows.FEWEST),
+        count_rows.monomials(table),
+        0,
+    )
     for row, values in enumerate(eta):
         block.eta[:] = values[:, None]
-        rows.sum_block(block, table, powers)
+        count_rows.sum_block(block, table, powers)
         first += block.stop[0] > 0
         whole = outputs(eta[:1])
         assert counts.sum_counts(values, table, np.empty(counts.NODES), moments)
-        finish(moments, *(part[0] for part in whole))
+        write_results(moments, *(part[0] for part in whole))
         for part, other in zip(found, whole, strict=True):
             np.testing.assert_allclose(part[row], other[0], rtol=1e-12, atol=1e-14)
     assert 150 < first < 302
     for rows_of_a_batch in (1, 8, 9, 65, 302):
         part = outputs(eta[:rows_of_a_batch])
-        rows.derivatives(eta[:rows_of_a_batch], table, *part)
+        count_rows.derivatives(eta[:rows_of_a_batch], table, *part)
         for some, every in zip(part, found, strict=True):
             np.testing.assert_array_equal(some, every[:rows_of_a_batch])
     for part in found:
         np.testing.assert_array_equal(part[300], part[301])
     nothing = outputs(eta[:1])
-    rows.derivatives(np.full((1, k + own), np.nan), table, *nothing)
+    count_rows.derivatives(np.full((1, k + own), np.nan), table, *nothing)
     assert not np.isfinite(nothing[1]).any()

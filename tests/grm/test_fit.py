@@ -9,7 +9,8 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad.grm import design, fitting
 from fstgrad.grm.families import Poisson
-from fstgrad.grm.kernels import columns, descent, normal
+from fstgrad.grm.kernels import descent
+from fstgrad.grm.kernels import design as design_kernels
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
@@ -237,7 +238,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
     values = np.concatenate([np.ones(n), csc.data])
     ends = n + csc.indptr.astype(np.int64)
     slot_node, slot_root = np.array([0, 1, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 1, 1])
-    slots = columns.Slots(
+    slots = design_kernels.Slots(
         np.array([0, 1, 2, 3, 4, 5, 7]), slot_node, slot_root,
         np.array([0, 0, *ends[:5]]), np.array([n, n, *ends[1:]]), rows, values,
     )  # fmt: skip
@@ -254,8 +255,8 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
     last, start = np.array([4, 7])[slot_node], np.array([0, 16, 4, 8, 19, 12, 22])
     entries = np.empty(25 if in_matrices else 0)
     if in_matrices:
-        normal.fill_matrix(slots, np.array([0, 2, 3, 5]), hessian[0], entries[:16])
-        normal.fill_matrix(slots, np.array([1, 4, 6]), hessian[1], entries[16:])
+        descent.fill_matrix(slots, np.array([0, 2, 3, 5]), hessian[0], entries[:16])
+        descent.fill_matrix(slots, np.array([1, 4, 6]), hessian[1], entries[16:])
     model = descent.Quadratic(
         hessian,
         gradient,
@@ -264,7 +265,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
         coef,
         blocks,
         np.ascontiguousarray(inverses),
-        normal.Normal(place, first, last, start, entries),
+        descent.Normal(place, first, last, start, entries),
     )
     d, done = descent.quadratic_descent(slots, model, 1e-12, 1e-12, 10_000)
     assert done
@@ -275,15 +276,21 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
                 h = hessian[slot_node[a], :, slot_root[a], slot_root[b]]
                 full[owner[a], owner[b]] += (dense[:, a] * h * dense[:, b]).mean()
     counts = np.array([[(dense[i, slot_node == s] != 0).sum() for i in range(n)] for s in (0, 1)])
-    assert normal.products(slots, np.argsort(slot_node, kind="stable"), n) == (counts**2).sum()
-    np.testing.assert_allclose(columns.product(slots, hessian, d), full @ d, atol=1e-13)
+    assert (
+        descent.count_products(slots, np.argsort(slot_node, kind="stable"), n) == (counts**2).sum()
+    )
+    np.testing.assert_allclose(
+        design_kernels.hessian_product(slots, hessian, d), full @ d, atol=1e-13
+    )
     slope = gradient + full @ d + ridge * d
     now = coef + d
     active = now != 0
     np.testing.assert_allclose(slope[active], -(penalty * np.sign(now))[active], atol=1e-9)
     assert (np.abs(slope[~active]) <= penalty[~active] + 1e-9).all()
     expected = np.bincount(owner, dense.mean(axis=0))
-    np.testing.assert_allclose(columns.gradients(slots, np.ones((2, n, c))), expected, atol=1e-14)
+    np.testing.assert_allclose(
+        design_kernels.gradients(slots, np.ones((2, n, c))), expected, atol=1e-14
+    )
 
 
 def test_correlated_columns_are_solved():

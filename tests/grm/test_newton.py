@@ -5,7 +5,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.grm import newton
-from fstgrad.grm.kernels import columns, normal
+from fstgrad.grm.kernels import descent
+from fstgrad.grm.kernels import design as design_kernels
 
 pytest.importorskip("sklearn")
 
@@ -23,8 +24,8 @@ def words(n=300, p=8, seed=0):
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("base", ["poisson", "negative-binomial"])  # one and two free intercepts
 def test_matrices_and_columns_give_the_same_fit(monkeypatch, base, k, symmetrize):
-    formed, found, fill = [], [], normal.fill_matrix
-    monkeypatch.setattr(normal, "fill_matrix", lambda *given: formed.append(fill(*given)))
+    formed, found, fill = [], [], descent.fill_matrix
+    monkeypatch.setattr(descent, "fill_matrix", lambda *given: formed.append(fill(*given)))
     for products in (1e9, -1.0):
         monkeypatch.setattr(newton, "PRODUCTS", products)
         model = fg.GeneralizedRootModel(
@@ -47,16 +48,16 @@ def test_a_normal_matrix_is_the_product_of_dense_matrices(m):
     dense[:, 0], dense[:, m // 2], dense[1:, -1] = 1.0, 0.0, 2.0
     rows = [np.flatnonzero(column) for column in dense.T]
     ends = np.cumsum([0, *(r.size for r in rows)])
-    slots = columns.Slots(
+    slots = design_kernels.Slots(
         np.arange(m + 1), np.zeros(m, np.int64), rng.integers(0, c, m), ends[:-1], ends[1:],
         np.concatenate(rows), np.concatenate([dense[r, j] for j, r in enumerate(rows)]),
     )  # fmt: skip
     square = rng.normal(size=(n, c, c))
     hessian = square @ square.transpose(0, 2, 1)
     entries = np.empty(m * m)
-    normal.fill_matrix(slots, np.arange(m), hessian, entries)
+    descent.fill_matrix(slots, np.arange(m), hessian, entries)
     weight = hessian[:, slots.coordinate][:, :, slots.coordinate]
     expected = np.einsum("ia,iab,ib->ab", dense, weight, dense) / n
     np.testing.assert_allclose(entries.reshape(m, m), expected, rtol=1e-12, atol=1e-14)
     counts = (dense != 0).sum(axis=1)
-    assert normal.products(slots, np.arange(m), n) == (counts**2).sum()
+    assert descent.count_products(slots, np.arange(m), n) == (counts**2).sum()

@@ -1,11 +1,6 @@
-from . import columns as columns
+from . import count_rows as count_rows
 from . import counts as counts
 from . import descent as descent
 from . import design as design
-from . import halfline as halfline
-from . import moments as moments
-from . import normal as normal
-from . import potentials as potentials
-from . import rows as rows
+from . import integrals as integrals
 from . import sampling as sampling
-from . import wide as wide

@@ -13,8 +13,23 @@ from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import add_scaled
-from fstgrad.grm.kernels.columns import Slots, column_sum, curvatures
-from fstgrad.grm.kernels.normal import Normal
+from fstgrad.grm.kernels.design import Slots, column_sum, curvatures
+
+
+class Normal(NamedTuple):
+    """The normal matrices of the nodes; their rows and columns are the slots of each node.
+
+    place (s,) : the number of each slot if slots are ordered by node.
+    first, last (s,) : the slots of the same node have the numbers first .. last - 1.
+    start (s,), entries : the row of a slot is entries[start : start + last - first]; without
+        matrices, `entries` is empty.
+    """
+
+    place: IntArray
+    first: IntArray
+    last: IntArray
+    start: IntArray
+    entries: FloatArray
 
 
 class Quadratic(NamedTuple):
@@ -39,8 +54,120 @@ class Quadratic(NamedTuple):
     normal: Normal
 
 
+@kernel
+def count_products(slots: Slots, order: IntArray, samples: int) -> float:
+    """Return the number of products of two entries of the same sample and node.
+
+    order (s,) : the slots in the order of their nodes.
+    """
+    counts, node, out = np.zeros(samples), -1, 0.0
+    for slot in order:
+        if slots.node[slot] != node:
+            node = slots.node[slot]
+            counts[:] = 0.0
+        for at in range(slots.start[slot], slots.end[slot]):
+            count = counts[slots.rows[at]]
+            counts[slots.rows[at]] = count + 1.0
+            out += 2.0 * count + 1.0
+    return out
+
+
+@kernel
+def fill_matrix(slots: Slots, mine: IntArray, hessian: FloatArray, entries: FloatArray) -> None:
+    """Write the normal matrix (m * m,) of a node with slots `mine` (m,), and hessian (n, c, c)."""
+    entries[:] = 0.0
+    full = empty(mine.shape[0], np.bool_)
+    for a in range(mine.shape[0]):
+        full[a] = is_full(slots, mine[a], hessian.shape[0])
+    add_full_columns(slots, mine, full, hessian, entries)
+    add_other_columns(slots, mine[~full], np.flatnonzero(~full), hessian, entries)
+    m = mine.shape[0]
+    for a in range(m):
+        for b in range(a):
+            entries[b * m + a] = entries[a * m + b]
+
+
+@part_kernel
+def is_full(slots: Slots, slot: int, n: int) -> bool:
+    """Return whether a column has an entry for each of n samples, in their order."""
+    start = slots.start[slot]
+    if slots.end[slot] - start != n:
+        return False
+    row = 0
+    while row < n and slots.rows[start + row] == row:
+        row += 1
+    return row == n
+
+
+@part_kernel
+def add_full_columns(
+    slots: Slots,
+    mine: IntArray,
+    full: BoolArray,
+    hessian: FloatArray,
+    entries: FloatArray,
+) -> None:
+    """Write the products of full columns with all columns below the diagonal: row by column."""
+    n, m = hessian.shape[0], mine.shape[0]
+    for a in range(m):
+        if not full[a]:
+            continue
+        i, own = slots.coordinate[mine[a]], slots.start[mine[a]]
+        for b in range(m):
+            if full[b] and b > a:
+                continue
+            j, total = slots.coordinate[mine[b]], 0.0
+            for at in range(slots.start[mine[b]], slots.end[mine[b]]):
+                row = slots.rows[at]
+                total += slots.values[at] * hessian[row, i, j] * slots.values[own + row]
+            entries[max(a, b) * m + min(a, b)] = total / n
+
+
+@part_kernel
+def add_other_columns(
+    slots: Slots,
+    mine: IntArray,
+    number: IntArray,
+    hessian: FloatArray,
+    entries: FloatArray,
+) -> None:
+    """Add the products of the columns of slots `mine`, sample by sample, below the diagonal.
+
+    number (columns,) : the rows of the matrix for these columns, ascending.
+    """
+    # bounds: start[row] counts the entries of a row that were written, so to < the total of counts
+    n, m = hessian.shape[0], int(np.sqrt(entries.shape[0]) + 0.5)
+    start = np.zeros(n + 1, np.int64)
+    for slot in mine:
+        for at in range(slots.start[slot], slots.end[slot]):
+            start[slots.rows[at] + 1] += 1
+    for row in range(n):
+        start[row + 1] += start[row]
+    own, value = empty(start[n], np.int64), empty(start[n])
+    for local in range(mine.shape[0]):
+        for at in range(slots.start[mine[local]], slots.end[mine[local]]):
+            to = start[slots.rows[at]]
+            own[to], value[to] = local, slots.values[at]
+            start[slots.rows[at]] += 1
+    coordinate, first = slots.coordinate[mine], 0
+    places, changes = empty(m, np.uint64), empty((hessian.shape[1], m))
+    for row in range(n):
+        last = start[row]  # now the end of the row
+        for b in range(last - first):
+            places[b] = number[own[first + b]]
+            j, part = coordinate[own[first + b]], value[first + b] / n
+            for i in range(changes.shape[0]):
+                changes[i, b] = hessian[row, i, j] * part
+        for a in range(last - first):
+            i, share = coordinate[own[first + a]], value[first + a]
+            to = places[a] * np.uint64(m)
+            for b in range(a + 1):
+                entries[to + places[b]] += share * changes[i, b]
+        first = last
+
+
 @inner_kernel
-def minimum(now: float, slope: float, curvature: float, penalty: float) -> float:
+def soft_threshold(now: float, slope: float, curvature: float, penalty: float) -> float:
     """Return the minimum of slope (b - now) + curvature (b - now)^2 / 2 + penalty |b|.
 
     It is the soft threshold sign(t) max(|t| - penalty / curvature, 0) of t = now - slope /
@@ -137,7 +264,7 @@ def sweep(
                 delta -= model.inverses[node, a, b] * steps[b]
             direction[m] += delta
             if by_rows:
-                add_rows(m, delta, pointer, normal, slopes)
+                add_normal_rows(m, delta, pointer, normal, slopes)
             else:
                 add_columns_of(m, delta, slots, hessian, change)
     for m in range(moves.shape[0]):
@@ -149,12 +276,12 @@ def sweep(
             slope = column_sum(m, slots, slots.values, change) / n
         slope += gradient[m] + ridge[m] * direction[m]
         now = coef[m] + direction[m]
-        delta = minimum(now, slope, curvature[m], penalty[m]) - now
+        delta = soft_threshold(now, slope, curvature[m], penalty[m]) - now
         largest = max(largest, abs(delta) * curvature[m])
         if delta != 0.0:
             direction[m] += delta
             if by_rows:
-                add_rows(m, delta, pointer, normal, slopes)
+                add_normal_rows(m, delta, pointer, normal, slopes)
             else:
                 add_columns_of(m, delta, slots, hessian, change)
     return largest
@@ -170,7 +297,9 @@ def row_sum(m: int, pointer: IntArray, place: IntArray, slopes: FloatArray) -> f
 
 
 @part_kernel
-def add_rows(m: int, delta: float, pointer: IntArray, normal: Normal, slopes: FloatArray) -> None:
+def add_normal_rows(
+    m: int, delta: float, pointer: IntArray, normal: Normal, slopes: FloatArray
+) -> None:
     """Add delta times the rows of parameter m in the normal matrices to the slopes."""
     for slot in range(pointer[m], pointer[m + 1]):
         first, last, start = normal.first[slot], normal.last[slot], normal.start[slot]

@@ -18,16 +18,17 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.counts import (
     NODES,
     NOTHING,
+    Moments,
     Table,
     bends,
+    empty_moments,
     fill_heights,
     interpolate,
     log_term,
     start_of_sum,
     sum_counts,
 )  # fmt: skip
-from fstgrad.grm.kernels.halfline import LEFT, PEAK, RIGHT, log_integrand, window
-from fstgrad.grm.kernels.moments import Moments, empty_moments
+from fstgrad.grm.kernels.integrals import LEFT, PEAK, RIGHT, log_integrand, window
 
 CELLS = 1024  # of the table of a density over log T
 PARTS = 64  # that a panel of counts is cut into
@@ -237,7 +238,7 @@ def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) ->
 def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) -> float:
     """Write the density over v = log T at CELLS + 1 equidistant points; return its log-integral.
 
-    table[i] = exp(h(v_i) - largest h), with h as in `kernels.halfline` (c = 1 for T = x, 1/2 for
+    table[i] = exp(h(v_i) - largest h), with h as in `kernels.integrals` (c = 1 for T = x, 1/2 for
     T = x^2), over the interval that `window` writes to place (4,).  Returns -inf if there is no
     finite integral.
     """

@@ -16,8 +16,15 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import add_scaled, exponentiate, logarithms
-from fstgrad.grm.kernels.counts import NEGLIGIBLE, NODES, Table, sum_counts
-from fstgrad.grm.kernels.moments import empty_moments, fail, finish
+from fstgrad.grm.kernels.counts import (
+    NEGLIGIBLE,
+    NODES,
+    Table,
+    empty_moments,
+    sum_counts,
+    write_divergence,
+    write_results,
+)
 
 BitArray = npt.NDArray[np.uint64]
 FIRST = 64  # most counts that are summed in blocks; all are single points of the table
@@ -89,7 +96,7 @@ def raise_top(top: FloatArray, height: FloatArray) -> None:
 def mark_ends(block: Block, table: Table, q: int) -> bool:
     """Set stop and left_out of the sums whose terms after count q are negligible.
 
-    As `fstgrad.grm.kernels.counts.ends`.  Returns whether all sums are complete.
+    As `fstgrad.grm.kernels.counts.is_rest_negligible`.  Returns whether all sums are complete.
     """
     # bounds: q < FIRST; `later` has two columns for each t_j
     ratio, height, later = block.ratio, block.heights[q], table.later[q]
@@ -146,11 +153,11 @@ def sum_block(block: Block, table: Table, powers: FloatArray) -> None:
     for q in range(count):
         for i in range(powers.shape[0]):
             add_scaled(block.sums[i], weights[q], powers[i, q])
-    center(block)
+    divide_by_mass(block)
 
 
 @part_kernel
-def center(block: Block) -> None:
+def divide_by_mass(block: Block) -> None:
     """Turn the sums of weights and products into the mass, E[t] and Cov[t]."""
     # bounds: row < 1 + k + k (k + 1) / 2
     sums, inverse, k = block.sums, block.ratio, block.eta.shape[0]
@@ -180,7 +187,7 @@ def subtract_product(x: FloatArray, y: FloatArray, z: FloatArray) -> None:
 
 
 @part_kernel
-def finish_lane(
+def write_lane(
     block: Block,
     lane: int,
     table: Table,
@@ -188,7 +195,7 @@ def finish_lane(
     mean: FloatArray,
     covariance: FloatArray,
 ) -> None:
-    """Write the results of a row, as `fstgrad.grm.kernels.moments.finish` does.
+    """Write the results of a row, as `fstgrad.grm.kernels.counts.write_results` does.
 
     block.ratio holds log mass.
     """
@@ -279,11 +286,11 @@ def write_block(
     for lane in range(count):
         row = block.rows[lane]
         if block.stop[lane] > 0:
-            finish_lane(block, lane, table, bounds, mean, covariance)
+            write_lane(block, lane, table, bounds, mean, covariance)
         elif sum_counts(eta[row], table, heights, moments):
-            finish(moments, bounds[row], mean[row], covariance[row])
+            write_results(moments, bounds[row], mean[row], covariance[row])
         else:
-            fail(bounds[row], mean[row], covariance[row])
+            write_divergence(bounds[row], mean[row], covariance[row])
 
 
 @kernel

@@ -17,14 +17,14 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.grm.kernels.moments import (
+from fstgrad.grm.kernels.counts import (
     Moments,
     add_moments,
-    clear,
+    clear_moments,
     empty_moments,
-    fail,
-    finish,
-    mirror,
+    mirror_moments,
+    write_divergence,
+    write_results,
 )  # fmt: skip
 
 WINDOW = 50.0  # the integral leaves out what is this many nats below the maximum
@@ -159,7 +159,7 @@ def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     at most `tol`, relative.
     """
     k = eta.shape[0]
-    clear(moments)
+    clear_moments(moments)
     lead = 0
     while lead < k and eta[lead] == 0.0:
         lead += 1
@@ -247,12 +247,12 @@ def derivatives(
             for j in range(k):
                 reflected[j] = eta[row, j] if j % 2 == 0 else -eta[row, j]
             finite = integrate(reflected, c, tol, mirrored)
-            mirror(mirrored)
+            mirror_moments(mirrored)
             add_moments(moments, mirrored)
         if finite:
-            finish(moments, bounds[row], mean[row], covariance[row])
+            write_results(moments, bounds[row], mean[row], covariance[row])
         else:
-            fail(bounds[row], mean[row], covariance[row])
+            write_divergence(bounds[row], mean[row], covariance[row])
 
 
 @kernel
