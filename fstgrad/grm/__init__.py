@@ -4,8 +4,7 @@ Reading order
 -------------
 - `measures`, `bounds` : piecewise-linear bounds of A(eta).
 - `kernels` : the compiled loops.
-- `base` : what a univariate family is; `tables`, `dispersion`, `count_families`,
-  `finite_families`, `continuous`, `families` : the families.
+- `base` : what a univariate family is; `count_tables`, `families` : the families.
 - `blocks`, `design` : the columns that all nodes share; `covariates` : shifts of rows.
 - `parameters`, `normalization` : a model; whether it can be normalized.
 - `active_set`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a

@@ -72,7 +72,7 @@ class Layout(NamedTuple):
 
 
 @dataclass
-class Play:
+class ActiveSet:
     """The m active parameters: the intercepts and slopes of every node, then sets of variables.
 
     term, key : (m,) int64, the number of the block of the design and the combinatorial number of
@@ -114,25 +114,25 @@ class Play:
         return float(kernels.descent.count_products(self.slots, self.layout.order, samples))
 
 
-def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
+def objective(active: ActiveSet, coef: FloatArray, losses: FloatArray) -> float:
     """Return sum of losses (q,) + penalty . |coef| + ridge . coef^2 / 2; inf if not finite."""
-    value = float(losses.sum() + play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
+    value = float(losses.sum() + active.penalty @ np.abs(coef) + 0.5 * active.ridge @ coef**2)
     return value if np.isfinite(value) else np.inf
 
 
-def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
+def freeze(active: ActiveSet, direction: FloatArray, idle: BoolArray) -> None:
     """Set the direction (m,) of intercepts to 0 in nodes in which nothing else moves.
 
     These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
     """
-    heads = np.flatnonzero(play.term < 0)
+    heads = np.flatnonzero(active.term < 0)
     idle_heads = idle[heads]
     if not idle_heads.any():
         return
-    nodes = play.slots.node
-    of_head = nodes[play.slots.pointer[heads]]
+    nodes = active.slots.node
+    of_head = nodes[active.slots.pointer[heads]]
     rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
-    moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
+    moving = np.repeat((active.term >= 0) & (direction != 0), np.diff(active.slots.pointer))
     rest[nodes[moving]] = False
     rest[of_head[~idle_heads]] = False
     direction[heads[rest[of_head]]] = 0.0
@@ -164,14 +164,14 @@ def _distinct(column: IntArray) -> tuple[IntArray, IntArray]:
     return np.unique(column, return_inverse=True)
 
 
-def put_in_play(
+def activate(
     design: Design,
     heads: tuple[Intercepts, FloatArray],
     start: FloatArray,
     alpha: float,
     sets: tuple[IntArray, IntArray, FloatArray],
     slots: tuple[IntArray, IntArray, IntArray, IntArray],
-) -> Play:
+) -> ActiveSet:
     """Return the active parameters with their penalties and columns.
 
     Parameters
@@ -210,7 +210,7 @@ def put_in_play(
     each = np.concatenate([intercepts.coordinates, np.zeros(extra.count, dtype=np.int64)])
     penalties = np.concatenate([alpha * intercepts.penalised, extra.penalties])
     head, none = n * np.tile(own, nodes), np.full(first, -1)
-    return Play(
+    return ActiveSet(
         term=np.concatenate([none, sets[0]]),
         key=np.concatenate([none, sets[1]]),
         coef=np.concatenate([start.ravel(), sets[2]]),

@@ -39,8 +39,8 @@ class Base(ABC):
     """A base family.  Two families of one class are equal if their parameters are equal."""
 
     name: ClassVar[str]
-    own: ClassVar[int] = 0  # e, the number of statistics besides t_1, ..., t_k
-    whole_line: ClassVar[bool] = False  # x may be negative; t_j has the sign of x for even j
+    num_extra: ClassVar[int] = 0  # e, the number of statistics besides t_1, ..., t_k
+    allows_negative: ClassVar[bool] = False  # x may be negative; t_j has the sign of x for even j
     whole_numbers: ClassVar[bool] = False  # values are counts
     always_normalizable: ClassVar[bool] = False  # with any interactions
     ridge: ClassVar[float] = 0.0  # weight of half the squared intercepts in a fit, times Var[t]
@@ -95,7 +95,7 @@ class Base(ABC):
         checks.one_of("method", method, ("direct", "bounds"))
         if method == "bounds":
             lower, upper = bounds.log_moment(
-                self.sides(rows, 0.0), domains=domains, tolerance=tolerance
+                self.integrands(rows, 0.0), domains=domains, tolerance=tolerance
             )
             return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape[:-1])
         interval, _, _ = self._direct(rows, 1e-13)
@@ -130,7 +130,7 @@ class Base(ABC):
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.moments(
-            lambda a: self.sides(rows, a),
+            lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,
             tolerance=tolerance,
@@ -147,7 +147,7 @@ class Base(ABC):
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.covariances(
-            lambda a: self.sides(rows, a),
+            lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,
             tolerance=tolerance,
@@ -167,25 +167,25 @@ class Base(ABC):
         return self.power / np.arange(1, k + 1)
 
     def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
-        """Return t_1, ..., t_k and the own statistics, (..., k + e), of values x (...)."""
+        """Return t_1, ..., t_k and the additional statistics, (..., k + e), of values x (...)."""
         values = np.asarray(x, dtype=np.float64)[..., None]
         return np.abs(values) ** self.exponents(k)
 
-    def free(self, k: int) -> list[int]:
+    def free_coordinates(self, k: int) -> list[int]:
         """Return the coordinates of eta, counted from 0, whose intercepts are never penalised."""
-        return [0, *range(k, k + self.own)]
+        return [0, *range(k, k + self.num_extra)]
 
-    def start(self, means: FloatArray) -> FloatArray:
+    def starting_eta(self, means: FloatArray) -> FloatArray:
         """Return intercepts (c,) near those of independent variables, given the means of t (c,)."""
         out = np.zeros(means.shape)
-        out[0] = self.independent(float(means[0]))
+        out[0] = self.independent_eta(float(means[0]))
         return out
 
-    def first_draw(self, intercepts: FloatArray) -> FloatArray:
+    def chain_start(self, intercepts: FloatArray) -> FloatArray:
         """Return the eta (c,) of the first draws of Gibbs chains: a typical distribution."""
         return intercepts
 
-    def prepared(self, values: FloatArray) -> FloatArray:
+    def modelled_values(self, values: FloatArray) -> FloatArray:
         """Return the values that the family models, for values of the data (for example x > 0)."""
         return values
 
@@ -196,7 +196,7 @@ class Base(ABC):
         """
         return self
 
-    def is_normal(self, k: int) -> bool:
+    def is_multivariate_normal(self, k: int) -> bool:
         """Return whether a model with this k is a multivariate normal distribution."""
         return False
 
@@ -209,7 +209,7 @@ class Base(ABC):
         """Return B(x) in nats, of the shape of x."""
 
     @abstractmethod
-    def independent(self, mean: float) -> float:
+    def independent_eta(self, mean: float) -> float:
         """Return the maximum-likelihood eta_1 for k = 1, given the mean of T."""
 
     @abstractmethod
@@ -235,7 +235,7 @@ class Base(ABC):
         tol : the relative error at which a quadrature stops.
         """
 
-    def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
+    def integrands(self, eta: FloatArray, a: float) -> list[Integrand]:
         """Return the integrands of T^a exp(<eta, t> + B) over x > 0 and, if needed, x < 0.
 
         eta : (m, k).  Raises NotSupportedError if the family has no piecewise-linear bounds.
@@ -246,14 +246,14 @@ class Base(ABC):
 
     def _signed(self, k: int) -> list[bool]:
         """Return for each of t_1, ..., t_k whether it has the sign of x."""
-        return [self.whole_line and j % 2 == 0 for j in range(1, k + 1)]
+        return [self.allows_negative and j % 2 == 0 for j in range(1, k + 1)]
 
     def _checked(self, eta: npt.ArrayLike) -> FloatArray:
         array = checks.real_array("eta", eta)
-        if array.ndim == 0 or array.shape[-1] <= self.own:
+        if array.ndim == 0 or array.shape[-1] <= self.num_extra:
             raise InvalidInputError(
                 f"eta has shape {array.shape}; the shape must be (..., k"
-                + (f" + {self.own})" if self.own else ")")
+                + (f" + {self.num_extra})" if self.num_extra else ")")
             )
         return np.ascontiguousarray(array)
 
@@ -281,7 +281,7 @@ class Base(ABC):
         return f"{type(self).__name__}({arguments})"
 
 
-def outputs(eta: FloatArray) -> Derivatives:
+def empty_derivatives(eta: FloatArray) -> Derivatives:
     """Return empty arrays for (A, error) (m, 2), E[t] (m, c) and Cov[t] (m, c, c); eta (m, c)."""
     m, c = eta.shape
     return empty((m, 2)), empty((m, c)), empty((m, c, c))

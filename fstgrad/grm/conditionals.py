@@ -34,7 +34,7 @@ class NodeConditional:
         """
         values = checks.real_array("x", x)
         self.base.check_values(values.ravel())
-        fit = self.base.statistics(values, self.eta.size - self.base.own) @ self.eta
+        fit = self.base.statistics(values, self.eta.size - self.base.num_extra) @ self.eta
         return np.asarray(fit + self.base.log_base(values) - self.log_partition().value)
 
     def mean(self) -> float:
@@ -48,7 +48,7 @@ class NodeConditional:
         Gaussian family with k <= 2 is sampled as a normal distribution.
         """
         count = checks.positive_integer("k", k)
-        alone = Parameters((self.base,), self.eta.size - self.base.own, self.eta[None, :], ())
+        alone = Parameters((self.base,), self.eta.size - self.base.num_extra, self.eta[None, :], ())
         from fstgrad.grm.sampling import Chains
 
         chains = Chains(alone, count)
@@ -191,7 +191,7 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
     if not np.abs(direction).sum() > 0:
         raise InvalidInputError("v is zero; give a direction")
     family = parameters.family
-    if not family.whole_line and (direction < 0).any():
+    if not family.allows_negative and (direction < 0).any():
         raise InvalidInputError(
             f"v has negative entries, but {family.name} variables are >= 0; give v >= 0"
         )

@@ -25,7 +25,7 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
 
 MAX_MEMORY = 4e9  # bytes; the default limit of a fit
-PLAY_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
+ACTIVE_BYTES = 32  # for each entry of an active column: its row, its value, and their copies
 MOST_SETS = 1 << 62  # no limit
 AT_ONCE = 10_000_000  # products of entries and nodes that are computed in one table
 LEAST_SETS = 100  # sets that may always become active at once if columns are computed on demand
@@ -210,7 +210,7 @@ def build(
         ]
     limits = (MOST_SETS, MOST_SETS)
     if not stored:
-        entries = int(max_memory / PLAY_BYTES)
+        entries = int(max_memory / ACTIVE_BYTES)
         limits = max(LEAST_SETS, entries // (8 * samples * max(1, len(terms)))), entries
     return Design(samples, features, tuple(blocks), candidates, *limits, scaled)
 

@@ -245,7 +245,7 @@ class InferenceMixin(ScoringMixin):
             parameters,
             x.toarray(),
             preparation.sample_weights(sample_weight, x.shape[0]),
-            intercept_coordinates(terms, parameters.family.free(parameters.k)),
+            intercept_coordinates(terms, parameters.family.free_coordinates(parameters.k)),
             sweeps=checks.positive_integer("sweeps", sweeps),
             chains=checks.positive_integer("chains", chains),
             rng=checks.generator(rng),

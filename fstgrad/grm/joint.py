@@ -20,7 +20,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
-from fstgrad.grm.active_set import EAGER, Play, put_in_play, slot_scales, violations
+from fstgrad.grm.active_set import EAGER, ActiveSet, activate, slot_scales, violations
 from fstgrad.grm.blocks import ranks
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
@@ -65,42 +65,42 @@ class JointRegression:
 
     def fit(self, start: Parameters) -> JointFit:
         """Return the solution, from `start`."""
-        play = self.start(start)
+        active = self.start(start)
         scans, before = 0, -1
-        if (play.term >= 0).any():  # warm start: first add the sets that will become active
-            residual = self.solver.residual(play)
-            if not self._is_settled(play, residual):
-                residual = self.solver.solve(play, max(0.5 * self.tol, SETTLED * self.alpha))[0]
-            play = self._eager(play, residual)
-            residual = self.solver.solve(play, 0.5 * self.tol, 1)[0]
-            play = self._eager(play, residual)
+        if (active.term >= 0).any():  # warm start: first add the sets that will become active
+            residual = self.solver.residual(active)
+            if not self._is_settled(active, residual):
+                residual = self.solver.solve(active, max(0.5 * self.tol, SETTLED * self.alpha))[0]
+            active = self._eager(active, residual)
+            residual = self.solver.solve(active, 0.5 * self.tol, 1)[0]
+            active = self._eager(active, residual)
         target = max(0.9 * self.tol, 0.02 * self.alpha)
         while True:
-            residual, slopes, objective = self.solver.solve(play, target)
-            term, key, excess = self.violators(residual, play, self.alpha)
+            residual, slopes, objective = self.solver.solve(active, target)
+            term, key, excess = self.violators(residual, active, self.alpha)
             scans += 1
-            kkt = self._certificate(play, slopes, term, key, excess)
+            kkt = self._certificate(active, slopes, term, key, excess)
             if kkt.max(initial=0.0) <= self.tol or scans >= self.max_iter:
                 break
             if self.solver.steps == before and not (excess > 0).any():
                 break  # at the limit of rounding: neither a step nor a new set
             before = self.solver.steps
             target = max(0.9 * self.tol, min(0.1 * float(kkt.max()), target))
-            play = self._grow(play, term[excess > 0], key[excess > 0])
-        return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
+            active = self._grow(active, term[excess > 0], key[excess > 0])
+        return JointFit(self._parameters(active, start), kkt, objective, self.solver.steps, scans)
 
-    def _is_settled(self, play: Play, residual: FloatArray) -> bool:
+    def _is_settled(self, active: ActiveSet, residual: FloatArray) -> bool:
         """Return whether no slope of an intercept exceeds SETTLED * alpha."""
-        gradient = kernels.design.gradients(play.slots, residual) + play.ridge * play.coef
-        slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
+        gradient = kernels.design.gradients(active.slots, residual) + active.ridge * active.coef
+        slopes = violations(gradient, active.coef, active.penalty)[active.term < 0]
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 
-    def _eager(self, play: Play, residual: FloatArray) -> Play:
+    def _eager(self, active: ActiveSet, residual: FloatArray) -> ActiveSet:
         """Return the active parameters, adding sets whose gradients exceed EAGER * alpha."""
-        term, key, excess = self.violators(residual, play, EAGER * self.alpha)
-        return self._grow(play, term[excess > 0], key[excess > 0])
+        term, key, excess = self.violators(residual, active, EAGER * self.alpha)
+        return self._grow(active, term[excess > 0], key[excess > 0])
 
-    def start(self, start: Parameters) -> Play:
+    def start(self, start: Parameters) -> ActiveSet:
         """Return the active parameters: the intercepts and the sets of `start`."""
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
         none = np.zeros(0, dtype=np.int64)
@@ -117,16 +117,16 @@ class JointRegression:
             keys.append(key[known])
             coefs.append(found.values[known])
         heads = self.solver.intercepts.gathered(start.intercepts, start.slopes)
-        return self._put_in_play(
+        return self._activate(
             heads, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
         )
 
-    def _put_in_play(
+    def _activate(
         self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
-    ) -> Play:
+    ) -> ActiveSet:
         slots = self._slots(term, key)
         heads = self.solver.intercepts, self.solver.ridge
-        return put_in_play(self.design, heads, intercepts, self.alpha, (term, key, coef), slots)
+        return activate(self.design, heads, intercepts, self.alpha, (term, key, coef), slots)
 
     def _slots(
         self, term: IntArray, key: IntArray
@@ -152,7 +152,7 @@ class JointRegression:
         return parameter[order], node[order], block_of[order], column[order]
 
     def violators(
-        self, residual: FloatArray, play: Play, alpha: float
+        self, residual: FloatArray, active: ActiveSet, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Return (term, key, excess) (m,) of inactive sets that one of their nodes would select.
 
@@ -164,7 +164,7 @@ class JointRegression:
         if tables is not None:
             strong = [[self._strong(number, table, alpha)] for number, table in enumerate(tables)]
             return self._excesses(
-                strong, lambda n, node, column: tables[n][node, column], play, alpha
+                strong, lambda n, node, column: tables[n][node, column], active, alpha
             )
         blocks = range(len(self.design.blocks))
 
@@ -185,9 +185,9 @@ class JointRegression:
                 found[number].append(each[number])
                 waiting += each[number].size
             if waiting > AT_ONCE:
-                parts.append(self._excesses(found, look, play, alpha))
+                parts.append(self._excesses(found, look, active, alpha))
                 found, waiting = [[] for _ in blocks], 0
-        parts.append(self._excesses(found, look, play, alpha))
+        parts.append(self._excesses(found, look, active, alpha))
         term, key, excess = (np.concatenate(part) for part in zip(*parts, strict=True))
         if len(parts) > 1:  # a set may be in several parts, found by different nodes
             first = np.unique(np.stack([term, key]), axis=1, return_index=True)[1]
@@ -196,7 +196,7 @@ class JointRegression:
         return term[kept], key[kept], excess[kept]
 
     def _excesses(
-        self, found: list[list[IntArray]], look: Gradients, play: Play, alpha: float
+        self, found: list[list[IntArray]], look: Gradients, active: ActiveSet, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Return (term, key, excess) of the inactive sets found for each term.
 
@@ -207,7 +207,7 @@ class JointRegression:
         none = np.zeros(0, dtype=np.int64)
         for number in range(len(blocks)):
             sets = np.unique(np.concatenate([none, *found[number]]))
-            sets = np.setdiff1d(sets, play.key[play.term == number], assume_unique=True)
+            sets = np.setdiff1d(sets, active.key[active.term == number], assume_unique=True)
             terms.append(np.full(sets.size, number))
             keys.append(sets)
         term, key = np.concatenate([none, *terms]), np.concatenate([none, *keys])
@@ -253,15 +253,20 @@ class JointRegression:
         return ranks(whole, self.design.binomial)
 
     def _certificate(
-        self, play: Play, slopes: FloatArray, term: IntArray, key: IntArray, excess: FloatArray
+        self,
+        active: ActiveSet,
+        slopes: FloatArray,
+        term: IntArray,
+        key: IntArray,
+        excess: FloatArray,
     ) -> FloatArray:
         """Return the largest violation of the optimality conditions of each node, (p,)."""
         nodes = len(self.solver.families)
-        heads = play.term < 0
+        heads = active.term < 0
         worst: FloatArray = slopes[heads].reshape(nodes, -1).max(axis=1)
-        scale = play.penalty[~heads] / self.alpha
+        scale = active.penalty[~heads] / self.alpha
         every = (
-            (play.term[~heads], play.key[~heads], slopes[~heads] / np.maximum(scale, 1e-300)),
+            (active.term[~heads], active.key[~heads], slopes[~heads] / np.maximum(scale, 1e-300)),
             (term, key, excess),
         )
         for terms, keys, violation in every:
@@ -271,25 +276,25 @@ class JointRegression:
                 np.maximum.at(worst, sets.ravel(), np.repeat(violation[mine], block.term.size))
         return worst
 
-    def _grow(self, play: Play, term: IntArray, key: IntArray) -> Play:
+    def _grow(self, active: ActiveSet, term: IntArray, key: IntArray) -> ActiveSet:
         """Return the active parameters without zero sets, and with the sets (term, key) added."""
-        kept = (play.term >= 0) & (play.coef != 0)
-        intercepts = play.coef[play.term < 0].reshape(len(self.solver.families), -1)
-        return self._put_in_play(
+        kept = (active.term >= 0) & (active.coef != 0)
+        intercepts = active.coef[active.term < 0].reshape(len(self.solver.families), -1)
+        return self._activate(
             intercepts,
-            np.concatenate([play.term[kept], term]),
-            np.concatenate([play.key[kept], key]),
-            np.concatenate([play.coef[kept], np.zeros(term.size)]),
+            np.concatenate([active.term[kept], term]),
+            np.concatenate([active.key[kept], key]),
+            np.concatenate([active.coef[kept], np.zeros(term.size)]),
         )
 
-    def _parameters(self, play: Play, blank: Parameters) -> Parameters:
+    def _parameters(self, active: ActiveSet, blank: Parameters) -> Parameters:
         q, width = blank.intercepts.shape
-        heads = play.coef[play.term < 0].reshape(q, -1)
+        heads = active.coef[active.term < 0].reshape(q, -1)
         intercepts, slopes = self.solver.intercepts.spread(heads, width)
         interactions = []
         for number, block in enumerate(self.design.blocks):
-            mine = (play.term == number) & (play.coef != 0)
-            order = np.argsort(play.key[mine], kind="stable")
-            sets = self.design.sets(block, play.key[mine][order])
-            interactions.append(Interactions(block.term, sets, play.coef[mine][order]))
+            mine = (active.term == number) & (active.coef != 0)
+            order = np.argsort(active.key[mine], kind="stable")
+            sets = self.design.sets(block, active.key[mine][order])
+            interactions.append(Interactions(block.term, sets, active.coef[mine][order]))
         return Parameters(blank.families, blank.k, intercepts, tuple(interactions), slopes)

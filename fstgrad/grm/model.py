@@ -247,7 +247,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         base = resolve(self.base)
-        tags.input_tags.positive_only = not base.whole_line
+        tags.input_tags.positive_only = not base.allows_negative
         tags.input_tags.categorical = base.whole_numbers  # the checks round their samples
         return tags
 
@@ -280,10 +280,10 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         covariates = extra.prepare(z, weights, float(self.covariate_alpha))
         k, base = int(self.k), resolve(self.base)
         terms = terms_of(k, self.interactions)
-        coordinates = intercept_coordinates(terms, base.free(k))
+        coordinates = intercept_coordinates(terms, base.free_coordinates(k))
         return Problem(
             x, preparation.families(x, weights, base), k, terms,
-            Intercepts(coordinates, ~np.isin(coordinates, base.free(k)), covariates),
+            Intercepts(coordinates, ~np.isin(coordinates, base.free_coordinates(k)), covariates),
             preparation.varying_columns(x, k), weights, offset, float(self.max_memory),
             self.scale_columns,
         )  # fmt: skip

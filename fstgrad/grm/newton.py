@@ -23,7 +23,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import feature_sign, kernels
-from fstgrad.grm.active_set import Intercepts, Play, leave, objective, violations
+from fstgrad.grm.active_set import ActiveSet, Intercepts, freeze, objective, violations
 from fstgrad.grm.base import Base
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class NewtonSolver:
 
         Positive and real numbers need eta_1 < 0 in every row, whatever its offset.
         """
-        starts = np.array([f.start(m) for f, m in zip(self.families, self.means, strict=True)])
+        starts = np.array(
+            [f.starting_eta(m) for f, m in zip(self.families, self.means, strict=True)]
+        )
         highest = np.broadcast_to(self.offset, self.observed.shape)[:, :, 0].max(axis=1)
         is_whole = [family.whole_numbers for family in self.families]
         starts[:, 0] -= np.where(is_whole, 0.0, np.maximum(highest, 0.0))
@@ -122,26 +124,26 @@ class NewtonSolver:
         return np.concatenate([heads, slopes], axis=1)
 
     def solve(
-        self, play: Play, target: float, most_steps: int = MOST_STEPS
+        self, active: ActiveSet, target: float, most_steps: int = MOST_STEPS
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Improve play.coef until no optimality condition is violated by more than `target`.
+        """Improve active.coef until no optimality condition is violated by more than `target`.
 
         Stops earlier after `most_steps` steps, or if rounding prevents further descent.  Returns
         the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective in nats.
         """
-        state = self._first_state(play)
+        state = self._first_state(active)
         damping, stalled, least = 0.0, 0, np.inf
         for step in range(most_steps + 1):
-            gradient = self._gradient(play, state, play.coef)
-            slopes = violations(gradient, play.coef, play.penalty)
+            gradient = self._gradient(active, state, active.coef)
+            slopes = violations(gradient, active.coef, active.penalty)
             worst = float(slopes.max(initial=0.0))
             hopeless = damping > MOST_DAMPING or stalled >= MOST_STALLED
             if worst <= target or hopeless or step == most_steps:
                 break
-            after = self._off_a_plateau(play, state, np.where(slopes > target, slopes, 0.0))
+            after = self._off_a_plateau(active, state, np.where(slopes > target, slopes, 0.0))
             if after is not None:
                 self.steps += 1
-                play.coef, state = after
+                active.coef, state = after
                 continue
             curved = state.covariance
             if damping:
@@ -149,9 +151,9 @@ class NewtonSolver:
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
             rough = (ROUGHLY if step < FIRST else CLOSELY) * worst
             tol = min(rough, 0.5 * target) if worst < NEAR * target else rough
-            direction = self._direction(play, curved, gradient, (tol, rough))
-            leave(play, direction, slopes <= 0.25 * target)
-            after = self._search(play, state, direction, gradient)
+            direction = self._direction(active, curved, gradient, (tol, rough))
+            freeze(active, direction, slopes <= 0.25 * target)
+            after = self._search(active, state, direction, gradient)
             if after is None:
                 damping = max(10.0 * damping, 1e-2)
                 continue
@@ -159,24 +161,24 @@ class NewtonSolver:
             self.steps += 1
             stalled = 0 if after[1].objective < state.objective or worst < least else stalled + 1
             least = min(least, worst)
-            play.coef, state = after
+            active.coef, state = after
         self.last = state
         return state.residual, slopes, state.objective
 
-    def residual(self, play: Play) -> FloatArray:
-        """Return the residuals w (E[t] - t), (q, n, c), at play.coef.
+    def residual(self, active: ActiveSet) -> FloatArray:
+        """Return the residuals w (E[t] - t), (q, n, c), at active.coef.
 
-        If the independent model is better, play.coef is first replaced by it.
+        If the independent model is better, active.coef is first replaced by it.
         """
-        self.last = self._first_state(play)
+        self.last = self._first_state(active)
         return self.last.residual
 
-    def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
+    def _gradient(self, active: ActiveSet, state: State, coef: FloatArray) -> FloatArray:
         """Return the gradient (m,) at `coef` of the objective without the l1 penalty."""
-        return kernels.design.gradients(play.slots, state.residual) + play.ridge * coef
+        return kernels.design.gradients(active.slots, state.residual) + active.ridge * coef
 
     def _off_a_plateau(
-        self, play: Play, state: State, slopes: FloatArray
+        self, active: ActiveSet, state: State, slopes: FloatArray
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state after a move along a flat parameter, or None.
 
@@ -184,22 +186,22 @@ class NewtonSolver:
         violation moves until its slope has decreased by at least a tenth without changing its
         sign.  There, the convex objective is lower and has a curvature.
         """
-        curvature = kernels.design.curvatures(play.slots, state.covariance) + play.ridge
+        curvature = kernels.design.curvatures(active.slots, state.covariance) + active.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
         m = int(flat.argmax())
         if flat[m] == 0:
             return None
-        unit, moved = np.zeros(play.coef.shape), np.zeros(state.eta.shape)
-        slope = self._gradient(play, state, play.coef)[m]
-        unit[m] = -np.sign(slope + play.penalty[m] * np.sign(play.coef[m]))
-        kernels.design.add_columns(play.slots, unit, moved)
+        unit, moved = np.zeros(active.coef.shape), np.zeros(state.eta.shape)
+        slope = self._gradient(active, state, active.coef)[m]
+        unit[m] = -np.sign(slope + active.penalty[m] * np.sign(active.coef[m]))
+        kernels.design.add_columns(active.slots, unit, moved)
         size, least, most = 1.0 / float(np.abs(moved).max(initial=1e-300)), 0.0, np.inf
         for _ in range(MOST_TRIALS):
-            coef = play.coef + size * unit
-            after = self._state(state.eta + size * moved, coef, play)
+            coef = active.coef + size * unit
+            after = self._state(state.eta + size * moved, coef, active)
             fall = np.inf
             if np.isfinite(after.objective):
-                now = self._gradient(play, after, coef)[m] + play.penalty[m] * np.sign(coef[m])
+                now = self._gradient(active, after, coef)[m] + active.penalty[m] * np.sign(coef[m])
                 fall = 1.0 + now * unit[m] / flat[m]
             if 0.1 <= fall <= 1.0 and after.objective < state.objective:
                 return coef, after
@@ -207,38 +209,38 @@ class NewtonSolver:
             size = 0.5 * (least + most) if np.isfinite(most) else 4.0 * size
         return None
 
-    def _first_state(self, play: Play) -> State:
-        """Return the state at play.coef, or at the independent model if that is better.
+    def _first_state(self, active: ActiveSet) -> State:
+        """Return the state at active.coef, or at the independent model if that is better.
 
         Merged estimates, and estimates from other data, may be worse than the independent model or
-        have no normalizer; play.coef is then replaced.  If the last solve stopped at the same eta,
-        its derivatives are reused.
+        have no normalizer; active.coef is then replaced.  If the last solve stopped at the same
+        eta, its derivatives are reused.
         """
-        eta, last, self.last = self._eta(play), self.last, None
+        eta, last, self.last = self._eta(active), self.last, None
         if last is not None and _nearly_equal(eta, last.eta):
-            return last._replace(eta=eta, objective=objective(play, play.coef, last.losses))
+            return last._replace(eta=eta, objective=objective(active, active.coef, last.losses))
         last = None
-        state = self._state(eta, play.coef, play)
-        if self.steps or not (play.coef[play.term >= 0] != 0).any():
+        state = self._state(eta, active.coef, active)
+        if self.steps or not (active.coef[active.term >= 0] != 0).any():
             return state
-        alone = np.zeros(play.coef.shape)
-        alone[play.term < 0] = self.starting_intercepts().ravel()
-        before, play.coef = play.coef, alone
-        other = self._state(self._eta(play), play.coef, play)
+        alone = np.zeros(active.coef.shape)
+        alone[active.term < 0] = self.starting_intercepts().ravel()
+        before, active.coef = active.coef, alone
+        other = self._state(self._eta(active), active.coef, active)
         if other.objective < state.objective or not np.isfinite(state.objective):
             return other
-        play.coef = before
+        active.coef = before
         return state
 
-    def _eta(self, play: Play) -> FloatArray:
-        """Return eta (q, n, c) = offset + Z play.coef."""
+    def _eta(self, active: ActiveSet) -> FloatArray:
+        """Return eta (q, n, c) = offset + Z active.coef."""
         eta = empty(self.observed.shape)
         eta[:] = self.offset
-        kernels.design.add_columns(play.slots, play.coef, eta)
+        kernels.design.add_columns(active.slots, active.coef, eta)
         return eta
 
     def _state(
-        self, eta: FloatArray, coef: FloatArray, play: Play, near: State | None = None
+        self, eta: FloatArray, coef: FloatArray, active: ActiveSet, near: State | None = None
     ) -> State:
         """Return the state at eta; nodes with the same eta as in `near` are copied from it.
 
@@ -255,23 +257,23 @@ class NewtonSolver:
             return float(kernels.design.weighted_loss(*given, residual[s], covariance[s]))
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
-        return State(eta, residual, covariance, losses, objective(play, coef, losses))
+        return State(eta, residual, covariance, losses, objective(active, coef, losses))
 
     def _search(
-        self, play: Play, state: State, direction: FloatArray, gradient: FloatArray
+        self, active: ActiveSet, state: State, direction: FloatArray, gradient: FloatArray
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state after a line search, or None without descent."""
         if not np.isfinite(direction).all():
             return None
         moved = np.zeros(state.eta.shape)
-        kernels.design.add_columns(play.slots, direction, moved)
-        predicted = gradient @ direction + play.penalty @ (
-            np.abs(play.coef + direction) - np.abs(play.coef)
+        kernels.design.add_columns(active.slots, direction, moved)
+        predicted = gradient @ direction + active.penalty @ (
+            np.abs(active.coef + direction) - np.abs(active.coef)
         )
         size = 1.0
         for _ in range(MOST_HALVINGS):
-            coef = play.coef + size * direction
-            after = self._state(state.eta + size * moved, coef, play, state)
+            coef = active.coef + size * direction
+            after = self._state(state.eta + size * moved, coef, active, state)
             rounding = 1e-15 * abs(state.objective)
             if after.objective <= state.objective + ARMIJO * size * predicted + rounding:
                 break
@@ -280,15 +282,19 @@ class NewtonSolver:
             return None
         while size >= 1.0 and after.objective < state.objective + STRAIGHT * size * predicted:
             size *= 2.0
-            further = play.coef + size * direction
-            beyond = self._state(state.eta + size * moved, further, play, state)
+            further = active.coef + size * direction
+            beyond = self._state(state.eta + size * moved, further, active, state)
             if not beyond.objective < after.objective:
                 break
             coef, after = further, beyond
         return coef, after
 
     def _direction(
-        self, play: Play, covariance: FloatArray, gradient: FloatArray, tol: tuple[float, float]
+        self,
+        active: ActiveSet,
+        covariance: FloatArray,
+        gradient: FloatArray,
+        tol: tuple[float, float],
     ) -> FloatArray:
         """Return the Newton direction (m,) by coordinate descent.
 
@@ -302,42 +308,47 @@ class NewtonSolver:
         moved = coordinates[free]
         curvature = kernels.design.sample_means(covariance)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
-        least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
+        least = np.maximum(1e-12 * size[:, None], active.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)
         model = kernels.descent.Quadratic(
-            covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
-            _inverses(curvature + ridge), self._normal(play, covariance),
+            covariance, gradient, active.penalty, active.ridge, active.coef,
+            blocks.astype(np.int64), _inverses(curvature + ridge),
+            self._normal(active, covariance),
         )  # fmt: skip
-        direction, solved = kernels.descent.quadratic_descent(play.slots, model, *tol, MOST_SWEEPS)
-        if solved:
+        direction, converged = kernels.descent.quadratic_descent(
+            active.slots, model, *tol, MOST_SWEEPS
+        )
+        if converged:
             return direction
-        return self._polished(play, covariance, gradient, direction)
+        return self._polished(active, covariance, gradient, direction)
 
-    def _normal(self, play: Play, covariance: FloatArray) -> "Normal":
+    def _normal(self, active: ActiveSet, covariance: FloatArray) -> "Normal":
         """Return the normal matrix of each node, or none if sweeps over columns are faster."""
-        order, ends, offset, unfilled = play.layout
-        if offset[-1] > MOST_ENTRIES or play.products > PRODUCTS * play.entries:
+        order, ends, offset, unfilled = active.layout
+        if offset[-1] > MOST_ENTRIES or active.products > PRODUCTS * active.entries:
             return unfilled
         entries = empty(offset[-1])
 
         def node(s: int) -> None:
             mine, part = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
-            kernels.descent.fill_matrix(play.slots, mine, covariance[s], part)
+            kernels.descent.fill_matrix(active.slots, mine, covariance[s], part)
 
         list(self.apply(node, range(len(self.families))))
         return unfilled._replace(entries=entries)
 
     def _polished(
-        self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
+        self, active: ActiveSet, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
     ) -> FloatArray:
         """Return the minimum of the quadratic model, or `direction` if none lower is found."""
 
         def column(m: int) -> FloatArray:
-            unit = np.zeros(play.coef.size)
+            unit = np.zeros(active.coef.size)
             unit[m] = 1.0
-            return kernels.design.hessian_product(play.slots, covariance, unit) + play.ridge * unit
+            return (
+                kernels.design.hessian_product(active.slots, covariance, unit) + active.ridge * unit
+            )
 
-        model = feature_sign.Model(column, gradient, play.penalty, play.coef)
+        model = feature_sign.Model(column, gradient, active.penalty, active.coef)
         exact = feature_sign.minimum(model, direction)
         if exact is None or model.value(exact) > model.value(direction):
             return direction

@@ -77,7 +77,7 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
         values, vectors = np.linalg.eigh(matrix)
         if values[-1] < 0:
             return Normalizability(True, f"negative definite, largest eigenvalue {values[-1]:.6g}")
-        if family.whole_line:
+        if family.allows_negative:
             return Normalizability(
                 False, f"largest eigenvalue {values[-1]:.6g} >= 0", vectors[:, -1].copy()
             )
@@ -105,7 +105,7 @@ def _brackets(parameters: Parameters) -> FloatArray:
     """
     total = parameters.intercepts[:, 0].copy()
     for sets, values, size in _leading(parameters):
-        signed = parameters.family.whole_line and size % 2 == 0
+        signed = parameters.family.allows_negative and size % 2 == 0
         amount = np.abs(values) if signed else np.maximum(values, 0.0)
         np.add.at(total, sets.ravel(), np.repeat(amount / size, size))
     return total
@@ -130,7 +130,7 @@ def _search(parameters: Parameters) -> tuple[FloatArray, float]:
     for start in range(STARTS):
         sign = (
             np.where(rng.random(p) < 0.5, -1.0, 1.0)
-            if parameters.family.whole_line and start
+            if parameters.family.allows_negative and start
             else np.ones(p)
         )
         done = minimize(

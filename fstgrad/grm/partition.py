@@ -10,7 +10,7 @@ from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.grm import kernels, normalization
-from fstgrad.grm.count_families import CountBase
+from fstgrad.grm.families import CountBase
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains
 
@@ -107,7 +107,7 @@ def _exact(parameters: Parameters) -> float | None:
     """Return log Z if there is a closed form or a small sum, else None."""
     if not parameters.flat.values.size:
         return independent_log_partition(parameters)
-    if parameters.family.is_normal(parameters.k):
+    if parameters.family.is_multivariate_normal(parameters.k):
         return _gaussian(parameters)
     if isinstance(parameters.family, CountBase) and parameters.features <= 3:
         return _count_sum(parameters)

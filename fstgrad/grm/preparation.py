@@ -76,7 +76,7 @@ def plain(array: Any, family: Base) -> sparse.csr_matrix:
         )
     x.sum_duplicates()
     x.eliminate_zeros()
-    x.data = family.prepared(x.data)
+    x.data = family.modelled_values(x.data)
     family.check_values(x.data)
     return x
 

@@ -15,7 +15,7 @@ from fstgrad.core.errors import MemoryLimitError
 from fstgrad.core.threads import worker_threads
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import fitting, preparation
-from fstgrad.grm.active_set import Intercepts, put_in_play
+from fstgrad.grm.active_set import Intercepts, activate
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
 from fstgrad.grm.design import Design, build
@@ -85,7 +85,7 @@ class Problem:
 
     def blank(self) -> Parameters:
         """Return parameters with the families, zero intercepts and no sets."""
-        width = self.k + self.families[0].own
+        width = self.k + self.families[0].num_extra
         return Parameters(self.families, self.k, np.zeros((self.x.shape[1], width)), ())
 
     def node_solver(self, node: int) -> NewtonSolver:
@@ -153,13 +153,13 @@ class Problem:
 
     def joint_bytes(self) -> int:
         """Return the number of bytes of the derivatives of all nodes at all rows."""
-        width = self.k + self.families[0].own
+        width = self.k + self.families[0].num_extra
         return 8 * self.x.shape[0] * self.x.shape[1] * width * (4 + 2 * width)
 
     def _joint_solver(self) -> NewtonSolver:
         """Return the solver of all nodes; raise MemoryLimitError if it needs too much memory."""
         n, p = self.x.shape
-        width = self.k + self.families[0].own
+        width = self.k + self.families[0].num_extra
         need = self.joint_bytes()
         if need > self.max_memory:
             raise MemoryLimitError(
@@ -194,12 +194,12 @@ class Problem:
             solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))
             start = heads.covariates.inward(before[nodes])
             own = heads, solver.ridge
-            play = put_in_play(nothing, own, start, solving.alpha, sets, slots)
-            slopes = solver.solve(play, 0.5 * solving.tol)[1]
+            active = activate(nothing, own, start, solving.alpha, sets, slots)
+            slopes = solver.solve(active, 0.5 * solving.tol)[1]
             is_done = slopes.max(initial=0.0) <= solving.tol
             if len(nodes) > 1 and not is_done:  # a hard node stopped the others
                 return np.concatenate([refit(range(s, s + 1)) for s in nodes])
-            return heads.covariates.outward(play.coef.reshape(start.shape))
+            return heads.covariates.outward(active.coef.reshape(start.shape))
 
         parts = [range(s, min(s + AT_ONCE, p)) for s in range(0, p, AT_ONCE)]
         with worker_threads(solving.threads) as pool:
@@ -222,8 +222,8 @@ def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> flo
     fits = solve_nodes(problem, design, alone, None)
     start = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "average")
     regression = problem.joint(design, alone)
-    play = regression.start(start)
-    residual = regression.solver.solve(play, 0.5 * solving.tol)[0]
+    active = regression.start(start)
+    residual = regression.solver.solve(active, 0.5 * solving.tol)[0]
     top = 0.0
     for number, block in enumerate(design.blocks):
         for node in np.flatnonzero(problem.varying).tolist():
@@ -233,7 +233,7 @@ def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> flo
             top = max(top, float(scaled.max(initial=0.0)))
     bound = 0.5 * top
     while joint and top > 0:
-        excess = regression.violators(residual, play, bound)[2]
+        excess = regression.violators(residual, active, bound)[2]
         largest = bound + float(excess.max(initial=-np.inf))
         if largest >= bound:
             top = largest

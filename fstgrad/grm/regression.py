@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.grm.active_set import EAGER, Play, put_in_play
+from fstgrad.grm.active_set import EAGER, ActiveSet, activate
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 
@@ -68,30 +68,30 @@ class NodeRegression:
 
     def fit(self, start: NodeFit | None = None) -> NodeFit:
         """Return the solution, from `start` or from the independent model."""
-        play = self._start(start)
+        active = self._start(start)
         if start is not None and self.design.blocks:  # first add columns that will become active
-            gradients = self._scan(self.solver.residual(play)[0])
-            play = self._grow(play, self._violations(gradients, play, EAGER)[1])
-        residual, slopes, objective = self.solver.solve(play, 0.5 * self.tol)
+            gradients = self._scan(self.solver.residual(active)[0])
+            active = self._grow(active, self._violations(gradients, active, EAGER)[1])
+        residual, slopes, objective = self.solver.solve(active, 0.5 * self.tol)
         scans = 0
         while True:
-            outside, found = self._violations(self._scan(residual[0]), play)
+            outside, violating = self._violations(self._scan(residual[0]), active)
             scans += 1
             kkt = max(outside, float(slopes.max(initial=0.0)))
             if kkt <= self.tol or scans >= self.max_iter:
                 break
             before = self.solver.steps
-            play = self._grow(play, found)
+            active = self._grow(active, violating)
             target = max(0.5 * self.tol, 0.1 * kkt)
-            residual, slopes, objective = self.solver.solve(play, target)
+            residual, slopes, objective = self.solver.solve(active, target)
             if self.solver.steps == before and outside <= 0:
                 break  # at the limit of rounding: neither a new column nor a step
-        used = (play.term >= 0) & (play.coef != 0)
+        used = (active.term >= 0) & (active.coef != 0)
         return NodeFit(
-            intercepts=self.solver.intercepts.covariates.outward(play.coef[play.term < 0]),
-            term=play.term[used],
-            key=play.key[used],
-            values=play.coef[used],
+            intercepts=self.solver.intercepts.covariates.outward(active.coef[active.term < 0]),
+            term=active.term[used],
+            key=active.key[used],
+            values=active.coef[used],
             kkt=kkt,
             objective=objective,
             steps=self.solver.steps,
@@ -99,28 +99,28 @@ class NodeRegression:
             converged=kkt <= self.tol,
         )
 
-    def _start(self, start: NodeFit | None) -> Play:
+    def _start(self, start: NodeFit | None) -> ActiveSet:
         """Return the active parameters: the intercepts and the columns of `start`."""
         if start is None:
             none = np.zeros(0, dtype=np.int64)
             intercepts = self.solver.starting_intercepts()
-            return self._put_in_play(intercepts, none, none, np.zeros(0))
+            return self._activate(intercepts, none, none, np.zeros(0))
         column = self.design.find(start.term, start.key)
-        known = np.zeros(column.size, dtype=bool)
-        for number, allowed in enumerate(self.columns):
-            known |= (start.term == number) & np.isin(column, allowed)
+        allowed = np.zeros(column.size, dtype=bool)
+        for number, columns in enumerate(self.columns):
+            allowed |= (start.term == number) & np.isin(column, columns)
         heads = self.solver.intercepts.covariates.inward(start.intercepts)
-        return self._put_in_play(
-            heads[None, :], start.term[known], column[known], start.values[known]
+        return self._activate(
+            heads[None, :], start.term[allowed], column[allowed], start.values[allowed]
         )
 
-    def _put_in_play(
+    def _activate(
         self, intercepts: FloatArray, block: IntArray, column: IntArray, coef: FloatArray
-    ) -> Play:
+    ) -> ActiveSet:
         sets = block, self.design.keys(block, column), coef
         slots = np.arange(block.size), np.zeros(block.size, dtype=np.int64), block, column
         heads = self.solver.intercepts, self.solver.ridge
-        return put_in_play(self.design, heads, intercepts, self.alpha, sets, slots)
+        return activate(self.design, heads, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
         """Return the gradients of all columns that the node may use, one array per block.
@@ -133,35 +133,36 @@ class NodeRegression:
         ]
 
     def _violations(
-        self, gradients: list[FloatArray], play: Play, share: float = 1.0
+        self, gradients: list[FloatArray], active: ActiveSet, share: float = 1.0
     ) -> tuple[float, list[IntArray]]:
         """Return the worst violation outside the working set, and the columns of each block to add.
 
         These are the columns outside the working set whose gradient exceeds share * alpha.
         """
-        worst, found, sizes = 0.0, [], []
-        in_play = self.design.find(play.term, play.key)
+        worst, strongest, sizes = 0.0, [], []
+        active_columns = self.design.find(active.term, active.key)
         for number, (columns, gradient) in enumerate(zip(self.columns, gradients, strict=True)):
             size = np.abs(gradient)
             if self.design.scaled:
                 size /= np.maximum(self.design.blocks[number].scale[columns], 1e-300)
-            size[np.searchsorted(columns, in_play[play.term == number])] = -np.inf
+            size[np.searchsorted(columns, active_columns[active.term == number])] = -np.inf
             worst = max(worst, float(size.max(initial=0.0)) - share * self.alpha)
             bar = share * self.alpha if self.screening == "kkt" else -np.inf
             strong = size > bar
-            found.append(columns[strong])
+            strongest.append(columns[strong])
             sizes.append(size[strong])
-        if sum(map(len, found)) > self.design.most:
+        if sum(map(len, strongest)) > self.design.most:
             least = np.sort(np.concatenate(sizes))[-self.design.most]
-            found = [f[size >= least] for f, size in zip(found, sizes, strict=True)]
-        return worst, found
+            strongest = [c[size >= least] for c, size in zip(strongest, sizes, strict=True)]
+        return worst, strongest
 
-    def _grow(self, play: Play, found: list[IntArray]) -> Play:
-        """Return the working set without its zeros, and with the columns `found` added."""
-        kept = (play.term >= 0) & (play.coef != 0)
+    def _grow(self, active: ActiveSet, added: list[IntArray]) -> ActiveSet:
+        """Return the working set without its zeros, and with the columns `added` of each block."""
+        nonzero = (active.term >= 0) & (active.coef != 0)
         term = np.concatenate(
-            [play.term[kept], *(np.full(f.size, number) for number, f in enumerate(found))]
+            [active.term[nonzero], *(np.full(a.size, number) for number, a in enumerate(added))]
         )
-        column = np.concatenate([self.design.find(play.term[kept], play.key[kept]), *found])
-        coef = np.concatenate([play.coef[kept], np.zeros(column.size - kept.sum())])
-        return self._put_in_play(play.coef[play.term < 0][None, :], term, column, coef)
+        before = self.design.find(active.term[nonzero], active.key[nonzero])
+        column = np.concatenate([before, *added])
+        coef = np.concatenate([active.coef[nonzero], np.zeros(column.size - before.size)])
+        return self._activate(active.coef[active.term < 0][None, :], term, column, coef)

@@ -111,9 +111,9 @@ def one_each(parameters: Parameters, shift: FloatArray, sweeps: int, rng: Seed) 
 
 
 def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Chains:
-    """Return chains that start at draws of independent variables (`Base.first_draw`)."""
+    """Return chains that start at draws of independent variables (`Base.chain_start`)."""
     rows = zip(parameters.families, parameters.intercepts, strict=True)
-    typical = np.array([family.first_draw(eta) for family, eta in rows])
+    typical = np.array([family.chain_start(eta) for family, eta in rows])
     running = Chains(replace(parameters, intercepts=typical), chains)
     running.sweep(rng, weight=0.0)
     running.parameters = parameters

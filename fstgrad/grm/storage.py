@@ -152,7 +152,7 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     if len(set(names.tolist())) < features:
         raise InvalidInputError("it has a name twice")
     if (
-        arrays["intercepts"].shape[1] != k + model.families_[0].own
+        arrays["intercepts"].shape[1] != k + model.families_[0].num_extra
         or arrays["members"].shape[1] != width
     ):
         raise InvalidInputError(f"its arrays are not those of k={k}")
@@ -166,7 +166,7 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     if (np.diff(members, axis=1) <= 0)[there[:, 1:]].any():
         raise InvalidInputError("members has a set that is not ascending")
     terms = terms_of(k, model.interactions)
-    free = model.families_[0].free(k)
+    free = model.families_[0].free_coordinates(k)
     intercepts = len(set(free) | {term.root - 1 for term in terms if term.size == 1})
     fitting.check_keys(arrays, features, terms, intercepts + arrays["slopes"].shape[1])
 

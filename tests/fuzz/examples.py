@@ -35,7 +35,7 @@ from tests.helpers.sources import ROOT
 LEFT_OUT = "fstgrad.jax"
 # Called by the library alone, on arguments that it has looked through.
 INNER = {
-    "fstgrad.grm.finite_families.FiniteCounts",
+    "fstgrad.grm.families.FiniteCounts",
     "fstgrad.strings.linear_chain.LinearChains",
     "fstgrad.TemplateFeatures.coded",
 }

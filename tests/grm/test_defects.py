@@ -152,7 +152,7 @@ def test_few_effective_samples_are_announced():
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_sums_of_count_families_are_plain_sums(base, k):
     rng = np.random.default_rng(k)
-    eta = rng.uniform(-0.5, 0.3, size=k + base.own)
+    eta = rng.uniform(-0.5, 0.3, size=k + base.num_extra)
     x = np.arange(1.0 + (len(base.log_measure) - 1 if hasattr(base, "log_measure") else 60_000))
     t = base.statistics(x, k)
     height = t @ eta + base.log_base(x)
@@ -192,7 +192,7 @@ def test_draws_of_two_modes_far_apart_follow_their_law(eta):
 
 
 def test_one_piece_of_the_line_bounds_the_integral():
-    lower, upper = log_moment(families.Exponential().sides(np.array([[-2.0]]), 0.0), domains=1)
+    lower, upper = log_moment(families.Exponential().integrands(np.array([[-2.0]]), 0.0), domains=1)
     assert lower[0] <= -np.log(2.0) <= upper[0]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.grm.base import outputs
+from fstgrad.grm.base import empty_derivatives
 from fstgrad.grm.families import BASES, Exponential, FiniteCounts, Gaussian, Poisson
 from fstgrad.grm.kernels import count_rows, counts, integrals
 from fstgrad.grm.kernels.counts import empty_moments, write_results
@@ -238,7 +238,7 @@ def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
     eta = np.concatenate([rng.normal(size=(300, k + own)), np.zeros((2, k + own))])
     eta[:300, 0] = np.linspace(-30.0, 5.0, 300)
     table = base.table(k)
-    found, moments = outputs(eta), empty_moments(k + own)
+    found, moments = empty_derivatives(eta), empty_moments(k + own)
     count_rows.derivatives(eta, table, *found)
     block, powers, first = (
         count_rows.empty_block(k + own, count_rows.FEWEST),
@@ -249,19 +249,19 @@ def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
         block.eta[:] = values[:, None]
         count_rows.sum_block(block, table, powers)
         first += block.stop[0] > 0
-        whole = outputs(eta[:1])
+        whole = empty_derivatives(eta[:1])
         assert counts.sum_counts(values, table, np.empty(counts.NODES), moments)
         write_results(moments, *(part[0] for part in whole))
         for part, other in zip(found, whole, strict=True):
             np.testing.assert_allclose(part[row], other[0], rtol=1e-12, atol=1e-14)
     assert 150 < first < 302
     for rows_of_a_batch in (1, 8, 9, 65, 302):
-        part = outputs(eta[:rows_of_a_batch])
+        part = empty_derivatives(eta[:rows_of_a_batch])
         count_rows.derivatives(eta[:rows_of_a_batch], table, *part)
         for some, every in zip(part, found, strict=True):
             np.testing.assert_array_equal(some, every[:rows_of_a_batch])
     for part in found:
         np.testing.assert_array_equal(part[300], part[301])
-    nothing = outputs(eta[:1])
+    nothing = empty_derivatives(eta[:1])
     count_rows.derivatives(np.full((1, k + own), np.nan), table, *nothing)
     assert not np.isfinite(nothing[1]).any()

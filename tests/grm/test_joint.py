@@ -332,8 +332,8 @@ def test_a_hard_node_does_not_stop_the_intercepts_of_others(monkeypatch):
     wanted = fg.GeneralizedRootModel(**options).fit(x)
     solve, alone = newton.NewtonSolver.solve, []
 
-    def hard(self, play, target, *more):
-        residual, slopes, objective = solve(self, play, target, *more)
+    def hard(self, active, target, *more):
+        residual, slopes, objective = solve(self, active, target, *more)
         alone.append(len(self.families) == 1)
         return residual, slopes if alone[-1] else slopes + 1.0, objective
 

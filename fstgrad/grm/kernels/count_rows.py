@@ -1,9 +1,8 @@
-"""A, E[t] and Cov[t] of many rows of eta, for the families of counts.
+"""A, E[t] and Cov[t] of many rows of eta: the sums of `kernels.counts`, several rows at once.
 
 Most rows of sparse data are equal, and most of the others have all their mass on a few counts.  So
 equal rows are summed once, and sums over the first counts run for a block of rows at once, a vector
-instruction for several rows.  Rows with mass beyond the first counts are left to
-`fstgrad.grm.kernels.counts`.
+instruction for several rows.  Rows with mass beyond the first counts are left to `sum_counts`.
 """
 
 import math

@@ -1,9 +1,9 @@
 """Sums over the counts x of e^f(x), f(x) = <eta, t(x)> + B(x), with a bound on what is left out.
 
-A family of counts is a table (`fstgrad.grm.tables`).  It has the counts 0, 1, 2, ... singly, then
-panels of `NODES` points with weights: the weighted sum over the points is the sum over all counts
-of the panel (Gauss quadrature for sums, exact for polynomials of degree 2 NODES - 1).  The cost
-depends on the width of a distribution in panels, not on its mean.
+A family of counts is a table (`fstgrad.grm.count_tables`).  It has the counts 0, 1, 2, ... singly,
+then panels of `NODES` points with weights: the weighted sum over the points is the sum over all
+counts of the panel (Gauss quadrature for sums, exact for polynomials of degree 2 NODES - 1).  The
+cost depends on the width of a distribution in panels, not on its mean.
 
 For every point, the table bounds all later and all earlier increments of B and of t_j, from x to
 x + 1.  If the bound u of the later increments of f is negative, the terms after x sum to at most

@@ -112,14 +112,14 @@ def add_full_columns(
     for a in range(m):
         if not full[a]:
             continue
-        i, own = slots.coordinate[mine[a]], slots.start[mine[a]]
+        i, first = slots.coordinate[mine[a]], slots.start[mine[a]]
         for b in range(m):
             if full[b] and b > a:
                 continue
             j, total = slots.coordinate[mine[b]], 0.0
             for at in range(slots.start[mine[b]], slots.end[mine[b]]):
                 row = slots.rows[at]
-                total += slots.values[at] * hessian[row, i, j] * slots.values[own + row]
+                total += slots.values[at] * hessian[row, i, j] * slots.values[first + row]
             entries[max(a, b) * m + min(a, b)] = total / n
 
 
@@ -136,6 +136,7 @@ def add_other_columns(
     number (columns,) : the rows of the matrix for these columns, ascending.
     """
     # bounds: start[row] counts the entries of a row that were written, so to < the total of counts
+    # a counting sort orders the entries by sample: two columns meet only in samples of both
     n, m = hessian.shape[0], int(np.sqrt(entries.shape[0]) + 0.5)
     start = np.zeros(n + 1, np.int64)
     for slot in mine:
@@ -143,23 +144,23 @@ def add_other_columns(
             start[slots.rows[at] + 1] += 1
     for row in range(n):
         start[row + 1] += start[row]
-    own, value = empty(start[n], np.int64), empty(start[n])
+    local_slot, value = empty(start[n], np.int64), empty(start[n])
     for local in range(mine.shape[0]):
         for at in range(slots.start[mine[local]], slots.end[mine[local]]):
             to = start[slots.rows[at]]
-            own[to], value[to] = local, slots.values[at]
+            local_slot[to], value[to] = local, slots.values[at]
             start[slots.rows[at]] += 1
     coordinate, first = slots.coordinate[mine], 0
     places, changes = empty(m, np.uint64), empty((hessian.shape[1], m))
     for row in range(n):
         last = start[row]  # now the end of the row
         for b in range(last - first):
-            places[b] = number[own[first + b]]
-            j, part = coordinate[own[first + b]], value[first + b] / n
+            places[b] = number[local_slot[first + b]]
+            j, part = coordinate[local_slot[first + b]], value[first + b] / n
             for i in range(changes.shape[0]):
                 changes[i, b] = hessian[row, i, j] * part
         for a in range(last - first):
-            i, share = coordinate[own[first + a]], value[first + a]
+            i, share = coordinate[local_slot[first + a]], value[first + a]
             to = places[a] * np.uint64(m)
             for b in range(a + 1):
                 entries[to + places[b]] += share * changes[i, b]

@@ -204,12 +204,12 @@ def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> f
 
     table (q, n, c); sum over slots and entries of values[entry] * table[node, row, coordinate].
     """
-    whole = 0.0
+    total = 0.0
     for slot in range(slots.pointer[m], slots.pointer[m + 1]):
         node, j = slots.node[slot], slots.coordinate[slot]
         for at in range(slots.start[slot], slots.end[slot]):
-            whole += values[at] * table[node, slots.rows[at], j]
-    return whole
+            total += values[at] * table[node, slots.rows[at], j]
+    return total
 
 
 @kernel
