@@ -19,7 +19,7 @@ from scipy.special import gammaln  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad.grm.families import BASES  # noqa: E402
-from fstgrad.grm.problem import solve_nodes  # noqa: E402
+from fstgrad.grm.fitting import solve_nodes  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
@@ -197,7 +197,7 @@ def poisson_nodes(x):
 def nodes_alone(model, x):
     """Solve the node regressions without merging them into one model, as skglm does."""
     problem = model._prepared(x, None, None, None)
-    return solve_nodes(problem, problem.design({}), model._solving(), None)
+    return solve_nodes(problem, problem.design({}), model._settings(), None)
 
 
 def cpu_seconds(call):

@@ -10,11 +10,11 @@ Reading order
 - `active_set`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a
   quadratic model; proximal Newton steps.
 - `regression`, `joint` : the fit of one node, and of all nodes with tied parameters.
-- `preparation`, `fitting`, `problem`, `progress` : checked data; threads and checkpoints; the data
-  and problems of a fit; the progress bar.
+- `preparation`, `problem` : checked data; the problems of a fit.
+- `checkpoint`, `fitting` : node fits in files; all nodes in threads, combined into one model.
 - `sampling`, `calibration`, `conditionals`, `partition` : Gibbs sampling, and what is computed
   from a model.
-- `report`, `scoring`, `inference` : goodness of fit; scores of rows; the methods of a fitted model.
+- `report`, `selection` : strongest sets and goodness of fit; the choice of alpha.
 - `matlab`, `files`, `storage` : tables of counts in files; models in files.
-- `selection`, `model` : the choice of alpha; the estimator.
+- `model` : the estimator.
 """

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core import checks
+from fstgrad.core.checks import FloatArray, IntArray, Seed
 from fstgrad.grm import normalization
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains, started
@@ -50,7 +51,7 @@ def calibrate(
     *,
     sweeps: int,
     chains: int,
-    rng: np.random.Generator,
+    rng: Seed,
 ) -> Calibration:
     """Return the parameters with intercepts at which samples have the mean statistics of x (n, p).
 
@@ -61,6 +62,9 @@ def calibrate(
     coordinates : (f,), the entries of a node's intercepts that are free.
     Raises InfeasibleError if the model is known to have no normalizer.
     """
+    sweeps = checks.positive_integer("sweeps", sweeps)
+    chains = checks.positive_integer("chains", chains)
+    generator = checks.generator(rng)
     normalization.require(parameters, "calibrate")
     observed = parameters.family.statistics(x, parameters.k)[:, :, coordinates]
     share = weights / weights.sum()
@@ -69,10 +73,10 @@ def calibrate(
     data = _Data(goal, spread, _majorant(observed, share))
     best = Calibration(parameters, np.full(data.goal.shape, np.inf))
     for first in STEPS:
-        running = _both_starts(parameters, x, share, chains, rng)
-        found = _approximated(running, data, coordinates, first, sweeps, rng)
-        if found.gap.max() < best.gap.max():
-            best = found
+        running = _both_starts(parameters, x, share, chains, generator)
+        calibrated = _approximated(running, data, coordinates, first, sweeps, generator)
+        if calibrated.gap.max() < best.gap.max():
+            best = calibrated
         if best.gap.max() <= ENOUGH:
             break
     return best

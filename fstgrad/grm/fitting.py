@@ -1,112 +1,184 @@
-"""Runs all node regressions in threads, with a checkpoint, and merges them into one model.
+"""The fit of a model: node regressions in threads, merged or tied, if wanted stage by stage.
 
 The kernels release the interpreter lock, so that threads can share the design without copies.
 """
 
-import hashlib
-import math
-import pathlib
+import importlib.util
 import time
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.threads import worker_threads
+from fstgrad.grm import normalization
 from fstgrad.grm.active_set import Intercepts
 from fstgrad.grm.blocks import Term
+from fstgrad.grm.checkpoint import Checkpoint, checkpoint_of
 from fstgrad.grm.design import Design
 from fstgrad.grm.parameters import Interactions, Parameters
+from fstgrad.grm.problem import FitSettings, Problem
 from fstgrad.grm.regression import NodeFit
-from fstgrad.io import Field, read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CHECKPOINT_SECONDS = 20.0
-FITS = {
-    "nodes": Field("integer", ("nodes",), lower=0),
-    "pointer": Field("integer", (None,), lower=0),
-    "node_intercepts": Field("float", ("nodes", None)),
-    "term": Field("integer", ("values",), lower=0),
-    "key": Field("integer", ("values",), lower=0),
-    "values": Field("float", ("values",)),
-    "kkt": Field("float", ("nodes",)),
-    "objective": Field("float", ("nodes",)),
-    "steps": Field("integer", ("nodes",), lower=0),
-    "scans": Field("integer", ("nodes",), lower=0),
-    "converged": Field("integer", ("nodes",), lower=0, upper=1),
-}
+ROUGH = 0.05  # times alpha: the tolerance of node regressions that only start a joint fit
 Progress = Callable[[int, NodeFit], None]
 
 
-@dataclass
-class Checkpoint:
-    """A file with the finished nodes; it is replaced atomically, so that it is always readable.
+class Solution(NamedTuple):
+    """The result of a fit.
 
-    fingerprint : str, a digest of the data and the settings.
-    features, terms, intercepts : the number of columns, the terms of the model, and the number of
-        intercepts and slopes of a node.
+    node_fits : the p regressions before they are combined.
+    kkt : (p,) float64, the largest violation of the optimality conditions of each node.
+    scans : the largest number of scans that a node needed.
+    candidates : the number of candidate sets of two and more variables.
     """
 
-    path: pathlib.Path
-    fingerprint: str
-    features: int
-    terms: Sequence[Term]
-    intercepts: int
+    parameters: Parameters
+    node_fits: list[NodeFit]
+    kkt: FloatArray
+    scans: int
+    candidates: int
 
-    def load(self) -> dict[int, NodeFit]:
-        """Return the finished nodes; an empty dict if there is no file.
 
-        Raises InvalidInputError if the file belongs to another fit or is damaged.
-        """
-        if not self.path.exists():
-            return {}
-        arrays = read_arrays(
-            self.path,
-            {"fingerprint": Field("text"), **FITS},
-            what="a checkpoint of a fit; give another path",
+def fit(
+    problem: Problem,
+    settings: FitSettings,
+    sizes: dict[int, IntArray],
+    start: tuple[list[NodeFit], Parameters] | None = None,
+) -> Solution:
+    """Return the fit of a model.
+
+    start : the node fits and the parameters of an earlier fit; not used if it does not match.
+    sizes : the candidate sets {size: (m, size)}; a size that is missing has all sets.
+    """
+    k, features, is_joint = problem.k, problem.x.shape[1], settings.is_joint
+    node_fits, last = start if start and _matches(problem, *start) else (None, None)
+    if settings.stagewise:
+        sizes = dict(sizes)
+        for size in range(2, k):
+            larger = {s: np.zeros((0, s), np.int64) for s in range(size + 1, k + 1)}
+            design = problem.design({**sizes, **larger})
+            node_fits = _fit_stage(problem, design, settings, node_fits, size)
+            sizes[size + 1] = cliques(_selected(problem, node_fits, design, size), features)
+    design = problem.design(sizes)
+    if node_fits is None or not is_joint or settings.stagewise:
+        first = problem.pairs_of(design) if is_joint else design
+        node_fits, last = _fit_stage(problem, first, settings, node_fits, k), None
+    return _combined(problem, settings, design, node_fits, last)
+
+
+def _matches(problem: Problem, fits: list[NodeFit], parameters: Parameters) -> bool:
+    """Return whether an earlier fit can be the start of this one."""
+    return (
+        len(fits) == problem.x.shape[1]
+        and parameters.k == problem.k
+        and isinstance(parameters.family, type(problem.families[0]))
+        and fits[0].intercepts.size == problem.intercepts.width
+    )
+
+
+def _fit_stage(
+    problem: Problem,
+    design: Design,
+    settings: FitSettings,
+    starts: list[NodeFit] | None,
+    stage: int,
+) -> list[NodeFit]:
+    """Return the node regressions, with a rough tolerance if they only start a joint fit."""
+    checkpoint = checkpoint_of(problem, settings.checkpoint, stage, settings.arguments)
+    if settings.is_joint and stage == problem.k:
+        settings = replace(settings, tol=max(settings.tol, ROUGH * settings.alpha))
+    with node_progress(settings.progress_names) as progress:
+        return solve_nodes(problem, design, settings, starts, checkpoint, progress)
+
+
+def _selected(problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
+    """Return the sets (m, size) that at least one node selected."""
+    merged = symmetrize(fits, design, problem.blank(), problem.intercepts, "max")
+    sets = [i.sets for i in merged.interactions if i.term.size == size]
+    return np.unique(np.concatenate(sets), axis=0)
+
+
+def _combined(
+    problem: Problem,
+    settings: FitSettings,
+    design: Design,
+    fits: list[NodeFit],
+    last: Parameters | None,
+) -> Solution:
+    """Return one model from the node fits: the joint fit, or merged estimates.
+
+    last : the parameters of an earlier joint fit, which are a better start than the node fits.
+    """
+    rule = "average" if settings.symmetrize == "joint" else settings.symmetrize
+    merged = symmetrize(fits, design, problem.blank(), problem.intercepts, rule)
+    kkt = np.array([fit.kkt for fit in fits])
+    scans = max(fit.scans for fit in fits)
+    if settings.is_joint:
+        start = replace(last, families=problem.families) if last else merged
+        joint = problem.fit_joint(design, settings, start)
+        merged, kkt = joint.parameters, joint.kkt
+        scans = joint.scans + (0 if last else scans)
+    elif merged.flat.values.size:
+        merged = problem.refit_intercepts(merged, settings)
+    return Solution(merged, fits, kkt, scans, design.candidate_count())
+
+
+def warn_of_defects(solution: Solution, tol: float) -> None:
+    """Warn if a fit stopped early, or if its model has no normalizer."""
+    kkt = solution.kkt
+    if kkt.max() > tol:
+        worst = int(np.argmax(kkt))
+        warnings.warn(
+            f"node {worst} stopped at a violation of {kkt[worst]:.2g} > tol={tol}; "
+            "raise max_iter or tol",
+            stacklevel=4,
         )
-        if str(arrays["fingerprint"]) != self.fingerprint:
-            raise InvalidInputError(
-                f"checkpoint {self.path} belongs to other data or settings; delete it or give "
-                "another path"
-            )
-        try:
-            check_keys(arrays, self.features, self.terms, self.intercepts)
-            return unpack(arrays)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"checkpoint {self.path}: {error}; give another path"
-            ) from error
-
-    def save(self, fits: dict[int, NodeFit]) -> None:
-        """Replace the file by one with these nodes."""
-        write_arrays(self.path, fingerprint=np.array(self.fingerprint), **pack(fits))
+    answer = normalization.is_normalizable(solution.parameters)
+    if answer.value is False:
+        warnings.warn(
+            f"the fitted model has no normalizer ({answer.certificate}): it has node "
+            "conditionals, but no joint distribution to sample from; raise alpha, give "
+            'symmetrize="min", or use a base of counts',
+            stacklevel=4,
+        )
 
 
-def fit_all(
-    solve: Callable[[int], NodeFit],
-    nodes: int,
-    *,
-    threads: int,
+def solve_nodes(
+    problem: Problem,
+    design: Design,
+    settings: FitSettings,
+    starts: list[NodeFit] | None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> list[NodeFit]:
-    """Return the solutions of all nodes, computed by `solve` in threads.
+    """Return the solutions of all node regressions, computed in threads.
 
     Nodes in the checkpoint are not solved again.  The checkpoint is saved about every 20 seconds
     and at the end, also after an error or an interruption.  progress(node, fit) is called after
     each node.
     """
+    features = problem.x.shape[1]
     fits = checkpoint.load() if checkpoint else {}
-    todo = [node for node in range(nodes) if node not in fits]
     saved = time.monotonic()
     try:
-        with worker_threads(threads) as pool:
-            running = {pool.submit(solve, node): node for node in todo}
+        with worker_threads(settings.threads) as pool:
+            running = {
+                pool.submit(
+                    problem.fit_node, node, design, settings, starts[node] if starts else None
+                ): node
+                for node in range(features)
+                if node not in fits
+            }
             for future in as_completed(running):
                 node = running[future]
                 fits[node] = future.result()
@@ -118,86 +190,40 @@ def fit_all(
     finally:
         if checkpoint:
             checkpoint.save(fits)
-    return [fits[node] for node in range(nodes)]
+    return [fits[node] for node in range(features)]
 
 
-def fingerprint(arrays: Iterable[npt.NDArray[Any]], settings: str) -> str:
-    """Return a SHA-256 digest (hexadecimal) of the data and the settings of a fit."""
-    digest = hashlib.sha256(settings.encode())
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def largest_useful_alpha(problem: Problem, settings: FitSettings) -> float:
+    """Return the smallest alpha at which the model has no set, times 1 + 1e-9.
 
-
-def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
-    """Return the solutions as flat arrays, described by `FITS`, for a file."""
-    nodes = sorted(fits)
-    chosen = [fits[node] for node in nodes]
-    counts = np.array([fit.values.size for fit in chosen], dtype=np.int64)
-    none = np.zeros(0, dtype=np.int64)
-    return {
-        "nodes": np.array(nodes, dtype=np.int64),
-        "pointer": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        "node_intercepts": np.array([fit.intercepts for fit in chosen]),
-        "term": np.concatenate([none, *(fit.term for fit in chosen)]),
-        "key": np.concatenate([none, *(fit.key for fit in chosen)]),
-        "values": np.concatenate([np.zeros(0), *(fit.values for fit in chosen)]),
-        "kkt": np.array([fit.kkt for fit in chosen]),
-        "objective": np.array([fit.objective for fit in chosen]),
-        "steps": np.array([fit.steps for fit in chosen], dtype=np.int64),
-        "scans": np.array([fit.scans for fit in chosen], dtype=np.int64),
-        "converged": np.array([fit.converged for fit in chosen], dtype=np.int64),
-    }
-
-
-def check_keys(
-    arrays: dict[str, Any], features: int, terms: Sequence[Term], intercepts: int
-) -> None:
-    """Check that arrays of `pack` fit a model with these columns, terms and intercepts.
-
-    Raises
-    ------
-    InvalidInputError
-        The arrays have a column, a term or a set that the model does not have, or are inconsistent.
+    This is the largest gradient of a set, divided by its scale, at the independent model.  For a
+    joint fit, it is the largest tied gradient: if the tied gradient of a set exceeds a bound, so
+    does the gradient of one of its nodes; the bound is lowered until the largest tied gradient
+    found exceeds it.
     """
-    nodes, pointer = arrays["nodes"], arrays["pointer"]
-    if len(set(nodes.tolist())) < len(nodes) or (nodes >= features).any():
-        raise InvalidInputError(f"its nodes are not columns 0 .. {features - 1}, each once")
-    if (
-        len(pointer) != len(nodes) + 1
-        or (np.diff(pointer) < 0).any()
-        or pointer[0] != 0
-        or pointer[-1] != len(arrays["values"])
-    ):
-        raise InvalidInputError("its pointers do not cut its values into nodes")
-    blocks = [math.comb(features, term.size - 1) for term in terms if term.size > 1]
-    if arrays["term"].size and int(arrays["term"].max()) >= len(blocks):
-        raise InvalidInputError(f"it has values of more than {len(blocks)} terms")
-    limits = np.array([min(limit, 2**63 - 1) for limit in blocks], dtype=np.int64)
-    if arrays["key"].size and (arrays["key"] >= limits[arrays["term"]]).any():
-        raise InvalidInputError(f"its keys are of sets that {features} columns do not have")
-    if arrays["node_intercepts"].shape[1] != intercepts:
-        raise InvalidInputError("its intercepts are those of another model")
-
-
-def unpack(arrays: dict[str, Any]) -> dict[int, NodeFit]:
-    """Return the solutions from the arrays of `pack`."""
-    pointer = arrays["pointer"]
-    fits = {}
-    for i, node in enumerate(arrays["nodes"].tolist()):
-        part = slice(pointer[i], pointer[i + 1])
-        fits[node] = NodeFit(
-            intercepts=arrays["node_intercepts"][i],
-            term=arrays["term"][part].astype(np.int64),
-            key=arrays["key"][part].astype(np.int64),
-            values=arrays["values"][part],
-            kkt=float(arrays["kkt"][i]),
-            objective=float(arrays["objective"][i]),
-            steps=int(arrays["steps"][i]),
-            scans=int(arrays["scans"][i]),
-            converged=bool(arrays["converged"][i]),
-        )
-    return fits
+    design = problem.design({})
+    alone = replace(settings, alpha=1e300, screening="kkt")
+    fits = solve_nodes(problem, design, alone, None)
+    start = symmetrize(fits, design, problem.blank(), problem.intercepts, "average")
+    regression = problem.joint(design, alone)
+    active = regression.start(start)
+    residual = regression.solver.solve(active, 0.5 * settings.tol)[0]
+    top = 0.0
+    for number, block in enumerate(design.blocks):
+        for node in np.flatnonzero(problem.varying).tolist():
+            columns = design.columns(block, node)
+            slopes = np.abs(design.gradients(number, columns, residual[node]))
+            scaled = slopes / np.maximum(block.scale[columns], 1e-300)
+            top = max(top, float(scaled.max(initial=0.0)))
+    bound = 0.5 * top
+    while settings.is_joint and top > 0:
+        excess = regression.violators(residual, active, bound)[2]
+        largest = bound + float(excess.max(initial=-np.inf))
+        if largest >= bound:
+            top = largest
+            break
+        bound *= 0.5
+    return top * (1 + 1e-9)
 
 
 def symmetrize(
@@ -266,3 +292,42 @@ def cliques(sets: IntArray, features: int) -> IntArray:
                 if all(whole[:q] + whole[q + 1 :] in known for q in range(size + 1)):
                     found.append(whole)
     return np.array(sorted(found), dtype=np.int64).reshape(-1, size + 1)
+
+
+@contextmanager
+def node_progress(names: Sequence[str] | None) -> Iterator[Progress | None]:
+    """Yield a function (node, fit) that moves a progress bar after each node; None without names.
+
+    The bar shows the finished nodes, the remaining time, the last node and its nonzeros.
+    """
+    if names is None:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )  # fmt: skip
+    with Bar(*columns, console=_console()) as bar:
+        task = bar.add_task("", total=len(names))
+
+        def advance(node: int, fit: NodeFit) -> None:
+            bar.update(task, advance=1, description=f"{names[node]}: {fit.values.size} non-zeros")
+
+        yield advance
+
+
+def _console() -> "Console":
+    """Return the console for a progress bar.
+
+    In a notebook without ipywidgets, it prints plain text once at the end; Rich would warn there
+    that ipywidgets is not installed.
+    """
+    from rich.console import Console
+
+    console = Console()
+    if console.is_jupyter and importlib.util.find_spec("ipywidgets") is None:
+        return Console(force_jupyter=False, force_terminal=False)
+    return console

@@ -3,10 +3,9 @@
 Only this module needs scikit-learn (the extra `fstgrad[grm]`).
 """
 
+import copy
 import os
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,32 +13,40 @@ import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
-from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.labels import check_same_rows
-from fstgrad.core.sequences import items
-from fstgrad.grm import covariates as extra
-from fstgrad.grm import fitting, normalization, preparation, storage
-from fstgrad.grm.active_set import Intercepts
-from fstgrad.grm.design import MAX_MEMORY, Design, intercept_coordinates, terms_of
+from fstgrad.grm import (
+    calibration,
+    conditionals,
+    fitting,
+    normalization,
+    partition,
+    preparation,
+    report,
+    sampling,
+    selection,
+    storage,
+)
+from fstgrad.grm import covariates as row_covariates
+from fstgrad.grm.design import MAX_MEMORY, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
-from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.parameters import Parameters
-from fstgrad.grm.problem import Problem, Solving, checkpoint_of, solve_nodes
-from fstgrad.grm.progress import node_progress
+from fstgrad.grm.preparation import MatrixLike
+from fstgrad.grm.problem import FitSettings, Problem, prepare, worker_count
 from fstgrad.grm.regression import NodeFit
-from fstgrad.grm.selection import SelectionMixin
+from fstgrad.grm.report import FitReport, WeightedSet
+from fstgrad.plot.counts import add_word_graph
 
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
-from sklearn.base import BaseEstimator  # noqa: E402
-from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+from sklearn.base import BaseEstimator, clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.utils.validation import validate_data  # noqa: E402
 
-ROUGH = 0.05  # times alpha: the tolerance of node regressions that only start a joint fit
 SetsLike = Sequence[Sequence[int | str]]
-MatrixLike = npt.ArrayLike | sparse.csr_matrix
 
 
-class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # type: ignore[misc]
+class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
     """A k-wise graphical model of vectors of counts, positive or real numbers.
 
         p(x) proportional to exp( sum_s theta_s x_s + sum_{2<=j<=k} sum_{|S|=j} theta_S
@@ -206,9 +213,499 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             The active columns or the derivatives of a joint fit would exceed `max_memory`, or the
             design would even without stored products; this is checked before they are built.
         """
-        self._solve(self._prepared(X, sample_weight, offset, feature_names, covariates))
-        self.uses_offset_ = offset is not None
+        problem = self._prepared(X, sample_weight, offset, feature_names, covariates)
+        self._solve(problem, uses_offset=offset is not None)
         return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an .npz file."""
+        self._fitted()
+        storage.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "GeneralizedRootModel":
+        """Return a model that `save` wrote."""
+        return storage.load(cls, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        base = resolve(self.base)
+        tags.input_tags.positive_only = not base.allows_negative
+        tags.input_tags.categorical = base.whole_numbers  # the checks round their samples
+        return tags
+
+    def alpha_max(
+        self,
+        X: MatrixLike,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> float:
+        """Return the smallest alpha at which the model has no set, to a relative 1e-9.
+
+        With symmetrize="joint", it is that of the joint fit; otherwise, the largest over all node
+        regressions.  The arguments are those of `fit`.
+        """
+        model = clone(self)
+        problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
+        return fitting.largest_useful_alpha(problem, model._settings())
+
+    def path(
+        self,
+        X: MatrixLike,
+        alphas: Sequence[float] | int = 10,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> "list[GeneralizedRootModel]":
+        """Return one fitted model for each alpha, the largest alpha first.
+
+        Each fit starts from the previous model, and all models share one design.
+
+        Parameters
+        ----------
+        X : (n, p)
+            As in `fit`.
+        alphas : sequence of float, or int
+            The penalties, in any order; or their number, for geometric steps from alpha_max down to
+            a hundredth of it.
+        sample_weight, offset, covariates, feature_names
+            As in `fit`.
+        """
+        first = clone(self)
+        problem = first._prepared(X, sample_weight, offset, feature_names, covariates)
+        settings = first._settings()
+        problem.keep = not settings.is_joint and problem.joint_bytes() <= problem.max_memory
+        models: list[GeneralizedRootModel] = []
+        for alpha in selection.penalties(problem, settings, alphas).tolist():
+            model = clone(self).set_params(alpha=alpha, warm_start=True)
+            preparation.check_parameters(model)
+            for name in ("names_", "covariate_names_", "n_features_in_", "feature_names_in_"):
+                if hasattr(first, name):
+                    setattr(model, name, getattr(first, name))
+            if models:
+                model.node_fits_ = models[-1].node_fits_
+                model.parameters_ = models[-1].parameters_
+            model._solve(problem, uses_offset=offset is not None)
+            models.append(model)
+        return models
+
+    def select(
+        self,
+        X: MatrixLike,
+        alphas: Sequence[float] | int = 10,
+        *,
+        criterion: Literal["ebic", "cv"] = "ebic",
+        gamma: float = 0.5,
+        folds: int = 5,
+        rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> selection.Selection:
+        """Return the model with the best alpha by a criterion.
+
+        Parameters
+        ----------
+        X, alphas
+            As in `path`.
+        criterion : {"ebic", "cv"}
+            "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
+            BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean over
+            folds of the score of held-out rows.  Both weight the rows by `sample_weight`; n is the
+            sum of the weights.
+        gamma : float
+            The weight, >= 0, of the number of candidate sets; 0 is BIC.
+        folds : int
+            The number of folds of "cv".
+        rng : Generator, int or None
+            Assigns the rows to folds.
+        sample_weight, offset, covariates
+            As in `fit`.
+        """
+        checks.one_of("criterion", criterion, ("ebic", "cv"))
+        gamma = checks.positive_number("gamma", gamma, allow_zero=True)
+        rows = selection.used_rows(X, sample_weight, offset, covariates)
+        models = self.path(rows.x, alphas, feature_names=feature_names, **rows.attributes)
+        if criterion == "ebic":
+            return selection.by_ebic(models, rows, gamma)
+        parts = checks.positive_integer("folds", folds, minimum=2)
+        return selection.by_cross_validation(self, models, rows, parts, checks.generator(rng))
+
+    def stability(
+        self,
+        X: MatrixLike,
+        *,
+        samples: int = 50,
+        rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> dict[tuple[str, ...], float]:
+        """Return the share of random halves of the rows on which each set is selected.
+
+        A dict from sets of names to shares in (0, 1], the largest first.  The model is fitted to
+        `samples` halves.  Source: Meinshausen and Buehlmann, Journal of the Royal Statistical
+        Society B 72 (2010).
+        """
+        generator = checks.generator(rng)
+        samples = checks.positive_integer("samples", samples)
+        rows = selection.used_rows(X, sample_weight, offset, covariates)
+        return selection.stability(self, rows, samples, generator, feature_names)
+
+    def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
+        """Return p(x_s | all other x), with its `log_prob`, `mean`, `sample` and `log_partition`.
+
+        Parameters
+        ----------
+        s : int
+            The column.
+        x : (p,) array-like
+            The values of all variables; x[s] is not used.
+        """
+        parameters = self._joint()
+        node = int(checks.index_array("s", s, parameters.features, ()))
+        return conditionals.node_conditional(parameters, node, x)
+
+    def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
+        """Return the density along x = z v for v (p,), with its `log_density` and `sample`."""
+        return conditionals.radial_conditional(self._joint(), v)
+
+    def is_normalizable(self) -> normalization.Normalizability:
+        """Return whether the model can be normalised, with a certificate or a counterexample."""
+        return normalization.is_normalizable(self._joint())
+
+    def gibbs(
+        self,
+        k: int,
+        rng: Seed = None,
+        *,
+        burn_in: int = 200,
+        thin: int = 5,
+        chains: int = 4,
+        offset: float = 0.0,
+    ) -> sampling.GibbsSample:
+        """Return k Gibbs draws with their R-hat and effective sample sizes.
+
+        Parameters
+        ----------
+        k : int
+        rng : Generator, int or None
+        burn_in, thin : int
+            Each chain makes `burn_in` sweeps first, then `thin` sweeps before each draw.
+        chains : int
+        offset : float
+            The offset of the drawn rows, for example the log of their exposure.
+
+        Raises
+        ------
+        InfeasibleError
+            The model is known to have no normalizer.
+        NotSupportedError
+            A conditional cannot be drawn, for example if its mean exceeds a million.
+        """
+        parameters = self._joint().at_offset(float(checks.real_array("offset", offset, ())))
+        return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
+
+    def sample(self, k: int, rng: Seed = None) -> FloatArray:
+        """Return k Gibbs draws (k, p) float64, with the defaults of `gibbs`."""
+        return self.gibbs(k, rng).values
+
+    def log_partition(
+        self,
+        method: Literal["auto", "exact", "ais"] = "auto",
+        *,
+        samples: int = 200,
+        steps: int = 200,
+        rng: Seed = None,
+    ) -> partition.PartitionEstimate:
+        """Return log Z in nats.
+
+        It is exact for independent variables, for the Gaussian base with k <= 2 and, unless the sum
+        is too large, for counts with p <= 3.  Otherwise it is an estimate with a standard error, by
+        annealed importance sampling with `samples` chains of `steps` steps.
+
+        Raises
+        ------
+        InvalidInputError
+            method is "exact", and there is no exact method for the model.
+        InfeasibleError
+            The model is known to have no normalizer.
+        """
+        return partition.log_partition(self._joint(), method, samples=samples, steps=steps, rng=rng)
+
+    def at(
+        self, covariates: npt.ArrayLike | None = None, *, offset: float = 0.0
+    ) -> "GeneralizedRootModel":
+        """Return the joint model of rows with these covariates and this offset.
+
+        Parameters
+        ----------
+        covariates : (d,) array-like, optional
+            As in `fit`; required if the fit had covariates.
+        offset : float
+            As in `fit`.
+
+        Returns
+        -------
+        GeneralizedRootModel
+            A copy without covariates and offset, whose intercepts include both; for `gibbs`,
+            `log_partition`, `node_conditional` and other methods.
+
+        Examples
+        --------
+        >>> from fstgrad import GeneralizedRootModel
+        >>> rng = np.random.default_rng(0)
+        >>> z = rng.normal(size=(300, 1))
+        >>> X = rng.poisson(np.exp(z * [0.5, -0.5, 0.0]))
+        >>> model = GeneralizedRootModel(k=2, alpha=0.2).fit(X, covariates=z)
+        >>> draws = model.at([2.0]).sample(50, rng=0)
+        >>> bool(draws[:, 0].mean() > draws[:, 1].mean())
+        True
+        """
+        parameters = self._fitted()
+        z = None if covariates is None else checks.real_array("covariates", covariates, (None,))
+        row = row_covariates.checked(z if z is None else z[None], 1, parameters.covariates)[0]
+        model = copy.copy(self)
+        shift = float(checks.real_array("offset", offset, ()))
+        model.parameters_ = parameters.at_offset(shift, row)
+        model.uses_offset_, model.covariate_names_ = False, None
+        return model
+
+    def calibrate(
+        self,
+        X: Any,
+        *,
+        sweeps: int = 1000,
+        chains: int = 200,
+        rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> calibration.Calibration:
+        """Change the intercepts until samples have the mean statistics of X; return what remains.
+
+        A pseudo-likelihood fits each node given the others.  If the family is wrong for the data,
+        samples of the joint distribution may have other means.  This method solves the likelihood
+        equations of the intercepts, E_model[t] = E_data[t], by stochastic approximation.  It
+        replaces the parameters of the model; the interactions do not change.  The cost is sweeps *
+        chains draws of every variable, up to three times.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            The data of the fit.
+        sweeps : int
+            The number of Gibbs sweeps, each with one step of the intercepts.
+        chains : int
+            The number of persistent chains; half start at rows of X, half at draws of the
+            independent model.
+        rng : Generator, int or None
+            For the chains.
+        sample_weight : (n,) array-like, optional
+            As in `fit`.
+
+        Returns
+        -------
+        Calibration
+            `parameters`, and `gap` (p, c): |E_model[t] - E_data[t]| over the second half of the
+            sweeps, in standard deviations of the data.  A large gap means that the chains have not
+            mixed, or that the family cannot have these means; in the second case, use another base.
+
+        Raises
+        ------
+        InvalidInputError
+            The model was fitted with an offset or covariates.
+        InfeasibleError
+            The model is known to have no normalizer.
+        """
+        parameters = self._joint()
+        if self.uses_offset_:
+            raise InvalidInputError(
+                "calibrate: the model was fitted with an offset, so that its rows have different "
+                "means; fit a model without an offset to rows of the same exposure"
+            )
+        check_same_rows(X=X, sample_weight=sample_weight)
+        x = self._validated(X, reset=False)
+        weights = preparation.sample_weights(sample_weight, x.shape[0])
+        terms = terms_of(parameters.k, self.interactions)
+        free = parameters.family.free_coordinates(parameters.k)
+        calibrated = calibration.calibrate(
+            parameters, x.toarray(), weights, intercept_coordinates(terms, free),
+            sweeps=sweeps, chains=chains, rng=rng,
+        )  # fmt: skip
+        self.parameters_ = calibrated.parameters
+        return calibrated
+
+    def top_interactions(
+        self,
+        order: int,
+        top: int = 10,
+        *,
+        sign: Literal["both", "positive", "negative"] = "both",
+    ) -> list[WeightedSet]:
+        """Return up to `top` sets of `order` variables, the strongest coefficients first.
+
+        sign : "both" ranks by absolute value; the others select coefficients of one sign.
+        For order 1, all single variables are ranked by theta_s, the largest first (with sign
+        "negative", the smallest first).
+        """
+        parameters = self._fitted()
+        order = checks.positive_integer("order", order)
+        top = checks.positive_integer("top", top)
+        checks.one_of("sign", sign, ("both", "positive", "negative"))
+        return report.strongest_sets(parameters, self.names_, order, top, sign)
+
+    def to_networkx(self, top: int | None = None) -> Any:
+        """Return a networkx graph of the sets: all, or the `top` strongest of each size.
+
+        The edge attribute `weight` is the coefficient of the pair, 0 if there is none.  A larger
+        set joins each pair of its members by an edge, and each of these edges lists it in its
+        attribute `sets` as (names, value).
+        """
+        checks.extra("networkx", "grm", "to_networkx")
+        if top is not None:
+            top = checks.positive_integer("top", top)
+        return report.graph_of_sets(self._fitted(), self.names_, top)
+
+    def plot(self, top: int = 30, ax: Any = None) -> Any:
+        """Draw the graph of the `top` strongest sets of each size; return the matplotlib axes.
+
+        ax : axes to draw on; by default, those of a new figure.
+        """
+        checks.extra("networkx", "grm", "plot")
+        pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
+        if ax is not None:
+            checks.instance("ax", ax, pyplot.Axes, "the axes of a figure of matplotlib")
+        graph = self.to_networkx(top)
+        axes = pyplot.subplots()[1] if ax is None else ax
+        add_word_graph(axes, graph.edge_subgraph(graph.edges))
+        return axes
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the columns, (p,)."""
+        self._fitted()
+        return np.array(self.names_, dtype=object)
+
+    def score(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+    ) -> float:
+        """Return the weighted mean over rows, and the mean over nodes, of log p(x_s | all other x).
+
+        In nats; the arguments are those of `fit`.
+        """
+        check_same_rows(X=X, sample_weight=sample_weight)
+        log_likelihood = self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
+        weights = preparation.sample_weights(sample_weight, len(log_likelihood))
+        used = weights > 0
+        total = weights[used] @ log_likelihood[used]
+        return float(total / weights.sum() / self.parameters_.features)
+
+    def pseudo_log_likelihood(
+        self,
+        X: Any,
+        *,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return sum_s log p(x_s | all other x) of each row, (n,) float64, in nats.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            As in `fit`.
+        offset : (n,) array-like, optional
+            As in `fit`; required if the fit had an offset.
+        covariates : (n, d) array-like, optional
+            As in `fit`; required if the fit had covariates.
+
+        Raises
+        ------
+        InvalidInputError
+            X, the offset or the covariates are invalid or missing, or a log-likelihood overflows.
+        """
+        parameters = self._fitted()
+        check_same_rows(X=X, offset=offset, covariates=covariates)
+        x = self._validated(X, reset=False)
+        return parameters.pseudo_log_likelihood(x, self._shifts(x.shape[0], offset, covariates))
+
+    def score_samples(
+        self,
+        X: Any,
+        *,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return what `pseudo_log_likelihood` returns, (n,), in nats."""
+        return self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
+
+    def report(
+        self,
+        X: Any,
+        *,
+        samples: int = 2000,
+        rng: Seed = 0,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        bootstrap: int = 0,
+        top: int = 10,
+    ) -> FitReport:
+        """Return a comparison of Gibbs draws with data X (n, p), and the strongest sets.
+
+        `print(model.report(X))` shows means, variances, shares of zeros, rank correlations and
+        maximum mean discrepancies, then the sets with their coefficients and the rows of X that
+        support them.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            The data of the fit or other rows.
+        samples : int
+            The number of draws.  If the rows have offsets or covariates, each draw has those of a
+            random row of X.
+        rng : Generator, int or None
+            For the draws and the resampled rows.
+        offset, covariates
+            As in `fit`; required if the fit had them.
+        bootstrap : int
+            The number of fits to rows drawn with replacement, with the settings of the model; 0 for
+            none.  The report then has the share of fits that select each set with the same sign.
+        top : int
+            The number of sets of each size in the report.
+        """
+        self._fitted()
+        check_same_rows(X=X, offset=offset, covariates=covariates)
+        x = self._validated(X, reset=False)
+        shift = None
+        if self.uses_offset_ or self.parameters_.covariates or offset is not None:
+            shift = self._shifts(x.shape[0], offset, covariates)
+        elif covariates is not None:
+            row_covariates.checked(covariates, x.shape[0], 0)
+        rows = {"offset": offset, "covariates": covariates}
+        return report.fit_report(
+            self, x, shift, rows, samples=samples, rng=rng, bootstrap=bootstrap, top=top
+        )
+
+    def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
+        """Return up to `top` rows of X with the largest |product| of the columns `names`.
+
+        The largest first; rows with product 0 are left out.
+        """
+        self._fitted()
+        x = self._validated(X, reset=False).toarray()
+        columns = report.columns_of(names, self.names_)
+        return report.supporting_rows(x, columns, checks.positive_integer("top", top))
 
     def _prepared(
         self,
@@ -221,178 +718,82 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         """Return the problem of a fit, after checking the arguments."""
         preparation.check_parameters(self)
         check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
-        x = self._validated(X, reset=True)
-        self.names_ = self._chosen_names(feature_names, x.shape[1])
-        self.covariate_names_ = extra.column_names(covariates)
-        if self.k > x.shape[1]:
-            raise InvalidInputError(
-                f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
-                f"give k <= {x.shape[1]}"
-            )
-        rows = preparation.weighted_rows(x, sample_weight, offset, covariates, resolve(self.base))
-        return self._problem(rows)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to an .npz file."""
-        check_is_fitted(self)
-        storage.save(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "GeneralizedRootModel":
-        """Return a model that `save` wrote."""
-        model: GeneralizedRootModel = storage.load(cls, path)
-        return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        base = resolve(self.base)
-        tags.input_tags.positive_only = not base.allows_negative
-        tags.input_tags.categorical = base.whole_numbers  # the checks round their samples
-        return tags
+        x, base = self._validated(X, reset=True), resolve(self.base)
+        frame_names = getattr(self, "feature_names_in_", None)
+        self.names_ = preparation.names_of_columns(feature_names, frame_names, x.shape[1])
+        self.covariate_names_ = row_covariates.column_names(covariates)
+        rows = preparation.weighted_rows(x, sample_weight, offset, covariates, base)
+        return prepare(
+            rows, base, int(self.k), self.interactions, scale_columns=self.scale_columns,
+            max_memory=float(self.max_memory), covariate_alpha=float(self.covariate_alpha),
+        )  # fmt: skip
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
-        own = preparation.own(X)
+        table = preparation.unshared(X)
         try:
             array = validate_data(
-                self, own, accept_sparse="csr", dtype=np.float64, reset=reset,
+                self, table, accept_sparse="csr", dtype=np.float64, reset=reset,
                 ensure_all_finite=False,
             )  # fmt: skip
         except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
             raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
-        return preparation.plain(array, resolve(self.base))
+        return preparation.modelled_matrix(array, resolve(self.base))
 
-    def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
-        """Return the given names, those of the data frame, or x0, x1, ..."""
-        if given is None:
-            given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
-        names = [str(name) for name in items("feature_names", given)]
-        if len(set(names)) != features or len(names) != features:
-            raise InvalidInputError(
-                f"feature_names has {len(set(names))} distinct names for {features} columns of X"
-            )
-        return names
-
-    def _problem(self, rows: preparation.Rows) -> Problem:
-        """Return the problem of the fit: everything that does not depend on alpha."""
-        x, weights, offset, z = rows
-        covariates = extra.prepare(z, weights, float(self.covariate_alpha))
-        k, base = int(self.k), resolve(self.base)
-        terms = terms_of(k, self.interactions)
-        coordinates = intercept_coordinates(terms, base.free_coordinates(k))
-        return Problem(
-            x, preparation.families(x, weights, base), k, terms,
-            Intercepts(coordinates, ~np.isin(coordinates, base.free_coordinates(k)), covariates),
-            preparation.varying_columns(x, k), weights, offset, float(self.max_memory),
-            self.scale_columns,
+    def _settings(self) -> FitSettings:
+        """Return the arguments that determine how a fit is solved."""
+        return FitSettings(
+            float(self.alpha), float(self.tol), int(self.max_iter), self.screening,
+            worker_count(self.n_jobs), self.symmetrize if self.k > 1 else "average",
+            stagewise=isinstance(self.candidate_sets, str), checkpoint=self.checkpoint,
+            arguments=self.get_params(), progress_names=self.names_ if self.verbose else None,
         )  # fmt: skip
 
-    def _solving(self) -> Solving:
-        return Solving(
-            float(self.alpha), float(self.tol), int(self.max_iter), self.screening, self._threads()
-        )
-
-    def _starts(self, problem: Problem) -> list[NodeFit] | None:
-        """Return the last node fits if a warm start can use them, else None."""
-        before = getattr(self, "node_fits_", None)
-        if not self.warm_start or before is None or len(before) != problem.x.shape[1]:
-            return None
-        same = self.parameters_.k == self.k
-        same = same and isinstance(self.parameters_.family, type(problem.families[0]))
-        same = same and before[0].intercepts.size == problem.intercepts.width
-        return before if same else None
-
-    def _solve(self, problem: Problem) -> None:
-        """Fit the nodes and combine them, and store the result."""
-        starts, k = self._starts(problem), problem.k
-        sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], k, self.names_)
-        if isinstance(self.candidate_sets, str):
-            for size in range(2, k):
-                empty = {s: np.zeros((0, s), np.int64) for s in range(size + 1, k + 1)}
-                design = problem.design({**sizes, **empty})
-                starts = self._nodes(problem, design, starts, size)
-                chosen = self._chosen(problem, starts, design, size)
-                sizes[size + 1] = fitting.cliques(chosen, problem.x.shape[1])
-        design = problem.design(sizes)
-        if starts is None or not self._is_joint() or self.candidate_sets == "stagewise":
-            first = problem.pairs_of(design) if self._is_joint() else design
-            fits = self._nodes(problem, first, starts, k)
-            self._store(problem, fits, design, None)
-        else:  # the last joint fit is the better start
-            self._store(problem, starts, design, self.parameters_)
-
-    def _nodes(
-        self, problem: Problem, design: Design, starts: list[NodeFit] | None, stage: int
-    ) -> list[NodeFit]:
-        """Return the node regressions, with a rough tolerance if they only start a joint fit."""
-        ignored = {"checkpoint", "n_jobs", "verbose", "max_memory", "warm_start"}
-        settings = {n: v for n, v in self.get_params().items() if n not in ignored}
-        kept = checkpoint_of(problem, self.checkpoint, stage, settings, storage.plain)
-        solving = self._solving()
-        if self._is_joint() and stage == problem.k:
-            solving = replace(solving, tol=max(solving.tol, ROUGH * solving.alpha))
-        with node_progress(problem.x.shape[1], self.names_, enabled=self.verbose) as progress:
-            return solve_nodes(problem, design, solving, starts, kept, progress)
-
-    def _is_joint(self) -> bool:
-        return self.symmetrize == "joint" and self.k > 1
-
-    def _chosen(self, problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
-        """Return the sets (m, size) that at least one node selected."""
-        model = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "max")
-        sets = [i.sets for i in model.interactions if i.term.size == size]
-        return np.unique(np.concatenate(sets), axis=0)
-
-    def _store(
-        self, problem: Problem, fits: list[NodeFit], design: Design, last: Parameters | None
-    ) -> None:
-        """Combine the node fits into one model, or use the last joint fit."""
+    def _solve(self, problem: Problem, *, uses_offset: bool) -> None:
+        """Fit the nodes, combine them, and store the result."""
+        start, features = None, problem.x.shape[1]
+        if self.warm_start and hasattr(self, "node_fits_"):
+            start = self.node_fits_, self.parameters_
+        sizes = preparation.candidates(self.candidate_sets, features, problem.k, self.names_)
+        solution = fitting.fit(problem, self._settings(), sizes, start)
         self.families_ = problem.families
-        self.node_fits_ = fits
-        rule = "average" if self.symmetrize == "joint" else self.symmetrize
-        merged = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, rule)
-        kkt = np.array([fit.kkt for fit in fits])
-        scans = max(fit.scans for fit in fits)
-        if self._is_joint():
-            start = replace(last, families=problem.families) if last else merged
-            joint = problem.fit_joint(design, self._solving(), start)
-            merged, kkt = joint.parameters, joint.kkt
-            scans = joint.scans + (0 if last else scans)
-        elif merged.flat.values.size:
-            merged = problem.refit_intercepts(merged, self._solving())
-        self.parameters_ = merged
-        self._summaries(design.candidate_count(), kkt, scans)
-        self._warn(kkt)
+        self.node_fits_: list[NodeFit] = solution.node_fits
+        self.parameters_ = solution.parameters
+        self.n_features_in_ = features
+        self.uses_offset_: bool = uses_offset
+        self.kkt_ = solution.kkt
+        self.n_iter_ = solution.scans
+        self.n_candidates_ = solution.candidates
+        fitting.warn_of_defects(solution, self.tol)
 
-    def _warn(self, kkt: FloatArray) -> None:
-        """Warn if the fit stopped early, or if the model has no normalizer."""
-        if kkt.max() > self.tol:
-            worst = int(np.argmax(kkt))
-            warnings.warn(
-                f"node {worst} stopped at a violation of {kkt[worst]:.2g} > tol={self.tol}; "
-                "raise max_iter or tol",
-                stacklevel=5,
+    def _shifts(
+        self, rows: int, offset: npt.ArrayLike | None, covariates: npt.ArrayLike | None
+    ) -> FloatArray:
+        """Return what offsets and covariates of the rows add to eta_1 of each node, (n, p)."""
+        parameters = self._fitted()
+        if offset is None and self.uses_offset_:
+            raise InvalidInputError(
+                "the model was fitted with an offset, and offset is None; give the offsets of the "
+                "rows, zeros for an exposure of 1"
             )
-        answer = normalization.is_normalizable(self.parameters_)
-        if answer.value is False:
-            warnings.warn(
-                f"the fitted model has no normalizer ({answer.certificate}): it has node "
-                "conditionals, but no joint distribution to sample from; raise alpha, give "
-                'symmetrize="min", or use a base of counts',
-                stacklevel=5,
+        row_covariates.check_names(covariates, self.covariate_names_)
+        z = row_covariates.checked(covariates, rows, parameters.covariates)
+        return parameters.shifts(preparation.offsets(offset, rows, parameters.family), z)
+
+    def _fitted(self) -> Parameters:
+        if not hasattr(self, "parameters_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
+        return self.parameters_
+
+    def _joint(self) -> Parameters:
+        """Return the parameters; raise InvalidInputError for a model with covariates.
+
+        With covariates, each row has a different joint distribution.
+        """
+        parameters = self._fitted()
+        if parameters.covariates:
+            raise InvalidInputError(
+                f"the model was fitted with {parameters.covariates} covariate(s), so that its rows "
+                "have different distributions; use at(covariates), the model for given values"
             )
-
-    def _summaries(self, candidates: int, kkt: FloatArray, scans: int) -> None:
-        self.n_features_in_ = len(self.node_fits_)
-        self.uses_offset_ = False
-        self.kkt_ = kkt
-        self.n_iter_ = scans
-        self.n_candidates_ = candidates
-
-    def _threads(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        if self.n_jobs < 0:
-            return max(1, (os.cpu_count() or 1) + 1 + self.n_jobs)
-        return checks.positive_integer("n_jobs", self.n_jobs)
+        return parameters

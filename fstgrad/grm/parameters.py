@@ -8,21 +8,22 @@ super-symmetric tensor contains Psi_S = theta_S / l! for each of the l! orders o
 <Psi, x o ... o x> counts theta_S once.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
 
-ROWS = 4_000_000  # entries of eta that are stored at once
+ENTRIES = 4_000_000  # of eta that are stored at once
 NO_SLOPES = np.zeros((0, 0))
 
 
@@ -176,15 +177,31 @@ class Parameters:
         fit = np.einsum("npk,npk->np", eta, self.family.statistics(x, self.k))
         return np.asarray(fit - value + self.log_base(x))
 
+    def pseudo_log_likelihood(self, x: sparse.csr_matrix, shift: FloatArray) -> FloatArray:
+        """Return sum_s log p(x_s | all other x) of the rows of x, CSR (n, p), in nats, (n,).
+
+        shift : (n, p), added to eta_1.
+        Raises InvalidInputError if a log-likelihood overflows.
+        """
+        size = max(1, ENTRIES // self.intercepts.size)
+        parts = [slice(start, start + size) for start in range(0, x.shape[0], size)]
+        sums = [
+            self.conditional_log_likelihoods(x[part].toarray(), shift[part]).sum(axis=1)
+            for part in parts
+        ]
+        log_likelihood = np.concatenate(sums)
+        undefined = np.flatnonzero(np.isnan(log_likelihood))
+        if undefined.size:
+            raise InvalidInputError(
+                f"row {undefined[0]} of X has no log-likelihood: sums of the model's parameters "
+                "overflow; fit it again"
+            )
+        return log_likelihood
+
     def conditional_log_partition(self, node: int, x: FloatArray) -> FloatArray:
         """Return A (n,) of the conditional of a node, given the others in the rows of x (n, p)."""
         eta = np.ascontiguousarray(self.eta(x)[:, node])
         return self.families[node].derivatives(eta)[0]
-
-    def chunks(self, n: int) -> Iterator[slice]:
-        """Yield slices that divide n rows, each with at most about ROWS entries of eta."""
-        size = max(1, ROWS // self.intercepts.size)
-        return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def unflatten(

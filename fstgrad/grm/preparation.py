@@ -12,11 +12,12 @@ from scipy import sparse
 from fstgrad.core import checks
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.sequences import members
-from fstgrad.grm import covariates as extra
+from fstgrad.core.sequences import items, members
+from fstgrad.grm import covariates as row_covariates
 from fstgrad.grm.base import Base
 from fstgrad.grm.families import resolve
 
+MatrixLike = npt.ArrayLike | sparse.csr_matrix
 LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13, or of a ratio of exposures
 
 
@@ -43,7 +44,7 @@ def check_parameters(model: Any) -> None:
         checks.one_of("candidate_sets", model.candidate_sets, ("stagewise",))
 
 
-def own(x: Any) -> Any:
+def unshared(x: Any) -> Any:
     """Return X, copied if it is sparse.
 
     Raises InvalidInputError if X is a damaged sparse matrix or has masked values, which
@@ -60,7 +61,7 @@ def own(x: Any) -> Any:
     return x
 
 
-def plain(array: Any, family: Base) -> sparse.csr_matrix:
+def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
     """Return the values that a family models as CSR (n, p) without duplicates and stored zeros.
 
     array : dense, or a CSR matrix that may be changed.
@@ -79,6 +80,21 @@ def plain(array: Any, family: Base) -> sparse.csr_matrix:
     x.data = family.modelled_values(x.data)
     family.check_values(x.data)
     return x
+
+
+def names_of_columns(
+    feature_names: Sequence[str] | None, frame_names: Any, features: int
+) -> list[str]:
+    """Return the argument `feature_names`, or the names of a data frame, or x0, x1, ..."""
+    if feature_names is None:
+        default = [f"x{i}" for i in range(features)]
+        feature_names = default if frame_names is None else frame_names
+    names = [str(name) for name in items("feature_names", feature_names)]
+    if len(set(names)) != features or len(names) != features:
+        raise InvalidInputError(
+            f"feature_names has {len(set(names))} distinct names for {features} columns of X"
+        )
+    return names
 
 
 def statistics(
@@ -135,7 +151,7 @@ def weighted_rows(
     """Return the rows of x (n, p), with what belongs to them checked, that have a weight > 0."""
     n = x.shape[0]
     weights, shift = sample_weights(sample_weight, n), offsets(offset, n, base)
-    z = extra.checked(covariates, n)
+    z = row_covariates.checked(covariates, n)
     used = np.flatnonzero(weights)
     if len(used) == n:
         return Rows(x, weights, shift, z)

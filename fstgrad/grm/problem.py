@@ -1,8 +1,7 @@
 """The data of a fit, prepared once, and the problems of nodes that are solved with them."""
 
-import json
-import pathlib
-from collections.abc import Callable
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,15 +9,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fstgrad.core.checks import BoolArray, FloatArray, IntArray, path_name
-from fstgrad.core.errors import MemoryLimitError
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError, MemoryLimitError
 from fstgrad.core.threads import worker_threads
 from fstgrad.core.uninitialized import empty
-from fstgrad.grm import fitting, preparation
+from fstgrad.grm import covariates, preparation
 from fstgrad.grm.active_set import Intercepts, activate
 from fstgrad.grm.base import Base
 from fstgrad.grm.blocks import Term
-from fstgrad.grm.design import Design, build
+from fstgrad.grm.design import Design, build, intercept_coordinates, terms_of
 from fstgrad.grm.joint import JointFit, JointRegression
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
@@ -28,14 +28,31 @@ AT_ONCE = 16  # nodes whose intercepts are refitted together
 
 
 @dataclass(frozen=True)
-class Solving:
-    """The arguments of `GeneralizedRootModel` that determine how a fit is solved."""
+class FitSettings:
+    """The arguments of `GeneralizedRootModel` that determine how a fit is solved.
+
+    symmetrize : as in the model, but "average" for k = 1, which has nothing to tie.
+    stagewise : whether the sets of one size determine the candidates of the next.
+    checkpoint : the path of the file for finished nodes.
+    arguments : all arguments of the model by name, for the checkpoint.
+    progress_names : the names of the columns for the progress bar; None for no bar.
+    """
 
     alpha: float
     tol: float
     max_iter: int
     screening: str
     threads: int
+    symmetrize: str
+    stagewise: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    progress_names: Sequence[str] | None = None
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all nodes share their parameters."""
+        return self.symmetrize == "joint"
 
 
 @dataclass
@@ -115,7 +132,7 @@ class Problem:
         return out
 
     def fit_node(
-        self, node: int, design: Design, solving: Solving, start: NodeFit | None
+        self, node: int, design: Design, settings: FitSettings, start: NodeFit | None
     ) -> NodeFit:
         """Return the solution of one node regression; a constant column has no sets."""
         if not self.varying[node]:
@@ -126,29 +143,29 @@ class Problem:
         if self.keep:
             self.solvers[node] = solver
         regression = NodeRegression(
-            solver, design, node, solving.alpha, solving.tol, solving.max_iter,
-            solving.screening,
+            solver, design, node, settings.alpha, settings.tol, settings.max_iter,
+            settings.screening,
         )  # fmt: skip
         return regression.fit(start)
 
-    def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
+    def fit_joint(self, design: Design, settings: FitSettings, start: Parameters) -> JointFit:
         """Return the joint fit with tied parameters, from `start`, in threads."""
-        regression = self.joint(design, solving)
+        regression = self.joint(design, settings)
         regression.solver.steps = 0
-        if solving.threads == 1:
+        if settings.threads == 1:
             return regression.fit(start)
-        with worker_threads(solving.threads) as pool:
+        with worker_threads(settings.threads) as pool:
             regression.solver.apply = pool.map
             found = regression.fit(start)
         regression.solver.apply = map
         return found
 
-    def joint(self, design: Design, solving: Solving) -> JointRegression:
+    def joint(self, design: Design, settings: FitSettings) -> JointRegression:
         """Return the problem of all nodes with tied parameters; its solver is cached."""
         if self.solver is None:
             self.solver = self._joint_solver()
         return JointRegression(
-            self.solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
+            self.solver, design, self.varying, settings.alpha, settings.tol, settings.max_iter
         )
 
     def joint_bytes(self) -> int:
@@ -174,7 +191,7 @@ class Problem:
         offset[0, :, 0] = self.offset
         return NewtonSolver(self.families, observed, self.weights, offset, self.intercepts)
 
-    def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
+    def refit_intercepts(self, parameters: Parameters, settings: FitSettings) -> Parameters:
         """Return the parameters with optimal intercepts and slopes for their interactions.
 
         Needed after merging, since the intercepts of a node fit are optimal for its own estimates
@@ -194,90 +211,55 @@ class Problem:
             solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))
             start = heads.covariates.inward(before[nodes])
             own = heads, solver.ridge
-            active = activate(nothing, own, start, solving.alpha, sets, slots)
-            slopes = solver.solve(active, 0.5 * solving.tol)[1]
-            is_done = slopes.max(initial=0.0) <= solving.tol
+            active = activate(nothing, own, start, settings.alpha, sets, slots)
+            slopes = solver.solve(active, 0.5 * settings.tol)[1]
+            is_done = slopes.max(initial=0.0) <= settings.tol
             if len(nodes) > 1 and not is_done:  # a hard node stopped the others
                 return np.concatenate([refit(range(s, s + 1)) for s in nodes])
             return heads.covariates.outward(active.coef.reshape(start.shape))
 
         parts = [range(s, min(s + AT_ONCE, p)) for s in range(0, p, AT_ONCE)]
-        with worker_threads(solving.threads) as pool:
+        with worker_threads(settings.threads) as pool:
             found = np.concatenate(list(pool.map(refit, parts)))
         intercepts = np.zeros(parameters.intercepts.shape)
         intercepts[:, heads.coordinates] = found[:, :f]
         return replace(parameters, intercepts=intercepts, slopes=found[:, f:])
 
 
-def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> float:
-    """Return the smallest alpha at which the model has no set, times 1 + 1e-9.
+def prepare(
+    rows: preparation.Rows,
+    base: Base,
+    k: int,
+    interactions: str,
+    *,
+    scale_columns: bool,
+    max_memory: float,
+    covariate_alpha: float,
+) -> Problem:
+    """Return the problem of a fit: everything that does not depend on alpha.
 
-    This is the largest gradient of a set, divided by its scale, at the independent model.  With
-    `joint`, it is the largest tied gradient: if the tied gradient of a set exceeds a bound, so does
-    the gradient of one of its nodes; the bound is lowered until the largest tied gradient found
-    exceeds it.
+    Raises InvalidInputError if k exceeds the number of columns, or as in `covariates.prepare`.
     """
-    design = problem.design({})
-    alone = replace(solving, alpha=1e300, screening="kkt")
-    fits = solve_nodes(problem, design, alone, None)
-    start = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "average")
-    regression = problem.joint(design, alone)
-    active = regression.start(start)
-    residual = regression.solver.solve(active, 0.5 * solving.tol)[0]
-    top = 0.0
-    for number, block in enumerate(design.blocks):
-        for node in np.flatnonzero(problem.varying).tolist():
-            columns = design.columns(block, node)
-            slopes = np.abs(design.gradients(number, columns, residual[node]))
-            scaled = slopes / np.maximum(block.scale[columns], 1e-300)
-            top = max(top, float(scaled.max(initial=0.0)))
-    bound = 0.5 * top
-    while joint and top > 0:
-        excess = regression.violators(residual, active, bound)[2]
-        largest = bound + float(excess.max(initial=-np.inf))
-        if largest >= bound:
-            top = largest
-            break
-        bound *= 0.5
-    return top * (1 + 1e-9)
+    x, weights, offset, z = rows
+    if k > x.shape[1]:
+        raise InvalidInputError(
+            f"k is {k} and X has {x.shape[1]} feature(s); a set has distinct members, "
+            f"give k <= {x.shape[1]}"
+        )
+    columns = covariates.prepare(z, weights, covariate_alpha)
+    terms, free = terms_of(k, interactions), base.free_coordinates(k)
+    coordinates = intercept_coordinates(terms, free)
+    return Problem(
+        x, preparation.families(x, weights, base), k, terms,
+        Intercepts(coordinates, ~np.isin(coordinates, free), columns),
+        preparation.varying_columns(x, k), weights, offset, max_memory, scale_columns,
+    )  # fmt: skip
 
 
-def solve_nodes(
-    problem: Problem,
-    design: Design,
-    solving: Solving,
-    starts: list[NodeFit] | None,
-    checkpoint: fitting.Checkpoint | None = None,
-    progress: fitting.Progress | None = None,
-) -> list[NodeFit]:
-    """Return the solutions of all node regressions, computed in threads; see `fitting.fit_all`."""
-    return fitting.fit_all(
-        lambda node: problem.fit_node(node, design, solving, starts[node] if starts else None),
-        problem.x.shape[1],
-        threads=solving.threads,
-        checkpoint=checkpoint,
-        progress=progress,
-    )
-
-
-def checkpoint_of(
-    problem: Problem, path: Any, stage: int, settings: dict[str, Any], plain: Callable[[Any], Any]
-) -> fitting.Checkpoint | None:
-    """Return the checkpoint of a stage of a fit; None without a path.
-
-    stage : the largest size of a set in the stage; stages before the last have a suffix in the name
-    of their file.  settings : the arguments of the model that affect the result.  plain : converts
-    values to types of JSON.
-    """
-    if path is None:
-        return None
-    shape = problem.x.shape
-    described = json.dumps([shape, stage, settings], default=plain, sort_keys=True)
-    where = pathlib.Path(path_name(path, "checkpoint"))
-    if stage < problem.k:
-        where = where.with_name(f"{where.name}.stage{stage}")
-    x = problem.x
-    extra = problem.intercepts.covariates
-    arrays = [x.data, x.indices, x.indptr, problem.weights, problem.offset, extra.columns]
-    digest = fitting.fingerprint(arrays, described)
-    return fitting.Checkpoint(where, digest, shape[1], problem.terms, problem.intercepts.width)
+def worker_count(n_jobs: int | None) -> int:
+    """Return the number of threads for the argument `n_jobs`."""
+    if n_jobs is None:
+        return 1
+    if n_jobs < 0:
+        return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+    return checks.positive_integer("n_jobs", n_jobs)

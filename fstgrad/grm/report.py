@@ -1,7 +1,9 @@
-"""Goodness of fit: samples of a model compared with data, and rows that support a set."""
+"""The strongest sets of a model, and its goodness of fit: samples compared with data."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +11,24 @@ from scipy import sparse
 
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items
 from fstgrad.core.summary import short_repr
 from fstgrad.grm import sampling
+from fstgrad.grm.parameters import Parameters
 
 MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pairs are computed
 MOST_PAIRS = 200  # pairs of columns in the mean discrepancy
 SWEEPS = 100  # of the chain of each row, if rows have different distributions
 SUPPORTS = 3  # rows listed for each set
+
+
+class WeightedSet(NamedTuple):
+    """A set of variables, by name and by column, and its coefficient theta_S."""
+
+    names: tuple[str, ...]
+    members: tuple[int, ...]
+    value: float
 
 
 class SetReport(NamedTuple):
@@ -87,6 +100,51 @@ class FitReport:
         return "\n".join(lines)
 
 
+def strongest_sets(
+    parameters: Parameters, names: Sequence[str], order: int, top: int, sign: str
+) -> list[WeightedSet]:
+    """Return up to `top` sets of `order` variables, the strongest coefficients first.
+
+    names : of the columns.  sign : as in `GeneralizedRootModel.top_interactions`.
+    """
+    if order == 1:
+        sets, values = np.arange(parameters.features)[:, None], parameters.intercepts[:, 0]
+        key, is_left_out = (values if sign == "negative" else -values), np.zeros(values.shape)
+    else:
+        of_order = [i for i in parameters.interactions if i.term.size == order]
+        none = np.zeros((0, order), dtype=np.int64)
+        sets = np.concatenate([none, *(i.sets for i in of_order)])
+        values = np.concatenate([np.zeros(0), *(i.values for i in of_order)])
+        key = {"both": -np.abs(values), "positive": -values, "negative": values}[sign]
+        is_left_out = {"both": values == 0, "positive": values <= 0, "negative": values >= 0}[sign]
+    ranked = [i for i in np.argsort(key, kind="stable").tolist() if not is_left_out[i]]
+    return [
+        WeightedSet(
+            tuple(names[s] for s in sets[i].tolist()), tuple(sets[i].tolist()), float(values[i])
+        )
+        for i in ranked[:top]
+    ]
+
+
+def graph_of_sets(parameters: Parameters, names: Sequence[str], top: int | None) -> Any:
+    """Return the networkx graph of `GeneralizedRootModel.to_networkx`."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(names)
+    most = top or max(1, parameters.flat.values.size)
+    for order in range(2, parameters.k + 1):
+        for strong in strongest_sets(parameters, names, order, most, "both"):
+            for a, b in combinations(strong.names, 2):
+                if not graph.has_edge(a, b):
+                    graph.add_edge(a, b, weight=0.0, sets=[])
+                if order == 2:
+                    graph[a][b]["weight"] += strong.value
+                else:
+                    graph[a][b]["sets"].append((strong.names, strong.value))
+    return graph
+
+
 def fit_report(
     model: Any,
     data: sparse.csr_matrix,
@@ -106,6 +164,8 @@ def fit_report(
     """
     generator = checks.generator(rng)
     samples = checks.positive_integer("samples", samples)
+    bootstrap = checks.positive_integer("bootstrap", bootstrap, minimum=0)
+    top = checks.positive_integer("top", top, minimum=0)
     x, worst = data.toarray(), np.nan
     if shift is None:
         draws = model.gibbs(samples, generator, chains=min(100, samples))
@@ -116,10 +176,10 @@ def fit_report(
         values = sampling.one_each(model.parameters_, chosen, SWEEPS, generator)
     sets = [
         SetReport(
-            found.names, found.value, supporting_rows(model, x, found.names, SUPPORTS), np.nan
+            strong.names, strong.value, supporting_rows(x, list(strong.members), SUPPORTS), np.nan
         )
         for order in range(2, model.k + 1)
-        for found in (model.top_interactions(order, top) if top else [])
+        for strong in (model.top_interactions(order, top) if top else [])
     ]
     if bootstrap and sets:
         sets = _stable(model, data, given, sets, bootstrap, generator)
@@ -198,13 +258,23 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
     return float(np.mean(found))
 
 
-def supporting_rows(model: Any, x: FloatArray, names: tuple[str, ...], top: int) -> list[int]:
-    """Return up to `top` rows of x (n, p) with the largest |product| of the columns `names`.
+def columns_of(names: Sequence[str], model_names: Sequence[str]) -> list[int]:
+    """Return the numbers of the columns `names` of a model; raise InvalidInputError for others."""
+    columns = []
+    for name in items("names", names):
+        checks.instance("one of names", name, str, "a str")
+        if name not in model_names:
+            raise InvalidInputError(f"names has {name!r}, which is not a column of the model")
+        columns.append(model_names.index(name))
+    return columns
+
+
+def supporting_rows(x: FloatArray, columns: Sequence[int], top: int) -> list[int]:
+    """Return up to `top` rows of x (n, p) with the largest |product| of some columns.
 
     The largest first; rows with product 0 are left out.
     """
-    columns = [model.names_.index(name) for name in names]
-    product = np.abs(x[:, columns]).prod(axis=1)
+    product = np.abs(x[:, list(columns)]).prod(axis=1)
     order = np.argsort(-product, kind="stable")[:top]
     return [int(row) for row in order if product[row] > 0]
 

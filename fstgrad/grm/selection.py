@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
-from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.labels import check_same_rows
 from fstgrad.core.summary import short_repr
 from fstgrad.grm import preparation
-from fstgrad.grm.problem import Problem, largest_useful_alpha
+from fstgrad.grm.fitting import largest_useful_alpha
+from fstgrad.grm.problem import FitSettings, Problem
 
 MatrixLike = Any
 SMALLEST_SHARE = 0.01  # a default path ends at this share of alpha_max
@@ -37,183 +38,116 @@ class Selection:
     __repr__ = short_repr
 
 
-class SelectionMixin:
-    """Methods that fit a model many times; they do not change the model itself."""
+class UsedRows(NamedTuple):
+    """The rows of positive weight: X, and its weights, offsets and covariates by argument name."""
 
-    def alpha_max(
-        self,
-        X: MatrixLike,
-        *,
-        sample_weight: npt.ArrayLike | None = None,
-        offset: npt.ArrayLike | None = None,
-        covariates: npt.ArrayLike | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> float:
-        """Return the smallest alpha at which the model has no set, to a relative 1e-9.
+    x: MatrixLike
+    attributes: dict[str, Any]
 
-        With symmetrize="joint", it is that of the joint fit; otherwise, the largest over all node
-        regressions.  The arguments are those of `fit`.
-        """
-        model = self._copy()
-        problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
-        return largest_useful_alpha(problem, model._solving(), model._is_joint())
+    @property
+    def size(self) -> int:
+        """Return n."""
+        return len(_row_numbers(self.x))
 
-    def path(
-        self,
-        X: MatrixLike,
-        alphas: Sequence[float] | int = 10,
-        *,
-        sample_weight: npt.ArrayLike | None = None,
-        offset: npt.ArrayLike | None = None,
-        covariates: npt.ArrayLike | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> list[Any]:
-        """Return one fitted model for each alpha, the largest alpha first.
+    def part(self, rows: IntArray) -> "UsedRows":
+        """Return some of the rows."""
+        attributes = {
+            name: None if values is None else _take(np.asarray(values), rows)
+            for name, values in self.attributes.items()
+        }
+        return UsedRows(_take(self.x, rows), attributes)
 
-        Each fit starts from the previous model, and all models share one design.
 
-        Parameters
-        ----------
-        X : (n, p)
-            As in `fit`.
-        alphas : sequence of float, or int
-            The penalties, in any order; or their number, for geometric steps from alpha_max down to
-            a hundredth of it.
-        sample_weight, offset, covariates, feature_names
-            As in `fit`.
-        """
-        first = self._copy()
-        problem = first._prepared(X, sample_weight, offset, feature_names, covariates)
-        problem.keep = not first._is_joint() and problem.joint_bytes() <= problem.max_memory
-        models: list[Any] = []
-        for alpha in self._alphas(problem, alphas).tolist():
-            model = self._copy(alpha=alpha, warm_start=True)
-            preparation.check_parameters(model)
-            model._adopt(first)
-            if models:
-                model.node_fits_ = models[-1].node_fits_
-                model.parameters_ = models[-1].parameters_
-            model._solve(problem)
-            model.uses_offset_ = offset is not None
-            models.append(model)
-        return models
+def used_rows(
+    x: MatrixLike,
+    sample_weight: npt.ArrayLike | None,
+    offset: npt.ArrayLike | None,
+    covariates: npt.ArrayLike | None,
+) -> UsedRows:
+    """Return X and its weights, offsets and covariates by name, without rows of weight 0."""
+    attributes: dict[str, Any] = {
+        "sample_weight": sample_weight, "offset": offset, "covariates": covariates,
+    }  # fmt: skip
+    check_same_rows(X=x, **attributes)
+    if sample_weight is None:
+        return UsedRows(x, attributes)
+    n = len(_row_numbers(x))
+    nonzero = np.flatnonzero(preparation.sample_weights(sample_weight, n))
+    attributes["sample_weight"] = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n)
+    every = UsedRows(x, attributes)
+    return every if len(nonzero) == n else every.part(nonzero)
 
-    def select(
-        self,
-        X: MatrixLike,
-        alphas: Sequence[float] | int = 10,
-        *,
-        criterion: Literal["ebic", "cv"] = "ebic",
-        gamma: float = 0.5,
-        folds: int = 5,
-        rng: Seed = 0,
-        sample_weight: npt.ArrayLike | None = None,
-        offset: npt.ArrayLike | None = None,
-        covariates: npt.ArrayLike | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> Selection:
-        """Return the model with the best alpha by a criterion.
 
-        Parameters
-        ----------
-        X, alphas
-            As in `path`.
-        criterion : {"ebic", "cv"}
-            "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
-            BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean over
-            folds of the score of held-out rows.  Both weight the rows by `sample_weight`; n is the
-            sum of the weights.
-        gamma : float
-            The weight, >= 0, of the number of candidate sets; 0 is BIC.
-        folds : int
-            The number of folds of "cv".
-        rng : Generator, int or None
-            Assigns the rows to folds.
-        sample_weight, offset, covariates
-            As in `fit`.
-        """
-        checks.one_of("criterion", criterion, ("ebic", "cv"))
-        gamma = checks.positive_number("gamma", gamma, allow_zero=True)
-        X, given = _weighted(X, sample_weight, offset, covariates)
-        models = self.path(X, alphas, feature_names=feature_names, **given)
-        found = np.array([model.alpha for model in models])
-        if criterion == "ebic":
-            n = len(_rows(X)) if sample_weight is None else float(np.sum(given["sample_weight"]))
-            if n <= 1:
-                raise InvalidInputError(
-                    f"sample_weight sums to {n:g}, and EBIC takes this as the number of rows; give "
-                    'weights that are numbers of copies, or criterion="cv"'
-                )
-            values = np.array([_ebic(m, n, m.score(X, **given), gamma) for m in models])
-            return Selection(models[int(np.argmin(values))], found, values)
-        parts = checks.positive_integer("folds", folds, minimum=2)
-        rows = _rows(X)
-        fold = checks.generator(rng).permutation(len(rows)) % parts
-        scores = np.zeros(len(found))
-        for number in range(parts):
-            inside, outside = rows[fold != number], rows[fold == number]
-            fits = self.path(_take(X, inside), found.tolist(), **_taken(given, inside))
-            held, its = _take(X, outside), _taken(given, outside)
-            scores += [model.score(held, **its) / parts for model in fits]
-        return Selection(models[int(np.argmax(scores))], found, scores)
+def penalties(problem: Problem, settings: FitSettings, alphas: Sequence[float] | int) -> FloatArray:
+    """Return the alphas (m,) of a path, the largest first; a number stands for geometric steps."""
+    if isinstance(alphas, int | np.integer):
+        count = checks.positive_integer("alphas", alphas)
+        largest = largest_useful_alpha(problem, settings)
+        return np.geomspace(largest, SMALLEST_SHARE * largest, count)
+    array = checks.real_array("alphas", alphas, (None,))
+    if not array.size:
+        raise InvalidInputError("alphas is empty; give at least one penalty")
+    return np.sort(array)[::-1]
 
-    def stability(
-        self,
-        X: MatrixLike,
-        *,
-        samples: int = 50,
-        rng: Seed = 0,
-        sample_weight: npt.ArrayLike | None = None,
-        offset: npt.ArrayLike | None = None,
-        covariates: npt.ArrayLike | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> dict[tuple[str, ...], float]:
-        """Return the share of random halves of the rows on which each set is selected.
 
-        A dict from sets of names to shares in (0, 1], the largest first.  The model is fitted to
-        `samples` halves.  Source: Meinshausen and Buehlmann, Journal of the Royal Statistical
-        Society B 72 (2010).
-        """
-        generator = checks.generator(rng)
-        samples = checks.positive_integer("samples", samples)
-        X, given = _weighted(X, sample_weight, offset, covariates)
-        rows, found = _rows(X), dict[tuple[str, ...], int]()
-        for _ in range(samples):
-            half = np.sort(generator.permutation(rows)[: len(rows) // 2])
-            its = _taken(given, half)
-            model = self._copy().fit(_take(X, half), feature_names=feature_names, **its)
-            chosen = {
-                tuple(model.names_[s] for s in members)
-                for term in model.parameters_.interactions
-                for members in term.sets.tolist()
-            }
-            for names in chosen:
-                found[names] = found.get(names, 0) + 1
-        ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-        return {names: count / samples for names, count in ranked}
+def by_ebic(models: Sequence[Any], rows: UsedRows, gamma: float) -> Selection:
+    """Return the model of a path with the least extended BIC; n is the sum of the weights."""
+    weights = rows.attributes["sample_weight"]
+    n = rows.size if weights is None else float(np.sum(weights))
+    if n <= 1:
+        raise InvalidInputError(
+            f"sample_weight sums to {n:g}, and EBIC takes this as the number of rows; give "
+            'weights that are numbers of copies, or criterion="cv"'
+        )
+    values = np.array([_ebic(m, n, m.score(rows.x, **rows.attributes), gamma) for m in models])
+    return Selection(models[int(np.argmin(values))], _alphas(models), values)
 
-    def _adopt(self, other: Any) -> None:
-        """Copy the attributes that `_prepared` set for X."""
-        for name in ("names_", "covariate_names_", "n_features_in_", "feature_names_in_"):
-            if hasattr(other, name):
-                setattr(self, name, getattr(other, name))
 
-    def _alphas(self, problem: Problem, alphas: Sequence[float] | int) -> FloatArray:
-        """Return the penalties (m,), the largest first."""
-        if isinstance(alphas, int | np.integer):
-            count = checks.positive_integer("alphas", alphas)
-            model = self._copy()
-            top = largest_useful_alpha(problem, model._solving(), model._is_joint())
-            return np.geomspace(top, SMALLEST_SHARE * top, count)
-        given = checks.real_array("alphas", alphas, (None,))
-        if not given.size:
-            raise InvalidInputError("alphas is empty; give at least one penalty")
-        return np.sort(given)[::-1]
+def by_cross_validation(
+    estimator: Any, models: Sequence[Any], rows: UsedRows, folds: int, rng: np.random.Generator
+) -> Selection:
+    """Return the model of a path whose alpha has the largest mean score of held-out rows."""
+    alphas, numbers = _alphas(models), np.arange(rows.size)
+    fold = rng.permutation(rows.size) % folds
+    scores = np.zeros(len(alphas))
+    for number in range(folds):
+        inside, outside = rows.part(numbers[fold != number]), rows.part(numbers[fold == number])
+        fits = estimator.path(inside.x, alphas.tolist(), **inside.attributes)
+        scores += [model.score(outside.x, **outside.attributes) / folds for model in fits]
+    return Selection(models[int(np.argmax(scores))], alphas, scores)
 
-    def _copy(self, **changes: Any) -> Any:
-        from sklearn.base import clone
 
-        return clone(self).set_params(**changes)
+def stability(
+    estimator: Any,
+    rows: UsedRows,
+    samples: int,
+    rng: np.random.Generator,
+    feature_names: Sequence[str] | None,
+) -> dict[tuple[str, ...], float]:
+    """Return the share of random halves of the rows on which each set is selected.
+
+    As in `GeneralizedRootModel.stability`.
+    """
+    from sklearn.base import clone
+
+    counts: dict[tuple[str, ...], int] = {}
+    for _ in range(samples):
+        half = np.sort(rng.permutation(np.arange(rows.size))[: rows.size // 2])
+        part = rows.part(half)
+        model = clone(estimator).fit(part.x, feature_names=feature_names, **part.attributes)
+        selected = {
+            tuple(model.names_[s] for s in members)
+            for term in model.parameters_.interactions
+            for members in term.sets.tolist()
+        }
+        for names in selected:
+            counts[names] = counts.get(names, 0) + 1
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {names: count / samples for names, count in ranked}
+
+
+def _alphas(models: Sequence[Any]) -> FloatArray:
+    return np.array([model.alpha for model in models])
 
 
 def _ebic(model: Any, n: float, score: float, gamma: float) -> float:
@@ -224,36 +158,14 @@ def _ebic(model: Any, n: float, score: float, gamma: float) -> float:
     return float(-2 * n * p * score + sizes.size * np.log(n) + 2 * gamma * candidates)
 
 
-def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
+def _row_numbers(x: MatrixLike) -> IntArray:
     shape = getattr(x, "shape", None)
     if not shape:
         checks.instance("X", x, list | tuple, "an array, a sparse matrix or a data frame")
     return np.arange(shape[0] if shape else len(x))
 
 
-def _weighted(
-    x: MatrixLike,
-    sample_weight: npt.ArrayLike | None,
-    offset: npt.ArrayLike | None,
-    covariates: npt.ArrayLike | None,
-) -> tuple[MatrixLike, dict[str, Any]]:
-    """Return X and its weights, offsets and covariates by name, without rows of weight 0."""
-    given = {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
-    check_same_rows(X=x, **given)
-    if sample_weight is None:
-        return x, given
-    n = len(_rows(x))
-    used = np.flatnonzero(preparation.sample_weights(sample_weight, n))
-    given["sample_weight"] = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n)
-    return (x, given) if len(used) == n else (_take(x, used), _taken(given, used))
-
-
-def _taken(given: dict[str, Any], rows: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return the weights, offsets and covariates of some rows."""
-    return {name: None if a is None else _take(np.asarray(a), rows) for name, a in given.items()}
-
-
-def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:
+def _take(x: MatrixLike, rows: IntArray) -> Any:
     """Return some rows of an array, a sparse matrix or a data frame."""
     from sklearn.utils import _safe_indexing
 

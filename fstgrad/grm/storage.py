@@ -2,12 +2,12 @@
 
 import json
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.grm import fitting, preparation
+from fstgrad.grm import checkpoint, preparation
 from fstgrad.grm.design import terms_of
 from fstgrad.grm.families import BASES, Base, from_description, resolve, to_description
 from fstgrad.grm.parameters import unflatten
@@ -15,6 +15,7 @@ from fstgrad.io import Field, json_object, load_arrays, read_arrays, shown, writ
 
 FORMAT = "fstgrad.grm 4"
 WHAT = "a model that GeneralizedRootModel.save wrote"
+Model = TypeVar("Model", bound=Any)
 _ARRAYS = {
     "format": Field("text"),
     "settings": Field("text"),
@@ -49,7 +50,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     sizes, roots, members, values = model.parameters_.flat
     arrays = {
         "format": np.array(FORMAT),
-        "settings": np.array(json.dumps(settings, default=plain)),
+        "settings": np.array(json.dumps(settings, default=checkpoint.json_default)),
         "names": np.asarray(model.names_, dtype=str),
         "names_of_frame": np.array(int(hasattr(model, "feature_names_in_"))),
         "families": np.array(json.dumps({"families": families})),
@@ -63,14 +64,14 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "joint_kkt": model.kkt_,
         "iterations": np.array(model.n_iter_),
         "uses_offset": np.array(int(model.uses_offset_)),
-        **fitting.pack(dict(enumerate(model.node_fits_))),
+        **checkpoint.pack(dict(enumerate(model.node_fits_))),
     }
     if model.covariate_names_ is not None:
         arrays["covariate_names"] = np.asarray(model.covariate_names_, dtype=str)
     write_npz(path, arrays, compressed=True)
 
 
-def load(kind: Any, path: str | os.PathLike[str]) -> Any:
+def load(kind: type[Model], path: str | os.PathLike[str]) -> Model:
     """Return a model of class `kind` that `save` wrote.
 
     Raises
@@ -79,15 +80,15 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
         The file is damaged, was not written by `save`, or has sets of columns that the model does
         not have.
     """
-    arrays = read_arrays(path, _ARRAYS | fitting.FITS, what=WHAT)
+    arrays = read_arrays(path, _ARRAYS | checkpoint.FITS, what=WHAT)
     try:
         if str(arrays["format"]) != FORMAT:
             raise InvalidInputError(f"its format is {shown(str(arrays['format']))}")
-        model = kind(**_settings(str(arrays["settings"])))
+        model: Model = kind(**_settings(str(arrays["settings"])))
         preparation.check_parameters(model)
         model.families_ = _families(str(arrays["families"]), len(arrays["names"]), model.base)
         _check(arrays, model)
-        fits = fitting.unpack(arrays)
+        fits = checkpoint.unpack(arrays)
         if sorted(fits) != list(range(len(arrays["names"]))):
             raise InvalidInputError(f"it has {len(fits)} nodes for {len(arrays['names'])} columns")
     except InvalidInputError as error:
@@ -101,7 +102,10 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
         arrays["members"], arrays["coefficients"], arrays["slopes"],
     )  # fmt: skip
     model.node_fits_ = [fits[node] for node in range(len(fits))]
-    model._summaries(int(arrays["candidates"]), arrays["joint_kkt"], int(arrays["iterations"]))
+    model.n_features_in_ = len(model.node_fits_)
+    model.kkt_ = arrays["joint_kkt"]
+    model.n_iter_ = int(arrays["iterations"])
+    model.n_candidates_ = int(arrays["candidates"])
     model.uses_offset_ = bool(arrays["uses_offset"])
     return model
 
@@ -168,20 +172,4 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     terms = terms_of(k, model.interactions)
     free = model.families_[0].free_coordinates(k)
     intercepts = len(set(free) | {term.root - 1 for term in terms if term.size == 1})
-    fitting.check_keys(arrays, features, terms, intercepts + arrays["slopes"].shape[1])
-
-
-def plain(value: object) -> object:
-    """Return a numpy scalar, array, family, range or set as types of JSON.
-
-    Raises TypeError for other values, as `json.dumps` expects of its `default`.
-    """
-    if isinstance(value, Base):
-        return to_description(value)
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, range):
-        return list(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    raise TypeError(f"{type(value).__name__} cannot be saved")
+    checkpoint.check_keys(arrays, features, terms, intercepts + arrays["slopes"].shape[1])
