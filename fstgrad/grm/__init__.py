@@ -9,6 +9,7 @@ Reading order
 - `parameters`, `normalization` : a model; whether it can be normalized.
 - `active_set`, `feature_sign`, `newton` : the active parameters of a fit; the minimum of a
   quadratic model; proximal Newton steps.
+- `reference` : the node regression of the paper in NumPy, the definition of what a fit computes.
 - `regression`, `joint` : the fit of one node, and of all nodes with tied parameters.
 - `preparation`, `problem` : checked data; the problems of a fit.
 - `checkpoint`, `fitting` : node fits in files; all nodes in threads, combined into one model.

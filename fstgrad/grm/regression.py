@@ -1,4 +1,4 @@
-"""One node regression: the l1-penalised maximum likelihood of a node given all others.
+"""One node regression as a fit runs it: `reference` on sparse columns, with weights and offsets.
 
     minimise over b:  mean_i w_i ( A(eta_i) - <eta_i, t(x_is)> ) + alpha sum_c |b_c|,
     eta_ij = intercept_j + [j = 1] offset_i + sum_{c of root j} b_c z_ic,   t_j(x) = T(x)^(1/j),

@@ -14,24 +14,10 @@ from fstgrad.grm.kernels import design as design_kernels
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
-from tests.helpers.counts import counts
+from tests.helpers.counts import coefficients, counts
 from tests.oracles import grm as oracle
 
 sklearn_base = pytest.importorskip("sklearn.base")
-
-
-def coefficients(fit, model, x):
-    """{(root, set without node): coefficient} of one node regression on all sets."""
-    shared = design.build(
-        {j: sparse.csr_matrix(x ** (1 / j)) for j in range(1, model.k + 1)},
-        design.terms_of(model.k, model.interactions), {}, 1e9,
-    )  # fmt: skip
-    found = {}
-    for term, key, value in zip(fit.term, fit.key, fit.values, strict=True):
-        block = shared.blocks[term]
-        members = shared.members(block, np.array([key]))[0]
-        found[block.term.root, tuple(members.tolist())] = float(value)
-    return found
 
 
 @pytest.mark.parametrize("base", ["poisson", "exponential", "gaussian"])
@@ -61,7 +47,7 @@ def test_agrees_with_an_independent_solver(k):
         intercept, expected, objective = oracle.poisson_node(x, node, k, alpha)
         assert fit.objective == pytest.approx(objective, abs=1e-9)
         assert fit.intercepts[0] == pytest.approx(intercept, abs=1e-5)
-        mine = coefficients(fit, model, x)
+        mine = coefficients(fit, model)
         for members, value in expected.items():
             assert mine.get(members, 0.0) == pytest.approx(value, abs=1e-5)
         assert any(value != 0 for value in expected.values())
@@ -80,7 +66,7 @@ def test_optimality_conditions_by_hand(interactions):
     for node in range(5):
         fit = model.node_fits_[node]
         found = oracle.columns(x, node, 3, every=interactions == "all")
-        mine = coefficients(fit, model, x)
+        mine = coefficients(fit, model)
         for root, value in zip(roots, fit.intercepts, strict=True):
             mine[root, ()] = float(value)
             found[root, ()] = np.ones(len(x))

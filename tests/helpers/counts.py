@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fstgrad.grm import families
-from fstgrad.grm.design import Term
+from fstgrad.grm import blocks, families
+from fstgrad.grm.design import Term, terms_of
 from fstgrad.grm.parameters import Interactions, Parameters
 
 
@@ -26,3 +26,14 @@ def parameters(base, intercepts, *terms):
             for term, sets in terms
         ),
     )
+
+
+def coefficients(fit, model):
+    """{(root, set without node): coefficient} of one node regression."""
+    terms = [term for term in terms_of(model.k, model.interactions) if term.size > 1]
+    binomial = blocks.binomials(model.n_features_in_, model.k)
+    found = {}
+    for number, key, value in zip(fit.term, fit.key, fit.values, strict=True):
+        members = blocks.unrank(np.array([key]), terms[number].size - 1, binomial)[0]
+        found[terms[number].root, tuple(members.tolist())] = float(value)
+    return found
