@@ -7,7 +7,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -169,16 +169,14 @@ def solve_nodes(
     """
     features = problem.x.shape[1]
     fits = checkpoint.load() if checkpoint else {}
+    running: dict[Future[NodeFit], int] = {}
     saved = time.monotonic()
     try:
         with worker_threads(settings.threads) as pool:
-            running = {
-                pool.submit(
-                    problem.fit_node, node, design, settings, starts[node] if starts else None
-                ): node
-                for node in range(features)
-                if node not in fits
-            }
+            for node in range(features):
+                if node not in fits:
+                    start = starts[node] if starts else None
+                    running[pool.submit(problem.fit_node, node, design, settings, start)] = node
             for future in as_completed(running):
                 node = running[future]
                 fits[node] = future.result()
@@ -188,7 +186,9 @@ def solve_nodes(
                     checkpoint.save(fits)
                     saved = time.monotonic()
     finally:
-        if checkpoint:
+        if checkpoint:  # after an error, other nodes may be finished that the loop has not seen
+            done = (future for future in running if future.done() and not future.cancelled())
+            fits.update({running[f]: f.result() for f in done if f.exception() is None})
             checkpoint.save(fits)
     return [fits[node] for node in range(features)]
 
