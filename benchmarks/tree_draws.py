@@ -19,7 +19,8 @@ import numpy as np  # noqa: E402
 
 from fstgrad import SpanningTrees  # noqa: E402
 from fstgrad.trees import kernels  # noqa: E402
-from fstgrad.trees.kernels.sampling import draw, join, last_column  # noqa: E402
+from fstgrad.trees.kernels.sampling import contract as contract_weights  # noqa: E402
+from fstgrad.trees.kernels.sampling import draw, head_weights  # noqa: E402
 
 COUNT = 64
 # Probabilities below LEAST_CHANCE, and updates by less than LEAST_RATIO, lose too many digits.
@@ -87,12 +88,12 @@ def updated_draws(w, count, rng, heads):
                 good &= chances[h] >= LEAST_CHANCE or w[h, j + 1] == 0.0 or at == j + 1
             safe += good
             if not good:
-                last_column(a[: j + 2, : j + 1], w, holder, j, False, chances)
+                head_weights(a[: j + 2, : j + 1], w, holder, j, False, chances)
             sums[:] = np.cumsum(chances)
             head = draw(sums, rng)
             heads[item, j] = head
             above, ratio = holder[head], chances[head] / sums[n]
-            join(a, holder, j, head, False)
+            contract_weights(a, holder, j, head, False)
             if j > 0 and (ratio < LEAST_RATIO or not good):
                 x = inverse_of(a, j - 1)
             elif j > 0:

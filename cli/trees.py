@@ -18,8 +18,8 @@ from fstgrad.cli.text import echo
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.io import Items, read_lines, write_npz, write_text
-from fstgrad.trees import conllu, evaluation, treebank
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees import evaluation, treebank
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.treebank import Scores, read_scores
@@ -305,7 +305,7 @@ class TreebankWriter:
         self.texts: list[str] = []
         self.output = output
         self.writes = bank.conllu is not None
-        self.blocks: Iterator[conllu.Block] = iter(())
+        self.blocks: Iterator[treebank.Block] = iter(())
         self.scores = read_scores(scores)
         if bank.conllu is None:
             if bank.labels is not None:
@@ -315,7 +315,7 @@ class TreebankWriter:
             return
         if output is None:
             raise click.UsageError("--conllu needs --output, the file for the trees")
-        blocks = list(conllu.read_blocks(bank.conllu))
+        blocks = list(treebank.read_blocks(bank.conllu))
         self.scores = self.scores.in_order_of(sentences_of(bank.conllu, blocks))
         self.names = bank.names(self.scores)
         self.blocks = iter(blocks)
@@ -361,7 +361,7 @@ class TreebankWriter:
         if self.writes and self.output is not None:
             write_text(self.output, "".join(self.texts))
 
-    def _next(self, distribution: TreeDistribution) -> conllu.Block:
+    def _next(self, distribution: TreeDistribution) -> treebank.Block:
         block = next(self.blocks)
         evaluation.check_words(distribution, block.name, len(block.words))
         return block
@@ -374,7 +374,7 @@ def shown(tree: IntArray) -> dict[str, list[int]]:
     return {"heads": tree[:, 0].tolist(), "labels": tree[:, 1].tolist()}
 
 
-def sentences_of(path: str, sentences: list[conllu.Block] | list[treebank.Sentence]) -> Items:
+def sentences_of(path: str, sentences: list[treebank.Block] | list[treebank.Sentence]) -> Items:
     """Return the sentences of a treebank, to be matched with tables."""
     return Items([sentence.sent_id for sentence in sentences], path, "sentence", "sent_id")
 

@@ -8,7 +8,7 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
 from fstgrad.objectives.threads import ALONE, Team
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 

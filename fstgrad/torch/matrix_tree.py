@@ -22,7 +22,7 @@ from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.transforms import has_tangent, is_plain
 from fstgrad.torch.tree_arrays import array_trees, fill_slices
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.spanning import SpanningTrees
 
 

@@ -8,7 +8,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError
 from fstgrad.torch.functions import to_numpy
 from fstgrad.torch.threads import team
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 

@@ -3,14 +3,12 @@
 Reading order
 -------------
 - `kernels` : the compiled loops; the main ones are `kernels.matrix_tree` and `kernels.stable`.
-- `structures`, `arcs` : trees as arrays of heads, the checked scores of a batch; `partial` :
-  constraints and partial annotation.
-- `solution` : log Z, marginals and their derivatives; `incremental` : updates of these after a
-  change of scores.
-- `moments`, `quadratic` : second-order quantities; `signs` : products with negative factors;
-  `support` : trees that another family forbids.
-- `sampling`, `distinct`, `kbest` : samples, distinct samples, the best trees.
-- `base` : the common base of both families; `spanning`, `projective` : the families.
+- `structures` : trees as arrays of heads, and which trees are allowed; `arcs` : the checked scores
+  of a batch; `constraints` : hard constraints and partial annotation.
+- `solution` : log Z, marginals and their derivatives, and their updates if scores change;
+  `closed_forms` : covariances of arcs (T2), and products with negative factors.
+- `sampling`, `decoding` : samples, with and without replacement; the best trees.
+- `distribution` : the common base of both families; `spanning`, `projective` : the families.
 - `undirected`, `sparse` : undirected and large graphs.
-- `conllu`, `treebank`, `evaluation` : CoNLL-U files, treebanks and score files, attachment scores.
+- `treebank`, `evaluation` : CoNLL-U treebanks and score files, attachment scores.
 """

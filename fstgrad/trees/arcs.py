@@ -66,7 +66,7 @@ class ArcTable:
                 flat = np.where((real[:, :, None] & real[:, None, :])[..., None], flat, 0.0)
         table = cls(array, flat, sizes, batch, is_labeled)
         wide = flat.reshape(*flat.shape[:2], -1) if is_labeled else flat
-        bad = kernels.matrix_tree.find_unclean(wide, sizes)
+        bad = kernels.matrix_tree.find_invalid_score(wide, sizes)
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
@@ -141,13 +141,13 @@ class ArcTable:
             marginals.setflags(write=False)
         return self.like_scores(marginals)
 
-    def with_labels(self, regrets: FloatArray) -> FloatArray:
-        """Expand arc regrets to the scores' shape: subtract the log share of each label."""
+    def with_labels(self, reduced_costs: FloatArray) -> FloatArray:
+        """Expand arc reduced_costs to the scores' shape: subtract the log share of each label."""
         if not self.labeled:
-            return self.like_scores(regrets)
+            return self.like_scores(reduced_costs)
         logs = self.label_logs
         with np.errstate(over="ignore", invalid="ignore"):  # scores near the lowest float64
-            table = np.minimum(regrets[..., None] - logs, np.finfo(np.float64).max)
+            table = np.minimum(reduced_costs[..., None] - logs, np.finfo(np.float64).max)
         return self.like_scores(np.where(logs > -np.inf, table, 0.0))
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:

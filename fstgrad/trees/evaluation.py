@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.structures import PADDING
 from fstgrad.trees.treebank import Sentence
 

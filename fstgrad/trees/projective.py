@@ -12,8 +12,9 @@ from fstgrad.core.distribution import Scalar
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels, structures
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.kernels.matrix_tree import LEAST
+from fstgrad.trees.sampling import sample_labels
 from fstgrad.trees.solution import lower_masks
 
 # Scores this far below a dependent's best are treated as masks.
@@ -29,7 +30,7 @@ class ProjectiveSolution:
     scores : (b, m+1, m+1), minus each dependent's largest.  relative : log Z of these scores.
     masks : the arcs whose scores are masks, dropped or raised.
     given : the scores that were given.  lifted : tables (n+1, n+1) of items with masks so large
-        that they hide other scores, from `kernels.normal.lift_masks`.
+        that they hide other scores, from `kernels.normal_form.lift_masks`.
     """
 
     scores: FloatArray
@@ -53,49 +54,52 @@ class ProjectiveSolution:
         return _solve(self.scores, self.lengths, self.single_root, v)[2]
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
-        constants, regrets = self._lifted_surprise(self.marginals)
-        values = constants + np.einsum("bij,bij->b", self.marginals, regrets)
-        return np.maximum(values, 0.0), regrets
+        """Return entropies (b,) and reduced costs: each dependent's largest score minus scores."""
+        constants, reduced_costs = self._lifted_negative_log_probability(self.marginals)
+        values = constants + np.einsum("bij,bij->b", self.marginals, reduced_costs)
+        return np.maximum(values, 0.0), reduced_costs
 
-    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+    def negative_log_probability(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and tables with -E[log p(tree)] = constant + <marginals, table>.
 
-        marginals : of trees that this distribution allows.
+        marginals : of trees that this distribution allows.  The tables are the reduced costs of
+            `entropies`, or others with the same differences between trees.
         """
-        constants, regrets = self._lifted_surprise(marginals)
+        constants, reduced_costs = self._lifted_negative_log_probability(marginals)
         for item, table in self.lifted.items():
             cells = (item, slice(len(table)), slice(len(table)))
             best = _best_arcs(table, len(table) - 1, single_root=self.single_root)
             if best is not None:
                 constants[item] += lower_masks(
-                    self.given[cells], table, best[0], marginals[cells], regrets[cells]
+                    self.given[cells], table, best[0], marginals[cells], reduced_costs[cells]
                 )
-        return constants, regrets
+        return constants, reduced_costs
 
-    def _lifted_surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return `surprise` from the lifted scores."""
+    def _lifted_negative_log_probability(
+        self, marginals: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return `negative_log_probability` from the lifted scores."""
         constants = self.relative.copy()
-        regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
-        dropped, own, raised, added, needed = self.masks
-        regrets = np.where(dropped & (marginals > 0), own, regrets)
+        reduced_costs = np.where(self.scores > -np.inf, -self.scores, 0.0)
+        dropped, dropped_costs, raised, added, needed = self.masks
+        reduced_costs = np.where(dropped & (marginals > 0), dropped_costs, reduced_costs)
         used = np.einsum("bij,bij->b", marginals, raised)
         more = np.where(np.abs(used - needed) > ROUNDING * self.scores.shape[1], added, 0.0)
         constants -= more * needed
-        regrets += np.where(raised, more[:, None, None], 0.0)
-        return constants, regrets
+        reduced_costs += np.where(raised, more[:, None, None], 0.0)
+        return constants, reduced_costs
 
 
 class Masks(NamedTuple):
     """Arcs too far below the others for sums of logarithms, (b, m+1, m+1), and what was done.
 
-    dropped : arcs whose probability is 0 in float64; regrets : their distances below the columns'
-    largest scores.  raised : arcs whose scores were raised by added (b,), because every tree
-    needs at least needed (b,) of them.
+    dropped : arcs whose probability is 0 in float64; reduced_costs : their distances below the
+    columns' largest scores.  raised : arcs whose scores were raised by added (b,), because every
+    tree needs at least needed (b,) of them.
     """
 
     dropped: BoolArray
-    regrets: FloatArray
+    reduced_costs: FloatArray
     raised: BoolArray
     added: FloatArray
     needed: IntArray
@@ -115,26 +119,26 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
     dropped, raised = np.zeros((2, *scores.shape), dtype=bool)
     added, needed = np.zeros(len(scores)), np.zeros(len(scores), dtype=np.int64)
     for item in np.flatnonzero(masked.any(axis=(1, 2))):
-        own, level, n = scores[item], below[item], int(lengths[item])
+        table, level, n = scores[item], below[item], int(lengths[item])
         best = _best_arcs(level, n, single_root=single_root)
         if best is None:
             continue
         trees = n * np.log(n + 1)  # at least the logarithm of their number
         dropped[item] = masked[item] & (level < level[best].sum() + MASK - trees)
-        own[dropped[item]] = -np.inf
-        kept = masked[item] & ~dropped[item]
-        price = np.where(own > -np.inf, np.where(kept, -1.0, 0.0), -np.inf)
+        table[dropped[item]] = -np.inf
+        unavoidable = masked[item] & ~dropped[item]
+        price = np.where(table > -np.inf, np.where(unavoidable, -1.0, 0.0), -np.inf)
         fewest = _best_arcs(price, n, single_root=single_root)
-        used = kept[best]
-        if not used.any() or fewest is None or used.sum() > kept[fewest].sum():
+        used = unavoidable[best]
+        if not used.any() or fewest is None or used.sum() > unavoidable[fewest].sum():
             continue
-        largest, lowest = own[kept].max(), top[item].min()
+        largest, lowest = table[unavoidable].max(), top[item].min()
         tops = top[item, 0, 1 : n + 1]
-        rest = np.where(used, own[best] - largest + lowest - tops, level[best]).sum()
+        rest = np.where(used, table[best] - largest + lowest - tops, level[best]).sum()
         reach = trees + 60 - rest - lowest  # the masks' distance below 0
         if largest < -reach:
-            own[kept] = own[kept] - largest - reach
-            raised[item], added[item], needed[item] = kept, -largest - reach, used.sum()
+            table[unavoidable] = table[unavoidable] - largest - reach
+            raised[item], added[item], needed[item] = unavoidable, -largest - reach, used.sum()
     return Masks(dropped, np.where(dropped, -below, 0.0), raised, added, needed)
 
 
@@ -143,19 +147,19 @@ def _best_arcs(
 ) -> tuple[IntArray, IntArray] | None:
     """Return the heads and dependents (n,) of the best tree of a table; None without one."""
     heads = empty((1, len(scores) - 1), dtype=np.int64)
-    lost = kernels.projective.best_batch(scores[None], np.array([n]), single_root, heads)
-    return None if lost >= 0 else (heads[0, :n], np.arange(1, n + 1))
+    infeasible = kernels.projective.best_batch(scores[None], np.array([n]), single_root, heads)
+    return None if infeasible >= 0 else (heads[0, :n], np.arange(1, n + 1))
 
 
 def lift_largest(scores: FloatArray, lengths: IntArray) -> dict[int, FloatArray]:
     """Lift masks that hide other scores by rounding, in place; return the items' new tables."""
-    found = {}
+    lifted = {}
     for item, n in enumerate(lengths.tolist()):
-        own = scores[item, : n + 1, : n + 1]
+        given = scores[item, : n + 1, : n + 1]
         table = empty((n + 1, n + 1))
-        if n > 0 and kernels.normal.lift_masks(np.ascontiguousarray(own), table):
-            own[:] = found[item] = table
-    return found
+        if n > 0 and kernels.normal_form.lift_masks(np.ascontiguousarray(given), table):
+            given[:] = lifted[item] = table
+    return lifted
 
 
 def root_shift(scores: FloatArray) -> FloatArray:
@@ -169,8 +173,8 @@ def root_shift(scores: FloatArray) -> FloatArray:
     most = np.where(most > -np.inf, most, 0.0)
     others = np.where(top > most + MASK, top, most)  # not the masks of a column
     shift = (scores[:, 0] - others).max(axis=1)
-    is_far = (np.abs(shift) > -MASK / 2) & (shift > -np.inf)
-    return np.where(is_far, shift, 0.0)
+    is_offset = (np.abs(shift) > -MASK / 2) & (shift > -np.inf)
+    return np.where(is_offset, shift, 0.0)
 
 
 def largest_into(scores: FloatArray) -> FloatArray:
@@ -219,8 +223,6 @@ class ProjectiveTrees(TreeDistribution):
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent trees (k, ..., n) or (k, ..., n, 2), drawn top down."""
-        from fstgrad.trees.sampling import sample_labels
-
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
         _ = self._solution  # raises if there is no tree, and says why
@@ -251,8 +253,8 @@ class ProjectiveTrees(TreeDistribution):
             log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
         if not np.isfinite(log_z).all():  # overflow, which the shift avoids
             sums = (_SMALL * shift + (_SMALL * top).sum(axis=(1, 2))) / _SMALL
-            whole = relative + sums - masks.added * masks.needed
-            log_z = np.where(np.isfinite(log_z), log_z, whole)
+            from_sums = relative + sums - masks.added * masks.needed
+            log_z = np.where(np.isfinite(log_z), log_z, from_sums)
         for item, table in lifted.items():
             best = _best_arcs(table, len(table) - 1, single_root=self.single_root)
             if best is not None:
@@ -277,7 +279,7 @@ class ProjectiveTrees(TreeDistribution):
                 "SpanningTrees"
             )
 
-    def _is_near(self, item: int, tree: IntArray) -> bool:
+    def _is_same_recentered(self, item: int, tree: IntArray) -> bool:
         masks, heads = self._solution.masks, tree[:, 0] if self.labeled else tree
         used = masks.raised[item][heads, np.arange(1, len(heads) + 1)].sum()
         return bool(masks.added[item] == 0 or used == masks.needed[item])

@@ -43,12 +43,13 @@ class Solved(Protocol):
         """Return Cov v; the table v may be overwritten."""
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
+        """Return entropies (b,) and reduced costs: each dependent's largest score minus scores."""
 
-    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+    def negative_log_probability(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and tables with -E[log p(tree)] = constant + <marginals, table>.
 
-        marginals : of trees that this distribution allows.
+        marginals : of trees that this distribution allows.  The tables are the reduced costs of
+            `entropies`, or others with the same differences between trees.
         """
 
 
@@ -57,7 +58,7 @@ class Solution(NamedTuple):
 
     scores : (b, m+1, m+1), the scores that were solved: those given, or their normal form, in which
         the scores of all trees that are not negligible change by the same constant
-        (`kernels.normal`).
+        (`kernels.normal_form`).
     gradient : (b, m+1, m+1), of log Z in the weights; 0 if it leaves the range of float64.
     marginals : (b, m+1, m+1), the weights times the gradient; read-only.
     tables : (2, b, m+1, m+1), the gradient and the marginals.
@@ -83,18 +84,18 @@ class Solution(NamedTuple):
         table: FloatArray = self.tables[0]
         return table
 
-    def delicate(self) -> BoolArray:
+    def ill_conditioned(self) -> BoolArray:
         """Return the items (b,) whose gradient is too large for exact products of two gradients."""
         items = empty(len(self.lengths), dtype=np.bool_)
-        kernels.matrix_tree.find_delicate(self.tables, self.lengths, items)
+        kernels.matrix_tree.find_ill_conditioned(self.tables, self.lengths, items)
         return items
 
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Replace a finite table v (b, m+1, m+1) by Cov v: O(n^3), two matrix products."""
-        delicate = self.delicate()
-        directions = {i: self.inner(v, i).copy() for i in delicate.nonzero()[0].tolist()}
+        ill_conditioned = self.ill_conditioned()
+        directions = {i: self.inner(v, i).copy() for i in ill_conditioned.nonzero()[0].tolist()}
         kernels.matrix_tree.hessian_batch(
-            self.scores, self.lengths, self.single_root, self.tables, delicate, v
+            self.scores, self.lengths, self.single_root, self.tables, ill_conditioned, v
         )
         for item, direction in directions.items():
             change = empty_like(direction)
@@ -127,50 +128,59 @@ class Solution(NamedTuple):
         return table, float(self.relative[item]) - taken[2]
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
-        regrets, values = empty_like(self.scores), empty(len(self.lengths))
+        """Return entropies (b,) and reduced costs: each dependent's largest score minus scores."""
+        reduced_costs, values = empty_like(self.scores), empty(len(self.lengths))
         kernels.matrix_tree.entropies(
-            self.scores, self.marginals, self.lengths, self.relative, regrets, values
+            self.scores, self.marginals, self.lengths, self.relative, reduced_costs, values
         )
-        return values, regrets
+        return values, reduced_costs
 
-    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+    def negative_log_probability(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and tables with -E[log p(tree)] = constant + <marginals, table>.
 
-        marginals : of trees that this distribution allows.
+        marginals : of trees that this distribution allows.  The tables are the reduced costs of
+            `entropies`, or others with the same differences between trees.
         """
-        regrets = self.entropies()[1]
+        reduced_costs = self.entropies()[1]
         constants = self.relative.copy()
         if self.scores is not self.given:
             for item in range(len(constants)):
                 if not np.array_equal(self.inner(self.scores, item), self.inner(self.given, item)):
-                    own = self.inner(marginals, item)
-                    constants[item], table = self._reduced_surprise(item, own)
-                    self.inner(regrets, item)[:] = table
-        return constants, regrets
+                    constants[item], table = self._normal_negative_log_probability(
+                        item, self.inner(marginals, item)
+                    )
+                    self.inner(reduced_costs, item)[:] = table
+        return constants, reduced_costs
 
-    def _reduced_surprise(self, item: int, marginals: FloatArray) -> tuple[float, FloatArray]:
-        """Return `surprise` of an item in normal form, from reduced scores without limits."""
+    def _normal_negative_log_probability(
+        self, item: int, marginals: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return `negative_log_probability` of an item in normal form, without its limits."""
         n = len(marginals) - 1
-        given = empty((n + 1, n + 1))
-        lifted = kernels.normal.lift_masks(self.inner(self.given, item), given)
-        reduced, dual = empty_like(given), np.zeros(2 * n + 1)
-        entered = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
-        count, kept = kernels.normal.laminar(given, n, self.single_root, reduced, dual, entered)
-        regrets = np.where(reduced > -np.inf, -reduced, 0.0)
+        lifted = empty((n + 1, n + 1))
+        has_lifted = kernels.normal_form.lift_masks(self.inner(self.given, item), lifted)
+        reduced, dual = empty_like(lifted), np.zeros(2 * n + 1)
+        members = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
+        count, dual_total = kernels.normal_form.dual_solution(
+            lifted, n, self.single_root, reduced, dual, members
+        )
+        reduced_costs = np.where(reduced > -np.inf, -reduced, 0.0)
         normal = self.inner(self.scores, item)[:, 1:].copy()
         np.fill_diagonal(normal[1:], -np.inf)
-        value = self.relative[item] + normal.max(axis=0).sum() - kept
+        value = self.relative[item] + normal.max(axis=0).sum() - dual_total
         for c in range(n + 1, count):
-            entries = marginals[~entered[c]][:, entered[c]].sum() - 1.0
-            if abs(entries) > ROUNDING * n:
+            inside = members[c]
+            further_entries = marginals[~inside][:, inside].sum() - 1.0
+            if abs(further_entries) > ROUNDING * n:  # y_c counts if trees may enter c twice
                 value += dual[c]
-                regrets[np.ix_(~entered[c], entered[c])] -= dual[c]
-        if lifted:
+                reduced_costs[np.ix_(~inside, inside)] -= dual[c]
+        if has_lifted:
             heads = empty(n, np.int64)
-            kernels.normal.best_checked(given, self.single_root, heads)
-            value += lower_masks(self.inner(self.given, item), given, heads, marginals, regrets)
-        return float(value), np.where(reduced > -np.inf, regrets, 0.0)
+            kernels.normal_form.best_checked(lifted, self.single_root, heads)
+            value += lower_masks(
+                self.inner(self.given, item), lifted, heads, marginals, reduced_costs
+            )
+        return float(value), np.where(reduced > -np.inf, reduced_costs, 0.0)
 
     def inner(self, tables: FloatArray, item: int) -> FloatArray:
         """Return an item's table, (n+1, n+1), without its padding."""
@@ -180,15 +190,16 @@ class Solution(NamedTuple):
 
 def lower_masks(
     scores: FloatArray, lifted: FloatArray, heads: IntArray, marginals: FloatArray,
-    regrets: FloatArray,
+    reduced_costs: FloatArray,
 ) -> float:  # fmt: skip
-    """Undo `kernels.normal.lift_masks`: add to the regrets, and return what the constant gains.
+    """Undo `kernels.normal_form.lift_masks` in reduced costs; return what the constant gains.
 
     Masks that `marginals` uses as often as the best tree with the `heads` cancel and stay.
     """
     given = empty(lifted.shape)
-    kernels.normal.raise_least(scores, given)
-    lift = np.where(lifted > -np.inf, lifted, 0.0) - np.where(lifted > -np.inf, given, 0.0)
+    kernels.normal_form.raise_least(scores, given)
+    is_arc = lifted > -np.inf
+    lift = np.where(is_arc, lifted, 0.0) - np.where(is_arc, given, 0.0)
     sizes = np.round(np.log2(np.where(lift == 0.0, 1.0, np.abs(lift))))
     gained = 0.0
     for size in np.unique(sizes[lift != 0.0]):
@@ -197,7 +208,7 @@ def lower_masks(
         entries = marginals[sizes == size].sum() - np.count_nonzero(best)
         if abs(entries) > ROUNDING * len(lifted):
             gained -= best.sum()
-            regrets += group
+            reduced_costs += group
     return float(gained)
 
 
@@ -205,20 +216,48 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
     """Solve a batch of tables (b, m+1, m+1) of log-weights in their first n+1 rows and columns."""
     tables, log_partition = empty((2, *scores.shape)), empty(len(scores))
     relative = empty(len(scores))
-    left = kernels.matrix_tree.solve_batch(
+    untrusted = kernels.matrix_tree.solve_batch(
         scores, lengths, single_root, tables, log_partition, relative
     )
     effective, infeasible = scores, -1
-    if left:
+    if untrusted:
         effective = scores.copy()
         kernels.stable.solve_batch(
             scores, lengths, single_root, effective, tables, log_partition, relative
         )
-        without = np.flatnonzero(log_partition == -np.inf).tolist()
-        infeasible = without[0] if without else -1
+        without_tree = np.flatnonzero(log_partition == -np.inf).tolist()
+        infeasible = without_tree[0] if without_tree else -1
     marginals = tables[1]
     marginals.setflags(False)  # read-only
     return Solution(
         effective, lengths, single_root, tables, marginals, log_partition, relative, scores,
         infeasible,
     )  # fmt: skip
+
+
+def change_column(solution: Solution, dependent: int, scores: FloatArray) -> Solution | None:
+    """Return the solution of scores (1, n+1, n+1) that differ in one column; None if unstable.
+
+    solution : of a single item without padding.
+    """
+    if solution.scores is not solution.given or solution.ill_conditioned()[0]:
+        return None
+    tables = empty((2, *scores.shape))
+    old, new = solution.scores[0], scores[0]
+    ratio = kernels.matrix_tree.change_column(
+        old, new, dependent, solution.single_root, solution.gradient[0], tables[:, 0]
+    )
+    if np.isnan(ratio):
+        return None
+    off = np.arange(len(old)) != dependent
+    step = np.log(ratio)
+    moved = old[off, dependent].max() - new[off, dependent].max()
+    tables[1].setflags(write=False)
+    return solution._replace(
+        scores=scores,
+        given=scores,
+        tables=tables,
+        marginals=tables[1],
+        log_partition=solution.log_partition + step,
+        relative=solution.relative + step + moved,
+    )

@@ -12,13 +12,21 @@ from fstgrad.core.errors import NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.base import TRUTH, TreeDistribution
-from fstgrad.trees.incremental import change_column
-from fstgrad.trees.moments import Covariances, exponential
-from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances
-from fstgrad.trees.signs import expected_sign
-from fstgrad.trees.solution import Solution, solve
-from fstgrad.trees.structures import Ranked
+from fstgrad.trees.closed_forms import (
+    ArcCovariances,
+    Covariances,
+    LabelCovariances,
+    expected_sign,
+)
+from fstgrad.trees.distribution import BOOLS, TreeDistribution, exponential
+from fstgrad.trees.sampling import (
+    LOWEST_DRAWN,
+    sample_heads,
+    sample_labels,
+    sample_without_replacement,
+)
+from fstgrad.trees.solution import Solution, change_column, solve
+from fstgrad.trees.structures import RankedTree
 
 DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -45,11 +53,11 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
     if type(scores) is not np.ndarray or scores.dtype is not DOUBLE:  # saves 0.1 us
         scores = checks.float_array("scores", scores)
     if not isinstance(single_root, bool):
-        checks.instance("single_root", single_root, TRUTH, "True or False")
+        checks.instance("single_root", single_root, BOOLS, "True or False")
         single_root = bool(single_root)
     if scores.ndim == 2 and len(scores) == scores.shape[1] > 0:
         heads = empty(len(scores) - 1, INT64)
-        if kernels.normal.best_checked(np.ascontiguousarray(scores), single_root, heads):
+        if kernels.normal_form.best_checked(np.ascontiguousarray(scores), single_root, heads):
             return heads
     return SpanningTrees(scores, single_root=single_root, labeled=False).mode()
 
@@ -114,8 +122,6 @@ class SpanningTrees(TreeDistribution):
             heads.  The expected number of steps of the walks is known beforehand; "auto" uses
             "colbourn" if it is too large.
         """
-        from fstgrad.trees.sampling import sample_heads, sample_labels
-
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
         chosen = checks.one_of("method", method, ("auto", "wilson", "colbourn"))
@@ -132,17 +138,18 @@ class SpanningTrees(TreeDistribution):
         probabilities of the remaining trees, in O(n^3) per tree, or O(n^4 / 12) for peaked
         distributions.  Trees 10^5 nats below the best one are not drawn.
         """
-        from fstgrad.trees.distinct import LIMIT, sample_distinct
-
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        found, near = [], self._near()
-        for table in near._table.items():
+        recentered = self._recentered()
+        drawn: list[list[RankedTree]] = []
+        for table in recentered._table.items():
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)
-            trees = sample_distinct(table, solution, count, generator)
-            lowest = -np.inf if near is self else float(solution.log_partition[0]) + LIMIT
-            found.append([item for item in trees if item[1] > lowest])
-        lists = near._listed(found)
+            draws = sample_without_replacement(table, solution, count, generator)
+            lowest = -np.inf
+            if recentered is not self:
+                lowest = float(solution.log_partition[0]) + LOWEST_DRAWN
+            drawn.append([(tree, score) for tree, score in draws if score > lowest])
+        lists = recentered._with_log_probs(drawn)
         return lists if self.batch_shape else lists[0]
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
@@ -187,39 +194,43 @@ class SpanningTrees(TreeDistribution):
         first, second = (self._table.like_flat(table) for table in tables)
         return self._table.like_scores(self._solution.third_order(first, second))
 
-    def _find_kbest(self, table: ArcTable, count: int) -> list[Ranked]:
+    def _find_kbest(self, table: ArcTable, count: int) -> list[RankedTree]:
         flat = table.flat[0] if table.labeled else table.flat[0][..., None]
         n = len(flat) - 1
         trees = np.zeros((count, n, 2), dtype=np.int64)
-        found = kernels.kbest.best_trees(flat, self.single_root, trees) if n else 1
-        totals = flat[trees[..., 0], np.arange(1, n + 1), trees[..., 1]].sum(axis=-1)
+        total = kernels.kbest.best_trees(flat, self.single_root, trees) if n else 1
+        scores = flat[trees[..., 0], np.arange(1, n + 1), trees[..., 1]].sum(axis=-1)
         return [
-            (tree if self.labeled else tree[:, 0], float(total))
-            for tree, total in zip(trees[:found], totals, strict=False)
+            (tree if self.labeled else tree[:, 0], float(score))
+            for tree, score in zip(trees[:total], scores, strict=False)
         ]
 
     def _centered(self) -> "SpanningTrees":
         """Return the same distribution in normal form, with all trees that can be drawn."""
-        from fstgrad.trees.distinct import LIMIT
-
         arcs = self._table.arcs
         normal = np.full(arcs.shape, -np.inf)
-        for own, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
+        for table, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
             raised, inner = empty((2, n + 1, n + 1))
-            kernels.normal.lift_masks(own[: n + 1, : n + 1], raised)
+            kernels.normal_form.lift_masks(table[: n + 1, : n + 1], raised)
             closed, heads = np.zeros(n + 1, dtype=bool), empty(n, np.int64)
-            for limit in (LIMIT, 0.0):  # 0 if rounding hid the best tree by more than the limit
-                root = kernels.normal.normalise(raised, n, self.single_root, limit, inner, closed)
-                if root[1] > 0 and kernels.normal.best_checked(inner, self.single_root, heads):
+            # 0, the default limit, if rounding hid the best tree by more than the first limit
+            for limit in (LOWEST_DRAWN, 0.0):
+                _, child = kernels.normal_form.normalise(
+                    raised, n, self.single_root, limit, inner, closed
+                )
+                if child > 0 and kernels.normal_form.best_checked(inner, self.single_root, heads):
                     out[: n + 1, : n + 1] = inner
                     break
-        table = -self._table.with_labels(-normal)
-        return self.with_scores(np.where(self.scores > -np.inf, table, -np.inf))
+        scores = -self._table.with_labels(-normal)
+        return self.with_scores(np.where(self.scores > -np.inf, scores, -np.inf))
 
     def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
         item = int(np.ravel_multi_index(place, self.batch_shape)) if place else 0
         solution = self._solution
-        if solution.lengths[item] + 1 < solution.scores.shape[1] or solution.delicate()[item]:
+        if (
+            solution.lengths[item] + 1 < solution.scores.shape[1]
+            or solution.ill_conditioned()[item]
+        ):
             return None
         arcs = ArcCovariances(
             np.exp(solution.log_weights(item)), solution.gradient[item], solution.marginals[item],
@@ -250,4 +261,4 @@ class SpanningTrees(TreeDistribution):
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
         heads = empty((len(arcs), arcs.shape[-1] - 1), np.int64)
-        return heads, kernels.normal.best_batch(arcs, lengths, self.single_root, heads)
+        return heads, kernels.normal_form.best_batch(arcs, lengths, self.single_root, heads)

@@ -119,8 +119,10 @@ class SparseSpanningTrees:
         """Return the entropy in nats."""
         if self._elimination is None:
             return float(self._dense.entropy())
-        regrets = np.where(self.scores > -np.inf, self._tops[self.arcs[:, 1] - 1] - self.scores, 0)
-        value = np.log(self._elimination.pivots).sum() + self._marginals @ regrets
+        reduced_costs = np.where(
+            self.scores > -np.inf, self._tops[self.arcs[:, 1] - 1] - self.scores, 0
+        )
+        value = np.log(self._elimination.pivots).sum() + self._marginals @ reduced_costs
         return max(float(value), 0.0)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:

@@ -1,11 +1,16 @@
-"""Trees as arrays of heads: checks, tables of parts, and errors for tables without a tree.
+"""Trees as arrays of heads: checks, tables of parts, and which trees a table of scores allows.
 
 A tree of n dependents is an array `heads` (n,) of int64: heads[d - 1] is the head of dependent d,
 and 0 is the root.  A labeled tree is (n, 2): head and label.  In a ragged batch, the rows past the
 length hold -1.
+
+A table allows a tree if no arc of it is -inf.  A distribution allows a tree if its probability is
+above zero in float64; a mask of -1e30 therefore forbids like -inf.
 """
 
+import itertools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +19,16 @@ from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 
 PADDING = -1
-Ranked = tuple[IntArray, float]  # a tree and its score or log-probability
+# A probability below this may be a rounding error of 0.
+DOUBTFUL = 1e-9
+# exp(-745) is the smallest positive float64.
+LEAST_LOG = -745.0
+
+RankedTree = tuple[IntArray, float]  # a tree and its score or log-probability
 Namer = Callable[[int], str]  # returns the item's name for messages, as " of item 3"
+Arc = tuple[int, int]  # (head, dependent)
+BestTrees = Callable[[FloatArray, IntArray], tuple[IntArray, int]]  # see `Family.best_trees`
+LogPartition = Callable[[FloatArray, IntArray], FloatArray]
 
 
 def check_heads(
@@ -88,13 +101,12 @@ def crossing_arcs(heads: IntArray) -> IntArray:
     beyond = high[..., :, None] < high[..., None, :]
     crossing: BoolArray = inside & beyond & real[..., :, None] & real[..., None, :]
     flat = crossing.reshape(*heads.shape[:-1], n * n)
-    found = np.full((*heads.shape[:-1], 2, 2), -1)
-    if n:
-        pair = np.stack(np.divmod(flat.argmax(axis=-1), n), axis=-1)
-        arcs = np.stack([np.take_along_axis(heads, pair, axis=-1), pair + 1], axis=-1)
-        crosses: BoolArray = np.asarray(flat.any(axis=-1))
-        found = np.where(crosses[..., None, None], arcs, found)
-    return found
+    if not n:
+        return np.full((*heads.shape[:-1], 2, 2), -1)
+    pair = np.stack(np.divmod(flat.argmax(axis=-1), n), axis=-1)
+    arcs = np.stack([np.take_along_axis(heads, pair, axis=-1), pair + 1], axis=-1)
+    crosses: BoolArray = np.asarray(flat.any(axis=-1))
+    return np.where(crosses[..., None, None], arcs, -1)
 
 
 def arc_table(heads: IntArray, labels: IntArray | None, shape: tuple[int, ...]) -> FloatArray:
@@ -117,11 +129,11 @@ def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> I
             f"dependents {headless.tolist()}{item} have no allowed head: scores[:, d] is -inf "
             "there; allow at least one"
         )
-    lost = np.flatnonzero(~_reached(allowed, [0]))
-    if len(lost):
+    unreachable = np.flatnonzero(~_reached(allowed, [0]))
+    if len(unreachable):
         return InfeasibleError(
-            f"no allowed arcs lead from the root to dependents {lost.tolist()}{item}: Z = 0; "
-            "allow an arc into this set from outside it"
+            f"no allowed arcs lead from the root to dependents {unreachable.tolist()}{item}: "
+            "Z = 0; allow an arc into this set from outside it"
         )
     unreached = {
         child: np.flatnonzero(~_reached(allowed, [child]))[1:].tolist()
@@ -146,3 +158,76 @@ def _reached(allowed: BoolArray, sources: list[int]) -> BoolArray:
     for _ in range(len(allowed)):
         reached = reached | (reached[:, None] & allowed).any(axis=0)
     return reached
+
+
+class Family(NamedTuple):
+    """The family of trees of a distribution, without its arcs.
+
+    best_trees : returns the best heads of tables (b, m+1, m+1) with lengths (b,), -1 for tables
+        without a tree, and the first such table (-1 if there is none).
+    log_partition : returns log Z of such tables and lengths.
+    """
+
+    single_root: bool
+    projective: bool
+    best_trees: BestTrees
+    log_partition: LogPartition
+
+
+def allows_beyond(
+    scores: FloatArray, marginals: FloatArray, forbidden: BoolArray, lengths: IntArray,
+    family: Family, other: Family,
+) -> BoolArray:  # fmt: skip
+    """Return the items (b,) with a tree of `family` that `other` forbids.
+
+    scores, marginals : (b, m+1, m+1) of `family`.
+    forbidden : (b, m+1, m+1), the arcs that `other` forbids.
+    """
+    used = marginals > 0
+    table = np.where(used, scores, -np.inf)
+    used_forbidden = used & forbidden
+    beyond: BoolArray = np.any(used_forbidden & (marginals >= DOUBTFUL), axis=(1, 2))
+    several = other.single_root and not family.single_root
+    crossing = other.projective and not family.projective
+    if several:
+        beyond |= marginals[:, 0].sum(axis=1) > 1 + DOUBTFUL
+    for item in np.flatnonzero(~beyond):
+        n = int(lengths[item])
+        # groups of arcs of which `other` forbids every tree that has all of them
+        groups = [[arc] for arc in _arcs(used_forbidden[item])]
+        if several:
+            roots = [(0, int(d)) for d in np.flatnonzero(used[item, 0])]
+            groups += [list(pair) for pair in itertools.combinations(roots, 2)]
+        if crossing:
+            gap = family.log_partition(table[[item]], lengths[[item]])
+            gap = gap - other.log_partition(table[[item]], lengths[[item]])
+            if gap[0] > DOUBTFUL:
+                beyond[item] = True
+                continue
+            groups += _crossing_pairs(_arcs(used[item]))
+        beyond[item] = any(_allows(table[item], n, family, group) for group in groups)
+    return beyond
+
+
+def _arcs(mask: BoolArray) -> list[Arc]:
+    return [(int(head), int(dependent)) for head, dependent in np.argwhere(mask)]
+
+
+def _crossing_pairs(arcs: list[Arc]) -> list[list[Arc]]:
+    """Return the pairs of arcs that cross."""
+    ends = np.array(arcs).reshape(-1, 2)
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    crossing = (low[:, None] < low) & (low < high[:, None]) & (high[:, None] < high)
+    return [[arcs[a], arcs[b]] for a, b in np.argwhere(crossing)]
+
+
+def _allows(table: FloatArray, n: int, family: Family, arcs: list[Arc]) -> bool:
+    """Whether some tree with all of the arcs has a probability above zero in float64."""
+    fixed = table.copy()
+    for head, dependent in arcs:
+        column = fixed[head, dependent]
+        fixed[:, dependent] = -np.inf
+        fixed[head, dependent] = column
+    heads, infeasible = family.best_trees(np.stack([table, fixed]), np.array([n, n]))
+    best, forced = table[heads[:, :n], np.arange(1, n + 1)].sum(axis=1)
+    return infeasible < 0 and bool(forced - best > LEAST_LOG)

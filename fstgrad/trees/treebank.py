@@ -1,4 +1,7 @@
-"""Treebanks in CoNLL-U and score tables in npz files.
+"""Treebanks in CoNLL-U, read and written, and score tables in npz files.
+
+A `Block` has all lines of a sentence; heads, relations and confidences are written into it, and all
+else is unchanged.  A `Sentence` has what parsing needs.
 
 A file of scores holds either one table per sentence, (n+1, n+1) or (n+1, n+1, y), named by its
 sent_id; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y) with labels, and an array
@@ -6,7 +9,7 @@ sent_id; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y) with labe
 """
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +18,11 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.summary import short_repr
-from fstgrad.io import Items, load_arrays, matched
-from fstgrad.trees.conllu import read_blocks
+from fstgrad.io import Items, load_arrays, matched, read_lines
 from fstgrad.trees.structures import PADDING
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
+HEAD, RELATION, MISC = 6, 7, 9  # columns of CoNLL-U
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,91 @@ class Sentence:
     __repr__ = short_repr
 
 
+@dataclass(frozen=True)
+class Block:
+    """The lines of one sentence: comments, words, multiword tokens and empty nodes."""
+
+    name: str
+    lines: tuple[str, ...]
+    words: tuple[int, ...]  # line indices of the words 1 .. n
+    sent_id: str | None = None
+
+    __repr__ = short_repr
+
+    def with_tree(
+        self,
+        heads: Sequence[int] | None,
+        relations: Sequence[str] | None = None,
+        confidences: Sequence[float] | None = None,
+        comments: Sequence[str] = (),
+    ) -> str:
+        """Return the sentence as text with new heads and relations, and confidences in MISC.
+
+        Arguments that are None change nothing.  comments : lines to put first, without the "# ".
+        """
+        lines = list(self.lines)
+        for i, place in enumerate(self.words):
+            columns = lines[place].split("\t")
+            if heads is not None:
+                columns[HEAD] = str(heads[i])
+            if relations is not None:
+                columns[RELATION] = relations[i]
+            if confidences is not None:
+                columns[MISC] = _with_feature(columns[MISC], f"{confidences[i]:.6f}")
+            lines[place] = "\t".join(columns)
+        first = next(i for i, line in enumerate([*lines, ""]) if not line.startswith("#"))
+        lines[first:first] = [f"# {comment}" for comment in comments]
+        return "\n".join(lines) + "\n\n"
+
+    def heads(self) -> list[int | None]:
+        """Return the heads in the file, None if it has none."""
+        heads = (self.lines[place].split("\t")[HEAD] for place in self.words)
+        return [int(head) if head.isdigit() else None for head in heads]
+
+
+def _with_feature(misc: str, value: str) -> str:
+    """Return a MISC column with Confidence=value; other entries are kept."""
+    others = [x for x in misc.split("|") if x != "_" and not x.startswith("Confidence=")]
+    return "|".join([*others, f"Confidence={value}"])
+
+
+def read_blocks(path: str | pathlib.Path) -> Iterator[Block]:
+    """Yield the sentences of a CoNLL-U file as their lines; `name` is the sent_id or the number."""
+    lines: list[str] = []
+    number = 0
+    for line in [*read_lines(path), ""]:
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            number += 1
+            yield _block(lines, str(path), number)
+            lines = []
+
+
+def _block(lines: list[str], path: str, number: int) -> Block:
+    name, sent_id = str(number), None
+    words = []
+    for place, line in enumerate(lines):
+        if line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            if key.strip() == "sent_id" and value.strip():
+                name = sent_id = value.strip()
+            continue
+        columns = line.split("\t")
+        if len(columns) != 10:
+            raise InvalidInputError(
+                f"{path}, sentence {name}: {line[:40]!r} has {len(columns)} columns; CoNLL-U has "
+                "10, between tabs"
+            )
+        if columns[0].isdigit():
+            words.append(place)
+            if int(columns[0]) != len(words):
+                raise InvalidInputError(
+                    f"{path}, sentence {name}: its words are not numbered 1, 2, ..."
+                )
+    return Block(name, tuple(lines), tuple(words), sent_id)
+
+
 def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file without multiword tokens and empty nodes.
 
@@ -47,14 +135,14 @@ def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
     for number, block in enumerate(read_blocks(path), start=1):
         try:
-            sentences = conllu.parse("\n".join(block.lines) + "\n\n")
-            found = [_sentence(tokens, str(path), number, partial=partial) for tokens in sentences]
+            parsed = conllu.parse("\n".join(block.lines) + "\n\n")
+            checked = [_sentence(tokens, str(path), number, partial=partial) for tokens in parsed]
         except InvalidInputError:
             raise
         except Exception as error:  # the parser accepts files that rename their columns
-            said = str(error) or type(error).__name__
-            raise InvalidInputError(f"{path}, sentence {block.name}: {said}") from error
-        yield from found
+            message = str(error) or type(error).__name__
+            raise InvalidInputError(f"{path}, sentence {block.name}: {message}") from error
+        yield from checked
 
 
 def _sentence(tokens: object, path: str, number: int, *, partial: bool) -> Sentence:

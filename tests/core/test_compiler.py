@@ -155,7 +155,7 @@ def test_imports_of_every_form_are_followed(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_an_edited_kernel_of_the_trees_runs(copy):
-    path = copy / "fstgrad/trees/kernels/dense.py"
+    path = copy / "fstgrad/trees/kernels/inverse.py"
     code = (
         "import numpy as np, fstgrad as fg;"
         "print(fg.SpanningTrees(np.zeros((3, 3)), single_root=False).log_partition())"
@@ -189,7 +189,7 @@ def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
     """NUMBA_CACHE_DIR comes first; each package has a folder of its own in it."""
     monkeypatch.setattr(kernel_cache._CONFIG, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "cache_folder", kernel_cache.cache_folder.__wrapped__)
-    files = [ROOT / "fstgrad/trees/kernels/dense.py", ROOT / "fstgrad/core/vectors.py"]
+    files = [ROOT / "fstgrad/trees/kernels/inverse.py", ROOT / "fstgrad/core/vectors.py"]
     names = [kernel_cache._package(file) for file in files]
     folders = [kernel_cache._package_folder.__wrapped__(name) for name in names]
     assert folders == [tmp_path / "fstgrad.trees.kernels", tmp_path / "fstgrad.core"]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.trees import distinct
-from fstgrad.trees.kernels import sampling
+from fstgrad.trees import sampling
+from fstgrad.trees.kernels import sampling as sampling_kernels
 from tests.helpers.selection import pairwise
 from tests.helpers.trees import KILLERS
 from tests.oracles import trees as oracle
@@ -213,7 +213,7 @@ def test_samples_pass_the_chi_square_test(method, single_root):
         elif scores.ndim == 2:
             solution = distribution._solution
             draws = np.empty((4000, len(scores) - 1), dtype=np.int64)
-            assert sampling.colbourn(
+            assert sampling_kernels.colbourn(
                 solution.log_weights(0), solution.marginals[0, 0], True, single_root, rng, draws
             )
         else:
@@ -257,9 +257,9 @@ def test_order_statistics_without_replacement(single_root, draws, logs, monkeypa
     """
     rng = np.random.default_rng(3)
     if draws == 0:
-        monkeypatch.setattr(distinct, "_first_occurrences", none_known)
+        monkeypatch.setattr(sampling, "_first_occurrences", none_known)
     if logs:
-        monkeypatch.setattr(distinct, "LOWEST", 0.0)
+        monkeypatch.setattr(sampling, "LOWEST_WEIGHT", 0.0)
     for scores in (2 * rng.normal(size=(4, 4)), rng.normal(size=(3, 3, 2))):
         distribution = fg.SpanningTrees(scores, single_root=single_root)
         expected = ranked(scores, single_root)

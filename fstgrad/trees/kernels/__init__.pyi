@@ -1,14 +1,11 @@
 from . import arborescence as arborescence
-from . import dense as dense
-from . import distinct as distinct
 from . import elimination as elimination
-from . import incremental as incremental
+from . import inverse as inverse
 from . import kbest as kbest
-from . import logarithms as logarithms
 from . import matrix_tree as matrix_tree
-from . import normal as normal
+from . import normal_form as normal_form
 from . import projective as projective
 from . import sampling as sampling
 from . import sparse as sparse
 from . import stable as stable
-from . import updates as updates
+from . import without_replacement as without_replacement

@@ -13,13 +13,19 @@ however ill-conditioned the Laplacian is.
 
 Single root: the root's weights rho are first-order (infinitesimal) quantities.  They stay out of
 the pivots, and the factor of the last node is its rho.  If a node k is the last remaining one of a
-closed component (`normal`) but not the last of all, k is the root's only dependent: its pivot is
-its rho, k then stands for the root, and the other root arcs are dropped because they are of second
-order.  In this case, no tree has the root arc of the last node j (`elsewhere`).
+closed component (`normal_form`) but not the last of all, k is the root's only dependent: its pivot
+is its rho, k then stands for the root, and the other root arcs are dropped because they are of
+second order.  In this case, no tree has the root arc of the last node j (`elsewhere`).
 
 Arrays have slots along axis 0.  In floats, the 1 or 2 slots are a value and its derivative along a
-direction; in logarithms, the 1, 2 or 4 slots are those of `logarithms`.  x (slots, m+1, m) holds
-the weights [root and nodes, nodes] of the remaining nodes; e is (slots, n+1, n).
+direction.  On logarithms, a number is a column of 1, 2 or 4 slots: its logarithm l, the derivatives
+l_a and l_b of l along a and b, and the mixed derivative l_ab; zero is (-inf, 0, 0, 0).  Products
+add slots.  A sum of x and y with the shares p and q = 1 - p has
+
+    l_a = p x_a + q y_a,    l_ab = p x_ab + q y_ab + p q (x_a - y_a) (x_b - y_b).
+
+x (slots, m+1, m) holds the weights [root and nodes, nodes] of the remaining nodes; e is
+(slots, n+1, n).
 """
 
 import numpy as np
@@ -27,7 +33,6 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.trees.kernels import logarithms
 
 # Numbers that underflow (below 5e-324) are negligible next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280
@@ -91,6 +96,90 @@ def substitute(
 
 
 @kernel
+def add_logs(sums: FloatArray, terms: FloatArray) -> None:
+    """Add the terms (slots, m) to the sums (slots, m), element by element."""
+    for j in range(sums.shape[1]):
+        x, y = sums[0, j], terms[0, j]
+        if y == -np.inf:
+            continue
+        if x == -np.inf:
+            for slot in range(len(sums)):
+                sums[slot, j] = terms[slot, j]
+            continue
+        if x >= y:
+            small = np.exp(y - x)
+            sums[0, j] = x + np.log1p(small)
+            share = small / (1.0 + small)
+        else:
+            small = np.exp(x - y)
+            sums[0, j] = y + np.log1p(small)
+            share = 1.0 / (1.0 + small)
+        if len(sums) > 1:
+            gap = terms[1, j] - sums[1, j]
+            sums[1, j] += share * gap
+        if len(sums) > 2:
+            other = terms[2, j] - sums[2, j]
+            sums[2, j] += share * other
+            both = share * (1.0 - share) * gap * other
+            sums[3, j] += share * (terms[3, j] - sums[3, j]) + both
+
+
+@kernel
+def multiply_logs(factor: FloatArray, row: FloatArray, out: FloatArray) -> None:
+    """Write factor (slots, 1) times row (slots, m)."""
+    for j in range(row.shape[1]):
+        zero = factor[0, 0] == -np.inf or row[0, j] == -np.inf
+        for slot in range(len(row)):
+            out[slot, j] = factor[slot, 0] + row[slot, j]
+            if zero:
+                out[slot, j] = -np.inf if slot == 0 else 0.0
+
+
+@kernel
+def eliminate_logs(
+    x: FloatArray, k: int, low: int, high: int, single: bool, work: FloatArray
+) -> float:
+    """Eliminate node k from the nodes low .. high-1; return log s_k.
+
+    work : (slots, m), m at least the number of nodes of x.
+    """
+    pivot = np.zeros((len(x), 1))
+    pivot[0, 0] = -np.inf
+    if not single:
+        add_logs(pivot, x[:, 0, k : k + 1])
+    for i in range(low + 1, high + 1):
+        add_logs(pivot, x[:, i, k : k + 1])
+    if pivot[0, 0] == -np.inf:
+        return -np.inf
+    for step in range(low, high + 1):
+        i = 0 if step == low else step
+        share = x[:, i, k : k + 1]
+        if share[0, 0] > -np.inf:
+            for slot in range(len(x)):
+                share[slot, 0] -= pivot[slot, 0]
+            through = work[:, : high - low]
+            multiply_logs(share, x[:, k + 1, low:high], through)
+            add_logs(x[:, i, low:high], through)
+    return float(pivot[0, 0])
+
+
+@kernel
+def substitute_logs(
+    x: FloatArray, k: int, low: int, high: int, reach: FloatArray, out: FloatArray, work: FloatArray
+) -> None:
+    """Add the sum over the nodes i in low .. high-1 of p_ik e_i to `out`, rows (slots, m).
+
+    reach : (slots, nodes + 1, m), e of the root and the nodes of x.
+    """
+    through = work[:, : out.shape[1]]
+    for i in range(low, high):
+        share = x[:, i + 1, k : k + 1]
+        if share[0, 0] > -np.inf:
+            multiply_logs(share, reach[:, i + 1], through)
+            add_logs(out, through)
+
+
+@kernel
 def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
     """Let node k, the root's only dependent, replace the root; return the log of its weight."""
     weight = x[0, 0, k]
@@ -131,7 +220,7 @@ def remove_half(
             value += make_root(y, k, low, high, logs)
             single, found = False, step
         elif logs:
-            value += logarithms.eliminate(y, k, low, high, single, work)
+            value += eliminate_logs(y, k, low, high, single, work)
         else:
             pivot = eliminate(y, k, low, high, single)
             value += np.log(pivot) if pivot > 0.0 else -np.inf
@@ -172,7 +261,7 @@ def restore_half(
                 e[0, first + k + 1, j] = -np.inf
         if logs:
             inner = e[:, first : first + m + 1, start:stop]
-            logarithms.substitute(y, k, low, high, inner, inner[:, k + 1], work)
+            substitute_logs(y, k, low, high, inner, inner[:, k + 1], work)
         else:
             substitute(y, k, low, high, first, (start, stop), e)
 
@@ -335,8 +424,8 @@ def solve_logs(
         e[0, 0, j] = -np.inf if elsewhere[j] else 0.0
     for i in range(n + 1):
         for j in range(n):
-            logarithms.multiply(x[:, i, j : j + 1], e[:, i, j : j + 1], part[:, j : j + 1])
-        logarithms.add(total, part)
+            multiply_logs(x[:, i, j : j + 1], e[:, i, j : j + 1], part[:, j : j + 1])
+        add_logs(total, part)
     for i in range(n + 1):
         for j in range(n):
             own = x[:, i, j] + e[:, i, j] - total[:, j]

@@ -6,6 +6,12 @@ diagonal, column 0 and the cells beyond a sentence's length have zero weight.  T
     w  weights, each column divided by its largest (single root: by its largest non-root one),
     g  the gradient of log Z in w: g_hj = B_jj - B_jh, g_0j = B_jj, B the inverse Laplacian,
     mu marginals, w * g.
+
+If the weights into one dependent d change, g changes by a table of rank one, because Z is linear in
+them.  Let D_k be the change of w_kd, R the ratio Z' / Z = sum_k w'_kd g_kd, and b_h = 1, except
+b_0 = 0 with a single root.  Then
+
+    g'_hj = g_hj - (sum_k D_k (g_kj - b_k g_dj)) (g_hd - b_h g_jd) / R.
 """
 
 import numpy as np
@@ -14,7 +20,7 @@ from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import fused_kernel, kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate
-from fstgrad.trees.kernels.dense import invert
+from fstgrad.trees.kernels.inverse import invert
 
 # Above this gradient, the subtractions B_jj - B_jh lose too many digits: 1e-12 of a marginal.
 CONDITION_LIMIT = 1e4
@@ -23,13 +29,15 @@ SECOND_LIMIT = 1e4
 # If root arcs are this far (nats) from the others, marginals of 1e-17 instead of 0 would matter, or
 # the scores would lose digits.
 ROOT_LIMIT = 1e4
-
+# An updated gradient has lost digits if Z' / Z is below LEAST_RATIO, or if a column of marginals
+# does not sum to 1 within SUM_TOLERANCE.
+LEAST_RATIO, SUM_TOLERANCE = 1e-3, 1e-11
 # Finite scores below this are raised to it, so that their sums stay finite.
 LEAST = -1e300
 
 
 @kernel
-def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
+def find_invalid_score(scores: FloatArray, lengths: IntArray) -> int:
     """Return the index of the first NaN or score above LARGEST_SCORE.
 
     scores : a view (b, m+1, (m+1) * y); the index is that of the flat array.
@@ -216,21 +224,21 @@ def entropies(
     marginals: FloatArray,
     lengths: IntArray,
     relative: FloatArray,
-    regrets: FloatArray,
+    reduced_costs: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write entropies and regrets: each dependent's largest score minus the scores, 0 for -inf.
+    """Write entropies and reduced costs: each dependent's largest score minus scores, 0 for -inf.
 
-    scores, marginals, regrets : (b, m+1, m+1).  relative : as in `solve_batch`.  The entropy
-    log Z - <mu, scores> is computed as relative + <mu, regrets>, without the constant shared by all
-    trees, and so keeps its digits.
+    scores, marginals, reduced_costs : (b, m+1, m+1).  relative : as in `solve_batch`.  The entropy
+    log Z - <mu, scores> is computed as relative + <mu, reduced_costs>, without the constant shared
+    by all trees, and so keeps its digits.
     """
     size = scores.shape[1]
     for item in range(len(lengths)):
         n = lengths[item]
         top, expected = np.full(n + 1, -np.inf), np.zeros(n + 1)
         for i in range(n + 1):
-            row, source = regrets[item, i], scores[item, i]
+            row, source = reduced_costs[item, i], scores[item, i]
             for k in range(n + 1):
                 row[k] = source[k]
             row[0] = -np.inf
@@ -238,7 +246,7 @@ def entropies(
             for k in range(n + 1):
                 top[k] = row[k] if row[k] > top[k] else top[k]
         for i in range(n + 1):
-            row, mu = regrets[item, i], marginals[item, i]
+            row, mu = reduced_costs[item, i], marginals[item, i]
             for k in range(n + 1):
                 row[k] = top[k] - row[k] if row[k] > -np.inf else 0.0
                 expected[k] += mu[k] * row[k]
@@ -246,7 +254,7 @@ def entropies(
                 row[k] = 0.0
         for i in range(n + 1, size):
             for k in range(size):
-                regrets[item, i, k] = 0.0
+                reduced_costs[item, i, k] = 0.0
         entropy = relative[item]
         for k in range(n + 1):
             entropy += expected[k]
@@ -321,7 +329,7 @@ def hessian_batch(
 
 
 @kernel
-def find_delicate(tables: FloatArray, lengths: IntArray, delicate: BoolArray) -> None:
+def find_ill_conditioned(tables: FloatArray, lengths: IntArray, ill_conditioned: BoolArray) -> None:
     """Set the mask of items whose gradient is too large for `hessian_batch`, or all 0."""
     for item in range(len(lengths)):
         n = lengths[item]
@@ -331,4 +339,72 @@ def find_delicate(tables: FloatArray, lengths: IntArray, delicate: BoolArray) ->
             for j in range(n + 1):
                 used += row[j] != 0.0
                 large += not abs(row[j]) <= SECOND_LIMIT
-        delicate[item] = n > 0 and (used == 0 or large > 0)
+        ill_conditioned[item] = n > 0 and (used == 0 or large > 0)
+
+
+@kernel
+def column_constant(scores: FloatArray, j: int, single: bool) -> float:
+    """Return the constant that `center` subtracts from column j; 0 if no arc enters j."""
+    top = -np.inf
+    for i in range(1 if single else 0, len(scores)):
+        top = max(top, scores[i, j]) if i != j else top
+    top = scores[0, j] if top == -np.inf else top
+    return float(top) if top > -np.inf else 0.0
+
+
+@kernel
+def change_column(
+    old: FloatArray, new: FloatArray, d: int, single: bool, g: FloatArray, tables: FloatArray
+) -> float:
+    """Write the new gradient and marginals (2, n+1, n+1); return R, NaN if digits are lost.
+
+    old, new : scores that differ in column d.  g : the gradient at the old scores.
+    """
+    size = len(old)
+    centered, w = empty((size, size)), empty((size, size))
+    _, root, _ = center(old, size - 1, single, centered)
+    before = column_constant(old, d, single)
+    was = centered[:, d].copy()
+    _, new_root, _ = center(new, size - 1, single, w)
+    after = column_constant(new, d, single)
+    first = np.exp(new_root - root)  # from the scale of the old root and column to the new
+    scale = np.exp(after - before)
+    change = empty(size)
+    ratio = 0.0
+    for k in range(size):
+        # the new weight in the old scale
+        weight = np.exp(w[k, d] + (after - before) + (new_root - root if k == 0 else 0.0))
+        ratio += weight * g[k, d]
+        change[k] = weight - np.exp(was[k])
+    if not (ratio > LEAST_RATIO and np.isfinite(scale) and np.isfinite(first)):
+        return np.nan
+    left = np.zeros(size)
+    total = 0.0
+    for k in range(size):
+        total += 0.0 if single and k == 0 else change[k]
+        for j in range(size):
+            left[j] += change[k] * g[k, j]
+    row = g[:, d].copy()
+    for j in range(size):
+        left[j] = (left[j] - total * g[d, j]) / ratio
+    exponentiate(w.reshape(-1), centered.reshape(-1))
+    sums = np.zeros(size)
+    for h in range(size):
+        own = 0.0 if single and h == 0 else 1.0
+        gain = first if h == 0 else 1.0
+        slopes, marginals, source, weights = tables[0, h], tables[1, h], g[h], w[h]
+        for j in range(size):
+            slope = (source[j] - left[j] * (row[h] - own * row[j])) * gain
+            slope *= scale if j == d else 1.0
+            slopes[j] = slope
+            sums[j] += weights[j] * slope
+            marginals[j] = min(max(weights[j] * slope, 0.0), 1.0)
+        slopes[h] = 0.0
+        slopes[0] = 0.0
+    for j in range(1, size):
+        if not abs(sums[j] - 1.0) < SUM_TOLERANCE:
+            return np.nan
+    for x in tables[0].reshape(-1):
+        if not abs(x) < CONDITION_LIMIT:
+            return np.nan
+    return ratio

@@ -3,7 +3,7 @@
 1. Single root: the same inverse with the best tree's root dependent as the last node, whose row of
    the Laplacian holds the root's weights.  The pivots before it are then those of a graph in which
    every node can be reached, so this is enough for sparse tables.
-2. The same in normal form (`normal`), which has no masks and offsets.
+2. The same in normal form (`normal_form`), which has no masks and offsets.
 3. Elimination without subtractions, which is accurate however ill-conditioned the table is.
 4. The same on logarithms, if a weight or a pivot may underflow.
 
@@ -19,7 +19,7 @@ from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.arborescence import best_heads
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
 from fstgrad.trees.kernels.matrix_tree import LEAST, ROOT_LIMIT, center, invert_laplacian
-from fstgrad.trees.kernels.normal import best_of, lift_masks, normalise
+from fstgrad.trees.kernels.normal_form import best_of, lift_masks, normalise
 
 # Weights below exp(-600) times the largest are handled on logarithms.
 LOWEST = -600.0
@@ -30,8 +30,8 @@ SUM_TOLERANCE = 1e-10
 
 
 @kernel
-def exchange(table: FloatArray, node: int, n: int) -> None:
-    """Exchange a node's row and column with those of node n."""
+def swap_nodes(table: FloatArray, node: int, n: int) -> None:
+    """Swap a node's row and column with those of node n."""
     for k in range(n + 1):
         table[node, k], table[n, k] = table[n, k], table[node, k]
     for k in range(n + 1):
@@ -44,12 +44,12 @@ def invert_with_last(
 ) -> float:
     """Write g and mu from the inverse Laplacian with last node `last`; return log Z or NaN."""
     if single:
-        exchange(w, last, n)
+        swap_nodes(w, last, n)
     value = invert_laplacian(w, n, single, empty((n + 4) * (n + 8)), g, mu)
     if single:
-        exchange(w, last, n)
-        exchange(g, last, n)
-        exchange(mu, last, n)
+        swap_nodes(w, last, n)
+        swap_nodes(g, last, n)
+        swap_nodes(mu, last, n)
     return value
 
 
@@ -66,7 +66,7 @@ def sums_to_one(mu: FloatArray) -> bool:
 
 
 @kernel
-def least(w: FloatArray) -> float:
+def least_log_weight(w: FloatArray) -> float:
     """Return the least finite log-weight, 0 if none is negative."""
     lowest = 0.0
     for x in w.reshape(-1):
@@ -107,7 +107,7 @@ def solve_item(
         return -np.inf, -np.inf, False
     shift, _, below = center(effective, n, single, w)
     logs[0] = w
-    lowest = least(w)
+    lowest = least_log_weight(w)
     exponentiate(w.reshape(-1), logs[1].reshape(-1))
     value = invert_with_last(w, n, single, child, g, mu)
     if np.isnan(value) and lowest > LOWEST:
@@ -172,7 +172,7 @@ def second_order(scores: FloatArray, single: bool, v: FloatArray, change: FloatA
     normalise(scores, n, single, 0.0, normal, closed)
     center(normal, n, single, w)
     value = -np.inf
-    if least(w) > LOWEST:
+    if least_log_weight(w) > LOWEST:
         value = solve(np.exp(w), v, n, single, closed, g, mu, change)
     if value == -np.inf:
         out = empty((2, n + 1, n + 1))

@@ -22,11 +22,11 @@ def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
     for where, arc in _arcs(table, "forbidden", forbidden):
         scores[(*where, *arc)] = -np.inf
     for where, arc in _arcs(table, "required", required):
-        kept = scores[(*where, *arc)].copy()
+        required_score = scores[(*where, *arc)].copy()
         scores[
             (*where, slice(None), *((arc[1], slice(None)) if table.labeled else (arc[1],)))
         ] = -np.inf
-        scores[(*where, *arc)] = kept
+        scores[(*where, *arc)] = required_score
     return scores
 
 
@@ -87,8 +87,8 @@ def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], 
         places = list(np.ndindex(table.batch_shape))
         return [
             (place, arc)
-            for place, own in zip(places, arcs, strict=True)
-            for arc in _checked(table, name, own)
+            for place, item_arcs in zip(places, arcs, strict=True)
+            for arc in _checked(table, name, item_arcs)
         ]
     return [((...,), arc) for arc in _checked(table, name, arcs)]
 
@@ -96,7 +96,7 @@ def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], 
 def _is_per_item(arcs: Any) -> bool:
     """Whether these are lists of arcs, one per item: three levels deep if there is any arc."""
     try:
-        return any(np.ndim(arc) > 0 for own in arcs for arc in own)
+        return any(np.ndim(arc) > 0 for item_arcs in arcs for arc in item_arcs)
     except Exception:  # not lists, or ragged ones: reported below
         return False
 
@@ -118,5 +118,5 @@ def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int 
                 f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n} "
                 f"and a different dependent in 1 .. {n}, and a label if the table has labels"
             )
-    whole = (slice(None),) if table.labeled and width == 2 else ()
-    return [(*arc, *whole) for arc in array.tolist()]
+    all_labels = (slice(None),) if table.labeled and width == 2 else ()
+    return [(*arc, *all_labels) for arc in array.tolist()]

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from fstgrad.trees.kernels.sampling import join, last_column
-from fstgrad.trees.kernels.updates import contract, heads_of, invert_weights
+from fstgrad.trees.kernels.sampling import (
+    contract,
+    contract_inverse,
+    head_probabilities,
+    head_weights,
+    inverse_of_laplacian,
+)
 
 
 def weights(n, sd, seed):
@@ -24,19 +29,19 @@ def test_chances_of_random_trees(n, sd):
     for seed in range(10):
         w = weights(n, sd, seed)
         a, holder, inverse = w[:, 1:].copy(), np.arange(n + 1), np.empty((n, n))
-        is_updated = invert_weights(w, inverse)
+        is_updated = inverse_of_laplacian(w, inverse)
         exact, found = np.empty((2, n + 1))
         for j in range(n - 1, -1, -1):
-            assert last_column(a[: j + 2, : j + 1], w, holder, j, False, exact)
+            assert head_weights(a[: j + 2, : j + 1], w, holder, j, False, exact)
             chances = exact / exact.sum()
             if is_updated:
-                good, is_updated = heads_of(inverse, w, holder, j, found)
+                good, is_updated = head_probabilities(inverse, w, holder, j, found)
                 if good and is_updated:
                     good_levels += 1
                     np.testing.assert_allclose(found, chances, rtol=1e-6, atol=1e-300)
             head = int(rng.choice(n + 1, p=chances))
-            is_updated = is_updated and contract(inverse, j, holder[head])
-            join(a, holder, j, head, False)
+            is_updated = is_updated and contract_inverse(inverse, j, holder[head])
+            contract(a, holder, j, head, False)
     assert good_levels >= (0 if sd == 12 else 10)
 
 
@@ -45,4 +50,7 @@ def test_improbable_heads_are_told():
     w[1, 4] = 1e-3
     w[4, 1] = 1e12  # the walk from 1 to the root passes through 4, so that 1 is hardly its head
     inverse, found = np.empty((4, 4)), np.empty(5)
-    assert not invert_weights(w, inverse) or not heads_of(inverse, w, np.arange(5), 3, found)[0]
+    assert (
+        not inverse_of_laplacian(w, inverse)
+        or not head_probabilities(inverse, w, np.arange(5), 3, found)[0]
+    )

@@ -7,7 +7,7 @@ the rest.  No probability of a part is computed as a difference of those of larg
 keeps its digits even if little probability is left.  Each drawn tree was drawn from a part of an
 earlier tree, its owner.  The tree holds the parts that leave its path below the level where the
 path left that of the owner: logs (n, options), -inf for options that are not its own.
-The probabilities of heads come from `updates` if these keep their digits, otherwise from
+The probabilities of heads come from an updated inverse if it keeps its digits, otherwise from
 eliminations.
 """
 
@@ -18,8 +18,15 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.trees.kernels.sampling import exchange_heads, join, last_column, rooted
-from fstgrad.trees.kernels.updates import contract, heads_of, invert_weights
+from fstgrad.trees.kernels.sampling import (
+    contract,
+    contract_inverse,
+    head_probabilities,
+    head_weights,
+    inverse_of_laplacian,
+    swap_heads,
+    with_root_dependent,
+)
 
 
 class Parts(NamedTuple):
@@ -45,7 +52,7 @@ class Parts(NamedTuple):
 
 
 @kernel
-def pick(logs: FloatArray, rng: np.random.Generator) -> int:
+def draw_by_logs(logs: FloatArray, rng: np.random.Generator) -> int:
     """Return an index drawn in proportion to exp(logs)."""
     top = logs.max()
     total = 0.0
@@ -77,7 +84,7 @@ def log_sum(logs: FloatArray) -> float:
 
 
 @kernel
-def write_options(
+def write_option_logs(
     parts: Parts,
     column: FloatArray,
     names: IntArray,
@@ -103,7 +110,7 @@ def write_options(
 
 
 @kernel
-def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
+def fill_path(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
     """Fill the path of a drawn tree and its parts below `level`; return whether pivots were safe.
 
     given : the number of choices that are already set; the others are drawn.
@@ -116,53 +123,53 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
     weights = w
     a = weights[:, 1:].copy()
     inverse = empty((n, n))
-    is_updated = not (single or parts.is_log) and invert_weights(weights, inverse)
+    is_updated = not (single or parts.is_log) and inverse_of_laplacian(weights, inverse)
     before = 0.0
     options = empty(logs.shape[1])
     for t in range(n):
         j = n - 1 - t
         if single and t == 0:
-            write_options(parts, parts.children, names, 0, before, options)
+            write_option_logs(parts, parts.children, names, 0, before, options)
         else:
             good = False
             if is_updated:
-                good, is_updated = heads_of(inverse, weights, holder, j, column)
-            if not (good and is_updated) and not last_column(
+                good, is_updated = head_probabilities(inverse, weights, holder, j, column)
+            if not (good and is_updated) and not head_weights(
                 a[: j + 2, : j + 1], weights, holder, j, parts.is_log, column
             ):
                 return False
             if not parts.is_log:
                 column = np.log(column)
-            write_options(parts, column, names, names[j + 1], before, options)
+            write_option_logs(parts, column, names, names[j + 1], before, options)
         if t > level:
             logs[t] = options
         if t >= given:
-            choices[t] = pick(options, rng)
+            choices[t] = draw_by_logs(options, rng)
         before = options[choices[t]]
         if t > level:
             logs[t, choices[t]] = -np.inf
         head = choices[t] // labels
         if single and t == 0:
-            weights = rooted(w, head, parts.is_log)
+            weights = with_root_dependent(w, head, parts.is_log)
             a = weights[:, 1:].copy()
             names[n], names[head] = head, n
             head = 0
-            is_updated = not parts.is_log and invert_weights(weights, inverse)
-        is_updated = is_updated and contract(inverse, j, holder[head])
-        join(a, holder, j, head, parts.is_log)
+            is_updated = not parts.is_log and inverse_of_laplacian(weights, inverse)
+        is_updated = is_updated and contract_inverse(inverse, j, holder[head])
+        contract(a, holder, j, head, parts.is_log)
     parts.totals[tree] = log_sum(logs.reshape(-1))
     return True
 
 
 @kernel
-def remove(parts: Parts, tree: int, level: int, option: int) -> None:
+def remove_part(parts: Parts, tree: int, level: int, option: int) -> None:
     """Remove a part from the tree that holds it."""
     parts.logs[tree, level, option] = -np.inf
     parts.totals[tree] = log_sum(parts.logs[tree].reshape(-1))
 
 
 @kernel
-def insert(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
+def insert_tree(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
     """Add tree number `tree`, whose choices are set; return whether all pivots were safe."""
     n = parts.choices.shape[1]
     level, owner = -1, -1
@@ -175,12 +182,12 @@ def insert(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
     parts.branch[tree] = level
     parts.logs[tree] = -np.inf
     if owner >= 0:
-        remove(parts, owner, level, parts.choices[tree, level])
-    return follow(parts, tree, level, n, rng)
+        remove_part(parts, owner, level, parts.choices[tree, level])
+    return fill_path(parts, tree, level, n, rng)
 
 
 @kernel
-def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
+def draw_remaining(parts: Parts, known: int, rng: np.random.Generator) -> int:
     """Draw trees after the first `known` ones, whose choices are set.
 
     Return the number of trees: fewer than requested if no more are allowed, -1 if a pivot was
@@ -188,7 +195,7 @@ def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
     """
     width = parts.logs.shape[2]
     for tree in range(known):
-        if not insert(parts, tree, rng):
+        if not insert_tree(parts, tree, rng):
             return -1
     for tree in range(known, len(parts.choices)):
         parts.logs[tree] = -np.inf
@@ -196,14 +203,14 @@ def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
         if tree > 0:
             if parts.totals[:tree].max() == -np.inf:
                 return tree
-            owner = pick(parts.totals[:tree], rng)
-            place = pick(parts.logs[owner].reshape(-1), rng)
+            owner = draw_by_logs(parts.totals[:tree], rng)
+            place = draw_by_logs(parts.logs[owner].reshape(-1), rng)
             level = place // width
             parts.choices[tree, :level] = parts.choices[owner, :level]
             parts.choices[tree, level] = place % width
-            remove(parts, owner, level, place % width)
+            remove_part(parts, owner, level, place % width)
         parts.branch[tree] = level
-        if not follow(parts, tree, level, level + 1, rng):
+        if not fill_path(parts, tree, level, level + 1, rng):
             return -1
     return len(parts.choices)
 
@@ -218,7 +225,7 @@ def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out:
         tree[:], label[:] = heads[i], labels[i]
         if single:
             child = int(np.argmin(tree)) + 1
-            exchange_heads(tree, child, n)
+            swap_heads(tree, child, n)
             label[child - 1], label[n - 1] = label[n - 1], label[child - 1]
         for j in range(n):
             out[i, n - 1 - j] = tree[j] * count + label[j]
@@ -239,5 +246,5 @@ def from_choices(
         if single:
             child = heads[i, n - 1]
             heads[i, n - 1] = 0
-            exchange_heads(heads[i], child, n)
+            swap_heads(heads[i], child, n)
             labels[i, child - 1], labels[i, n - 1] = labels[i, n - 1], labels[i, child - 1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.trees import incremental
+from fstgrad.trees.solution import change_column
 
 both = pytest.mark.parametrize("single_root", [True, False])
 
@@ -87,7 +87,7 @@ def test_what_is_not_safe_is_solved_anew(single_root):
     scores[1, 2] += 40
     scores[2, 1] += 40
     hard = fg.SpanningTrees(scores, single_root=single_root)
-    assert incremental.change_column(hard._solution, 3, scores[None] + 1) is None
+    assert change_column(hard._solution, 3, scores[None] + 1) is None
     assert_same(hard.with_column(3, scores[:, 4]), hard.with_column(3, scores[:, 4]))
 
 

@@ -1,9 +1,9 @@
-"""Inverses of `kernels.dense` against those of numpy."""
+"""Inverses of `kernels.inverse` against those of numpy."""
 
 import numpy as np
 import pytest
 
-from fstgrad.trees.kernels import dense
+from fstgrad.trees.kernels.inverse import invert
 
 MACHINE_EPSILON = np.finfo(np.float64).eps
 
@@ -23,7 +23,7 @@ def dominant(n, width, seed=0):
 def test_inverses(n, width):
     matrix = dominant(n, width)
     inverse = matrix.copy()
-    value = dense.invert(inverse)
+    value = invert(inverse)
     assert value == pytest.approx(np.linalg.slogdet(matrix[:, :n])[1], rel=1e-13)
     np.testing.assert_allclose(inverse[:, :n], np.linalg.inv(matrix[:, :n]), atol=1e-13)
     assert not inverse[:, n:].any()
@@ -34,4 +34,4 @@ def test_inverses(n, width):
 def test_a_pivot_that_is_not_positive_is_told(row, pivot):
     matrix = np.eye(8)
     matrix[row, row] = pivot
-    assert dense.invert(matrix) == -np.inf
+    assert invert(matrix) == -np.inf

@@ -97,7 +97,7 @@ def add_exactly(high: float, low: float, value: float) -> tuple[float, float]:
 
 
 @kernel
-def tour(
+def order_components(
     count: int, n: int, parent: IntArray, order: IntArray, begin: IntArray, end: IntArray
 ) -> None:
     """Order the dependents so that those of every component c are order[begin[c]:end[c]]."""
@@ -154,7 +154,7 @@ def reduce_scores(
 
 
 @kernel
-def lowest_of(reduced: FloatArray, heads: IntArray) -> float:
+def negligible_below(reduced: FloatArray, heads: IntArray) -> float:
     """Return the limit below which arcs and second entries are negligible: T - (H + 50).
 
     T is the sum of the reduced scores of the tree `heads`.  It is 0 for the best tree, unless
@@ -202,7 +202,7 @@ def normalise(
     dual, kept = np.zeros(count), np.zeros(count)
     places = empty((3, count), dtype=np.int64)
     order, begin, end = places[0], places[1], places[2]
-    tour(count, n, parent, order, begin, end)
+    order_components(count, n, parent, order, begin, end)
     for c in range(1, count):
         dual[c] = score[c, chosen[c]]
     reduce_scores(scores, n, count, dual, parent, order, begin, end, out)
@@ -213,19 +213,19 @@ def normalise(
                 closed[d] = inside and end[c] - begin[c] < n
                 if not inside:
                     out[0, d] = -np.inf
-    lowest = limit if limit < 0.0 else lowest_of(out, heads)
+    lowest = limit if limit < 0.0 else negligible_below(out, heads)
     high, low = 0.0, 0.0
     for c in range(1, count):
         if c > n and not (single and chosen[c] == 0):
             kept[c] = max(dual[c], lowest)
         high, low = add_exactly(high, low, dual[c])
         high, low = add_exactly(high, low, -kept[c])
-    restore(n, lowest, kept, parent, order, begin, end, out)
+    restore_cycles(n, lowest, kept, parent, order, begin, end, out)
     return high + low, child
 
 
 @kernel
-def restore(
+def restore_cycles(
     n: int,
     lowest: float,
     kept: FloatArray,
@@ -252,7 +252,7 @@ def restore(
 
 
 @kernel
-def laminar(
+def dual_solution(
     scores: FloatArray,
     n: int,
     single: bool,
@@ -273,7 +273,7 @@ def laminar(
     count = search(scores, n, single, score, entry, chosen, parent)
     places = empty((3, count), dtype=np.int64)
     order, begin, end = places[0], places[1], places[2]
-    tour(count, n, parent, order, begin, end)
+    order_components(count, n, parent, order, begin, end)
     for c in range(1, count):
         dual[c] = score[c, chosen[c]]
         for place in range(begin[c], end[c]):
@@ -285,7 +285,7 @@ def laminar(
                 reduced[0, d] = reduced[0, d] if inside[c, d] else -np.inf
     heads = empty(n, dtype=np.int64)
     expand(count, n, chosen, entry, parent, heads)
-    lowest = lowest_of(reduced, heads)
+    lowest = negligible_below(reduced, heads)
     kept = 0.0
     for c in range(n + 1, count):
         if single and chosen[c] == 0:

@@ -1,36 +1,33 @@
 """The k best trees by Lawler's partition (1972), for any family with a best tree."""
 
 import heapq
-from collections.abc import Callable
 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.distinct import LIMIT
-from fstgrad.trees.structures import Ranked
-
-Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
+from fstgrad.trees.sampling import LOWEST_DRAWN
+from fstgrad.trees.structures import BestTrees, RankedTree
 
 
-def best_trees(table: ArcTable, count: int, find: Finder) -> list[Ranked]:
+def best_trees(table: ArcTable, count: int, find_best: BestTrees) -> list[RankedTree]:
     """Return up to `count` (tree, score), best first, for the table of one sentence.
 
     The remaining trees are kept in parts: each holds the trees that share the heads of the
-    dependents before d with a tree already found and differ from it at d.  The best tree of a part
-    is one call of `find`; all parts of a found tree form one batch.
+    dependents before d with a tree already listed and differ from it at d.  The best tree of a part
+    is one call of `find_best`; all parts that a listed tree leaves form one batch.
     """
     n = int(table.lengths[0])
     flat = table.flat[0] if table.labeled else table.flat[0][..., None]
     # (-score, tie-breaker, tree (n, 2), the part's table, the number of dependents fixed in it)
     heap: list[tuple[float, int, IntArray, FloatArray, int]] = []
-    found: list[Ranked] = []
+    ranked: list[RankedTree] = []
     ties = 0
     parts = [(flat, 0)]
-    while len(found) < count:
+    while len(ranked) < count:
         if parts:
             scores = np.stack([part for part, _ in parts])
-            best, _ = find(scores.max(axis=-1), np.full(len(parts), n))
+            best, _ = find_best(scores.max(axis=-1), np.full(len(parts), n))
             for (part, fixed), heads in zip(parts, best, strict=True):
                 if (heads >= 0).all():
                     tree = _labeled(part, heads)
@@ -40,9 +37,9 @@ def best_trees(table: ArcTable, count: int, find: Finder) -> list[Ranked]:
         if not heap:
             break
         negative, _, tree, part, fixed = heapq.heappop(heap)
-        found.append((tree if table.labeled else tree[:, 0], -negative))
+        ranked.append((tree if table.labeled else tree[:, 0], -negative))
         parts = _divide(part, tree, fixed)
-    return found
+    return ranked
 
 
 def _labeled(part: FloatArray, heads: IntArray) -> IntArray:
@@ -66,11 +63,11 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
     return parts
 
 
-def merged(first: list[Ranked], second: list[Ranked], count: int) -> list[Ranked]:
+def merged(first: list[RankedTree], second: list[RankedTree], count: int) -> list[RankedTree]:
     """Return the first list and then the trees only in the second, `count` in all.
 
-    The first list comes from a normal form, in which trees worse than LIMIT are raised to it.
+    The first list comes from a normal form, in which trees below LOWEST_DRAWN are raised to it.
     """
-    own = [item for item in first if item[1] > LIMIT]
-    known = {tree.tobytes() for tree, _ in own}
-    return [*own, *(item for item in second if item[0].tobytes() not in known)][:count]
+    drawn = [item for item in first if item[1] > LOWEST_DRAWN]
+    known = {tree.tobytes() for tree, _ in drawn}
+    return [*drawn, *(item for item in second if item[0].tobytes() not in known)][:count]

@@ -1,0 +1,736 @@
+"""`TreeDistribution`: the common base of spanning and projective trees.
+
+A family implements `_solve`, `_find_best` and `sample`; everything else is built on these.
+Second-order quantities rest on the Hessian-vector product Cov v or, for several directions, on
+covariances in closed form; only `covariance_matrix` forms all (n+1)^4 of them.  Section and figure
+numbers refer to Zmigrod, Vieira and Cotterell (2021).
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import plot
+from fstgrad.core import checks
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scalar
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.uninitialized import empty
+from fstgrad.trees import constraints, structures
+from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.closed_forms import Covariances
+from fstgrad.trees.decoding import best_trees, merged
+from fstgrad.trees.solution import Solved
+from fstgrad.trees.structures import RankedTree
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Self = TypeVar("Self", bound="TreeDistribution")
+BOOLS = (bool, np.bool_)
+# Renyi entropies of orders this close to 1 are means over orders, not quotients.
+NEAR_ONE = 1e-2
+
+
+class TreeDistribution(ArrayDistribution):
+    """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
+
+    projective = False  # whether arcs may not cross
+
+    # Computed on first use.
+    _solved: Solved | None = None
+    _marginals: FloatArray | None = None
+
+    _repr_svg_ = plot.notebook(
+        lambda self: plot.trees(self.marginals()),
+        lambda self: not (self.labeled or self.batch_shape) and self.lengths.max() <= 40,
+    )
+
+    def __init__(
+        self,
+        scores: npt.ArrayLike,
+        *,
+        single_root: bool,
+        lengths: npt.ArrayLike | None = None,
+        labeled: bool | None = None,
+    ) -> None:
+        self._table = ArcTable.checked(scores, lengths, labeled)
+        self.scores = self._table.scores
+        checks.instance("single_root", single_root, BOOLS, "True or False")
+        self.single_root = bool(single_root)
+        self.event_ndim = 3 if self._table.labeled else 2
+
+    @property
+    def labeled(self) -> bool:
+        """Whether arcs have labels."""
+        return self._table.labeled
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes of the scores."""
+        return self._table.batch_shape
+
+    @property
+    def lengths(self) -> IntArray:
+        """The number of dependents of each item, in the batch's shape."""
+        return self._table.lengths.reshape(self.batch_shape).copy()
+
+    # What a family implements, and what it may replace.
+
+    @abstractmethod
+    def _solve(self) -> Solved:
+        """Return the solution of `self._table.arcs`."""
+
+    @abstractmethod
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
+        """Return the best heads (b, n), -1 for items without a tree, and the first such item."""
+
+    def _find_kbest(self, table: ArcTable, count: int) -> list[RankedTree]:
+        """Return up to `count` (tree, score), best first, for the table of one sentence."""
+        return best_trees(table, count, self._find_best)
+
+    def _is_same_recentered(self, item: int, tree: IntArray) -> bool:
+        """Return whether a tree of an item has the same probability in `_recentered`."""
+        return True
+
+    def _check_gold(self, gold: npt.ArrayLike) -> None:
+        """Raise if a gold tree is not in the family; heads and roots are already checked."""
+
+    def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
+        """Return the covariances of one item in closed form, None if it has none."""
+        return None
+
+    def _signed_product(self, q: FloatArray) -> Scalar:
+        """Return E[product of q] for q of any sign."""
+        raise NotSupportedError(
+            "q has entries below zero, which only SpanningTrees accepts; give q >= 0"
+        )
+
+    # The same family with other scores.
+
+    def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
+        """Return the same family with another table of the same shape."""
+        return type(self)(
+            scores, single_root=self.single_root, lengths=self.lengths, labeled=self.labeled
+        )
+
+    def with_arcs(
+        self: Self,
+        *,
+        required: Any = (),
+        forbidden: Any = (),
+        allowed: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Return the distribution conditioned on hard constraints.
+
+        required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label if the trees are
+        labeled, for every item of a batch; or one such array for each item.  allowed : a partial
+        annotation, as in `partial_nll`.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+        >>> trees.with_arcs(required=[(0, 2)], forbidden=[(2, 1)]).mode()
+        array([3, 0, 2])
+        """
+        scores = constraints.constrained(self._table, required, forbidden)
+        if allowed is not None:
+            scores = np.where(constraints.allowed_by(self._table, allowed), scores, -np.inf)
+        return self.with_scores(scores)
+
+    def scaled(self: Self, factor: float) -> Self:
+        """Return the distribution with scores times `factor` > 0, an inverse temperature."""
+        return self.with_scores(times(self.scores, checks.positive_number("factor", factor)))
+
+    def _centered(self: Self) -> Self:
+        """Return the same distribution with each dependent's largest score shifted to about 0.
+
+        This removes a constant shared by all trees, so log Z is small.
+        """
+        reduced_costs = self._entropy_and_reduced_costs()[1]
+        arcs = self._solution.scores
+        solved = self._table.like_scores(arcs[..., None] if self.labeled else arcs)
+        allowed = (solved > -np.inf) & (self.scores > -np.inf)
+        return self.with_scores(np.where(allowed, -reduced_costs, -np.inf))
+
+    def _recentered(self: Self) -> Self:
+        """Return this distribution; with large scores, `_centered`, whose scores have no masks."""
+        has_offsets = np.abs(self.log_partition()).max(initial=0.0) >= FAR
+        has_offsets |= (np.isfinite(self.scores) & (np.abs(self.scores) >= FAR)).any()
+        return self._centered() if has_offsets else self
+
+    # First-order quantities, from one solution that is computed on first use.
+
+    @property
+    def _solution(self) -> Solved:
+        if self._solved is None:
+            solved = self._solve()
+            if solved.infeasible >= 0:
+                self._raise_infeasible(solved.infeasible)
+            self._solved = solved
+        return self._solved
+
+    def _raise_infeasible(self, item: int) -> None:
+        n = int(self._table.lengths[item])
+        raise structures.explain_infeasible(
+            self._table.arcs[item, : n + 1, : n + 1],
+            self._table.name(item),
+            single_root=self.single_root,
+        )
+
+    def log_partition(self) -> Scalar:
+        """Return log Z in nats, in the batch's shape: O(n^3)."""
+        values, table = self._solution.log_partition, self._table
+        return self._shaped(values + table.offset if table.labeled else values.copy())
+
+    def marginals(self) -> FloatArray:
+        """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
+        if self._marginals is None:
+            self._marginals = self._table.spread(self._solution.marginals)
+        return self._marginals
+
+    def entropy(self) -> Scalar:
+        """Return the entropy log Z - <mu, scores> in nats, 0 to log(number of trees): O(n^3)."""
+        return self._entropy_and_reduced_costs()[0]
+
+    def _entropy_and_reduced_costs(self) -> tuple[Scalar, FloatArray]:
+        """Return the entropy and a new table like the scores that equals -scores for covariances.
+
+        The table is the negative scores up to a constant over structures, with 0 for -inf.
+        """
+        values, reduced_costs = self._solution.entropies()
+        table = self._table.with_labels(reduced_costs)
+        if not self.labeled:
+            return self._shaped(values), table
+        of_labels = table - self._table.like_scores(reduced_costs[..., None])
+        return self._shaped(values) + self.inner(self.marginals(), of_labels), table
+
+    def parts(self, structure: npt.ArrayLike) -> FloatArray:
+        """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
+
+        Axes before those of the batch, such as the sample axis, are kept.
+        """
+        return self._parts(structure, "structure")
+
+    def gold_parts(self, gold: npt.ArrayLike) -> FloatArray:
+        """Return the 0/1 table of gold trees; raise if one is not in the family."""
+        parts = self._parts(gold, "gold")
+        self._check_gold(gold)
+        return parts
+
+    def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
+        heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)
+        flat = (*heads.shape[:-2], *self._table.flat.shape)
+        table = structures.arc_table(heads, labels, flat)
+        return table.reshape(heads.shape[:-2] + self.scores.shape)
+
+    def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
+        parts = self.gold_parts(gold)
+        return self._negative_log_probability(parts), self.marginals() - parts
+
+    def log_prob(self, structure: npt.ArrayLike) -> Scalar:
+        """Return log p(tree) in nats; -inf for a tree that is forbidden."""
+        return -self._negative_log_probability(self.parts(structure))
+
+    def _negative_log_probability(self, parts: FloatArray) -> Scalar:
+        """Return -log p of trees given as tables (..., like the scores)."""
+        log_z = self.log_partition()
+        with np.errstate(over="ignore"):  # two masks at the lowest float add up to -inf
+            values = log_z - self.inner(parts, self.scores)
+        if np.abs(log_z).max(initial=0.0) < FAR:
+            return values
+        exact = np.array(values)
+        for place in np.ndindex(parts.shape[: parts.ndim - self.scores.ndim]):
+            tree = parts[place]
+            arcs = self._table.like_flat(tree)
+            constants, reduced_costs = self._solution.negative_log_probability(
+                arcs.sum(-1) if self.labeled else arcs
+            )
+            value = self._shaped(constants) + self.inner(
+                tree, self._table.with_labels(reduced_costs)
+            )
+            exact[place] = np.where(exact[place] < np.inf, value, np.inf)
+        return float(exact) if exact.ndim == 0 else exact
+
+    def partial_nll(self, known: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return -log of the probability of all trees that agree with `known`, and its gradient.
+
+        known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
+            that fits the scores and marks the arcs (and labels) that may be used.
+
+        The marginal likelihood: log Z minus the log Z of the trees that agree; its gradient is the
+        difference of their marginals.  Raises `InfeasibleError` if no tree agrees.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+        >>> value, gradient = trees.partial_nll([-1, 1, -1])  # the head of word 2 is word 1
+        >>> round(float(np.exp(-value)), 6)
+        0.333333
+        """
+        agreeing = self.with_arcs(allowed=known)
+        value = self.log_partition() - agreeing.log_partition()
+        return value, self.marginals() - agreeing.marginals()
+
+    # Best trees.
+
+    def mode(self) -> IntArray:
+        """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
+        heads, infeasible = self._find_best(self._table.best_arcs, self._table.lengths)
+        if infeasible >= 0:
+            self._raise_infeasible(infeasible)
+        if not self.labeled:
+            return self._with_labels(heads, None)
+        items, dependents = np.indices(heads.shape)
+        labels = self._table.flat.argmax(axis=-1)[items, np.maximum(heads, 0), dependents + 1]
+        return self._with_labels(heads, np.where(heads >= 0, labels, structures.PADDING))
+
+    def minimum_risk_tree(self) -> IntArray:
+        """Return the tree with the most expected correct heads (and labels).
+
+        This minimum-Bayes-risk tree is the best one with marginals as scores; shape as in `mode`.
+        """
+        mu = self.marginals()
+        return self.with_scores(np.where(mu > 0, mu, -np.inf)).mode()
+
+    def kbest(self, k: int) -> list[Any]:
+        """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
+
+        Fewer than k if there are not k trees.  O(n^2) per tree; projective trees use Lawler's
+        partition of the remaining trees, at n times the cost of `mode` per tree.
+        """
+        count = checks.positive_integer("k", k)
+        recentered, lists = self._recentered(), self._ranked(count)
+        if recentered is not self:  # precise, but without the scores of masked arcs
+            for item, ranked in enumerate(recentered._ranked(count)):
+                exact = [pair for pair in ranked if self._is_same_recentered(item, pair[0])]
+                lists[item] = merged(exact, lists[item], count)
+        return lists if self.batch_shape else lists[0]
+
+    def _ranked(self, count: int) -> list[list[RankedTree]]:
+        """Return up to `count` (tree, log_prob) of each item, best first."""
+        return self._with_log_probs(
+            [self._find_kbest(table, count) for table in self._table.items()]
+        )
+
+    def _with_log_probs(self, lists: list[list[RankedTree]]) -> list[list[RankedTree]]:
+        """Return the lists of (tree, score) of all items as (tree, log_prob)."""
+        log_z = self._solution.log_partition + self._table.offset
+        pairs = zip(lists, log_z, strict=True)
+        return [[(tree, float(score - z)) for tree, score in trees] for trees, z in pairs]
+
+    # Second-order quantities, from Cov v or covariances in closed form.
+
+    def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
+        """Return Cov v, the derivative of the marginals along a finite table v like `scores`.
+
+        The Hessian of log Z times a vector in O(n^3): for spanning trees one inverse and two
+        matrix products.
+        """
+        return self._covariance_product(self._table_like_scores("direction", direction))
+
+    def _covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v for a finite C-contiguous table v like the scores; v may be overwritten."""
+        return self._table.covariance_product(v, self._solution)
+
+    def covariance(self, r: npt.ArrayLike, s: npt.ArrayLike) -> Scalar:
+        """Return Cov[<r, t>, <s, t>] for tables r and s like `scores`: O(n^3)."""
+        return self.inner(self.covariance_product(s), self._table_like_scores("r", r))
+
+    def covariance_matrix(self) -> FloatArray:
+        """Return the covariances of all pairs of parts: the event axes of `scores` twice.
+
+        Closed form for spanning trees, O(n^4).  For projective trees, and if the gradient of log Z
+        is too large for the closed form, one Hessian-vector product per part, O(n^5).
+        """
+        event = self.scores.shape[-self.event_ndim :]
+        batch = self.scores.shape[: -self.event_ndim]
+        size = int(np.prod(event))
+        matrix = empty((*batch, size, size))
+        for place in np.ndindex(batch):
+            closed = self._arc_covariances(place)
+            if closed is None:
+                return self._covariance_columns(matrix).reshape(*batch, *event, *event)
+            matrix[place] = closed.matrix().reshape(size, size)
+        return matrix.reshape(*batch, *event, *event)
+
+    def _covariance_columns(self, matrix: FloatArray) -> FloatArray:
+        event = self.scores.shape[-self.event_ndim :]
+        for column in range(matrix.shape[-1]):
+            unit = np.zeros(matrix.shape[-1])
+            unit[column] = 1.0
+            v = np.array(np.broadcast_to(unit.reshape(event), self.scores.shape), order="C")
+            matrix[..., column] = self._covariance_product(v).reshape(matrix.shape[:-1])
+        return matrix
+
+    def expectations(self, r: Any) -> FloatArray:
+        """Return E[sum of r over the parts] for a vector-valued r: T1 (Figure 2), O(n^3 + n^2 R').
+
+        r : scores.shape + (R,), or, without a batch, a sparse (n_parts, R) array, of which only the
+        non-zeros are read.
+        """
+        return self._expectations(self._sparse("r", r) if _is_sparse(r) else self._features("r", r))
+
+    def _expectations(self, table: "FloatArray | csr_array") -> FloatArray:
+        """Return E of the totals of a checked table like the scores with one axis more."""
+        mu = self.marginals()
+        if not isinstance(table, np.ndarray):
+            return np.asarray(table.T @ mu.reshape(-1))
+        batch = mu.ndim - self.event_ndim
+        size = mu.shape[:batch]
+        weights = mu.reshape(*size, 1, mu[(0,) * batch].size)
+        flat = table.reshape(*size, weights.shape[-1], table.shape[-1])
+        totals: FloatArray = np.matmul(weights, flat)[..., 0, :]
+        return totals
+
+    def second_moments(
+        self, r: Any, s: Any, *, method: Literal["vector", "hessian"] = "vector"
+    ) -> FloatArray:
+        """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (R, S).
+
+        r, s : scores.shape + (R,) and (S,), or sparse (n_parts, R) and (n_parts, S) arrays; no
+        batch.  "vector" (T2^v) costs one matrix product per entry of r and of s and one for all of
+        them, O(n^3 (R + S) + n^2 R S).  "hessian" (T2^h) computes a row of the covariances for each
+        part with a non-zero r, O(n^4 + n^2 S') at most, S' the mean number of non-zeros of s in a
+        part; it wins if R + S is large and s sparse.  Without a closed form (see
+        `covariance_matrix`) both use Hessian-vector products, n times as much for T2^h.
+        """
+        checks.one_of("method", method, ("vector", "hessian"))
+        if self.scores.ndim > self.event_ndim:
+            raise InvalidInputError("second_moments takes one structure, not a batch; loop over it")
+        closed = self._arc_covariances(())
+        if method == "vector" and closed is not None:
+            first, second = self._dense("r", r), self._dense("s", s)
+            moments = closed.between(first, second)
+            return moments + np.outer(self._expectations(first), self._expectations(second))
+        left, right = self._sparse("r", r), self._sparse("s", s)
+        shape = self.scores.shape
+        if method == "vector":
+            columns = left.tocsc()
+            products = [
+                right.T @ self._covariance_product(columns[:, [i]].toarray().reshape(shape)).ravel()
+                for i in range(left.shape[1])
+            ]
+            moments = np.asarray(products).reshape(left.shape[1], right.shape[1])
+        else:
+            moments = np.zeros((left.shape[1], right.shape[1]))
+            for part in np.flatnonzero(np.diff(left.indptr)):
+                if closed is not None:
+                    row = closed.row(*(int(i) for i in np.unravel_index(part, shape)))
+                else:
+                    unit = np.zeros(shape)
+                    unit.flat[part] = 1.0
+                    row = self._covariance_product(unit)
+                moments += left[[part]].T @ (right.T @ row.ravel())[None, :]
+        return moments + np.outer(self._expectations(left), self._expectations(right))
+
+    def _features(
+        self,
+        name: str,
+        values: npt.ArrayLike,
+        checked: Callable[[str, npt.ArrayLike], FloatArray] = checks.real_array,
+    ) -> FloatArray:
+        array = checked(name, values)
+        if array.ndim != self.scores.ndim + 1 or array.shape[:-1] != self.scores.shape:
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; the shape must be that of the scores and one "
+                f"more axis, ({', '.join(map(str, self.scores.shape))}, any)"
+            )
+        return array
+
+    def _dense(self, name: str, values: Any) -> FloatArray:
+        if not _is_sparse(values):
+            return self._features(name, values)
+        array: FloatArray = self._sparse(name, values).toarray().reshape(*self.scores.shape, -1)
+        return array
+
+    def _sparse(self, name: str, values: Any) -> "csr_array":
+        from scipy.sparse import csr_array
+
+        size = self.scores.size
+        if not _is_sparse(values):
+            array = self._features(name, values)
+            return csr_array(array.reshape(size, -1))
+        if self.scores.ndim > self.event_ndim or values.shape[0] != size:
+            raise InvalidInputError(
+                f"{name} is sparse with {values.shape[0]} rows; give {size}, one for each part, "
+                "and scores without a batch"
+            )
+        checks.real_array(f"{name}.data", values.data)
+        return csr_array(values)
+
+    # Functions of expectations, and their gradients.
+
+    def expected_product(self, q: npt.ArrayLike) -> Scalar:
+        """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
+
+        The zeroth-order expectation: Z with weights multiplied by q, divided by Z.  With q = exp(t
+        r) it is the moment-generating function of the total r.  With entries below zero, which only
+        `SpanningTrees` accepts, the error is about 1e-12 E[product of |q|].
+        """
+        table = self._table_like_scores("q", q)
+        if (table >= 0).all():
+            with np.errstate(divide="ignore"):
+                logs = np.log(table)
+            return exponential(self._log_partition_ratio(logs))
+        return self._signed_product(table)
+
+    def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
+        """Return log Z of the scores + logs, minus log Z; -inf if no structure is left."""
+        return self._shaped(self._tilted(logs)[1])
+
+    def _tilted(self, logs: FloatArray) -> tuple[Solved, FloatArray]:
+        """Return the solution of the scores + logs, and its log Z (b,) minus that of the scores."""
+        centered = self if self._recentered() is self else TreeDistribution._centered(self)
+        moved = self.with_scores(centered.scores + logs)
+        solution = moved._solve()
+        before = np.reshape(centered.log_partition(), solution.log_partition.shape)
+        return solution, solution.log_partition + moved._table.offset - before
+
+    def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return E[<costs, t>] and its gradient in the scores, Cov costs.
+
+        With cost 1 on every arc except the gold ones, (n - value) / n is the expected attachment
+        score.
+        """
+        table = self._table_like_scores("costs", costs)
+        value = self.inner(self.marginals(), table)
+        return value, self._covariance_product(table)
+
+    def generalized_expectation(
+        self, features: Any, target: npt.ArrayLike
+    ) -> tuple[Scalar, FloatArray]:
+        """Return 1/2 |E f - target|^2 and its gradient in the scores: O(n^3 + n^2 F').
+
+        features : scores.shape + (F,), or, without a batch, a sparse (n_parts, F) array.
+        target : (F,) or the batch's shape + (F,).
+        The gradient is one Hessian-vector product, Cov (F (E f - target)); Druck and Smith (2009)
+        form all covariances instead.
+        """
+        if _is_sparse(features):
+            checks.direction_array("features.data", features.data)
+            features = self._sparse("features", features)
+        else:
+            features = self._features("features", features, checks.direction_array)
+        expected = self._expectations(features)
+        wanted = checks.direction_array("target", target)
+        if wanted.shape not in (expected.shape, expected.shape[-1:]):
+            raise InvalidInputError(
+                f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"
+            )
+        gap = expected - wanted
+        if _is_sparse(features):
+            direction = (features @ gap).reshape(self.scores.shape)
+        else:
+            spread = (..., *(None,) * self.event_ndim, slice(None), None)
+            direction = np.matmul(features[..., None, :], gap[spread])[..., 0, 0]
+        value = 0.5 * (gap * gap).sum(axis=-1)
+        return float(value) if value.ndim == 0 else value, self._covariance_product(direction)
+
+    def entropy_and_gradient(self) -> tuple[Scalar, FloatArray]:
+        """Return the entropy in nats and its gradient in the scores, -Cov scores."""
+        value, reduced_costs = self._entropy_and_reduced_costs()
+        return value, self._covariance_product(reduced_costs)
+
+    def renyi(self, order: float) -> Scalar:
+        """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a > 0.
+
+        The limit at order 1 is `entropy`.  Near 1 the quotient equals the mean of log Z -
+        E_t[scores] over the orders t between 1 and a, computed by Gauss-Legendre quadrature.
+        """
+        a = checks.positive_number("order", order)
+        if a == 1:
+            return self.entropy()
+        centered = self._centered()
+        log_z = centered.log_partition()
+        if abs(a - 1) < NEAR_ONE:
+            return log_z - sum(
+                weight * p.inner(p.marginals(), centered.scores)
+                for p, weight in _between(centered, a)
+            )
+        return (centered.with_scores(times(centered.scores, a)).log_partition() - a * log_z) / (
+            1 - a
+        )
+
+    def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
+        """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a)."""
+        a = checks.positive_number("order", order)
+        if a == 1:
+            return self.entropy_and_gradient()
+        centered = self._centered()
+        if abs(a - 1) < NEAR_ONE:
+            reduced_costs = np.where(centered.scores > -np.inf, -centered.scores, 0.0)
+            products = (
+                weight * p.covariance_product(reduced_costs) for p, weight in _between(centered, a)
+            )
+            return self.renyi(a), a * np.sum(list(products), axis=0)
+        tempered = centered.with_scores(times(centered.scores, a))
+        return self.renyi(a), a / (1 - a) * (tempered.marginals() - self.marginals())
+
+    # Divergences from another distribution over the same trees.
+
+    def cross_entropy(self, other: Distribution[FloatArray]) -> Scalar:
+        """Return -E[log q(tree)] in nats, q = `other`; +inf if q forbids a tree in the support."""
+        return self.kl(other) + self.entropy()
+
+    def kl(self, other: Distribution[FloatArray]) -> Scalar:
+        """Return KL(p || q) in nats for q = `other`; +inf if q forbids a tree in the support of p.
+
+        The support consists of trees whose arcs have marginals above zero in float64.  q may be of
+        another family (spanning, projective, one root or many), but must have the labels, shape and
+        lengths of p.
+        """
+        q = self._comparable(other)
+        gaps, constants = self._divergence_gap(q)
+        values = self._shaped(constants) + self.inner(self.marginals(), gaps)
+        infinite = self._allows_beyond(q).reshape(self.batch_shape)
+        values = np.where(infinite, np.inf, np.maximum(values, 0.0))
+        return float(values) if values.ndim == 0 else values
+
+    def _divergence_gap(self, other: "TreeDistribution") -> tuple[FloatArray, FloatArray]:
+        """Return r and c (b,) with KL(p || other) = c + <marginals, r>.
+
+        For covariances, r is the scores minus those of `other`; it is 0 where the marginals are 0.
+        """
+        q = self._comparable(other)
+        marginals = self._solution.marginals
+        p_constants, p_costs = self._solution.negative_log_probability(marginals)
+        q_constants, q_costs = q._solution.negative_log_probability(marginals)
+        gaps = q._table.with_labels(q_costs) - self._table.with_labels(p_costs)
+        used: FloatArray = np.where(self.marginals() > 0, gaps, 0.0)
+        return used, q_constants - p_constants
+
+    def _comparable(self, other: Distribution[FloatArray]) -> "TreeDistribution":
+        """Return `other`, checked to be trees comparable with these."""
+        if not isinstance(other, TreeDistribution):
+            raise InvalidInputError(f"other is a {type(other).__name__}; give trees")
+        if other.scores.shape != self.scores.shape or other.labeled != self.labeled:
+            raise InvalidInputError(
+                f"other has scores of shape {other.scores.shape}, but this {self.scores.shape}; "
+                "a divergence is between distributions over the same sentences and labels"
+            )
+        if (other.lengths != self.lengths).any():
+            item = int(np.argmax(other._table.lengths != self._table.lengths))
+            raise InvalidInputError(
+                f"other has length {other._table.lengths[item]}{self._table.name(item)}, but this "
+                f"{self._table.lengths[item]}; a divergence is between trees of the same words"
+            )
+        return other
+
+    def _allows_beyond(self, other: "TreeDistribution") -> BoolArray:
+        """Return the items (b,) that have a tree of probability above 0 that `other` forbids."""
+        lengths = self._table.lengths
+        mu = self._table.like_flat(self.marginals())
+        forbidden = (mu > 0) & (other._table.flat == -np.inf)
+        arcs = self._solution.marginals
+        if self.labeled:
+            forbidden = forbidden.any(axis=-1)
+        wider = other.single_root <= self.single_root and other.projective <= self.projective
+        if wider and not forbidden.any():
+            return np.zeros(len(lengths), dtype=bool)
+        return structures.allows_beyond(
+            self._table.arcs, arcs, forbidden, lengths, self._family(), other._family()
+        )
+
+    def _family(self) -> structures.Family:
+        def log_partition(tables: FloatArray, lengths: IntArray) -> FloatArray:
+            family = type(self)(
+                tables, single_root=self.single_root, lengths=lengths, labeled=False
+            )
+            return family._solve().log_partition
+
+        return structures.Family(self.single_root, self.projective, self._find_best, log_partition)
+
+    def cross_entropy_and_gradients(
+        self, other: "TreeDistribution"
+    ) -> tuple[Scalar, FloatArray, FloatArray]:
+        """Return -E[log q], q = `other`, and its gradients in the scores of p and of q.
+
+        The gradients are -Cov_p(scores of q) and mu_q - mu_p.  If p forbids an arc, its gradient is
+        0, whatever its score in q.
+        """
+        value = self._finite_divergence(other, self.cross_entropy(other))
+        table = self._divergence_gap(other)[0] + self._entropy_and_reduced_costs()[1]
+        return value, self._covariance_product(table), other.marginals() - self.marginals()
+
+    def kl_and_gradients(self, other: "TreeDistribution") -> tuple[Scalar, FloatArray, FloatArray]:
+        """Return KL(p || q), q = `other`, and its gradients in the scores of p and of q.
+
+        The gradients are Cov_p(scores of p - scores of q) and mu_q - mu_p.
+        """
+        value = self._finite_divergence(other, self.kl(other))
+        gap = self._divergence_gap(other)[0]
+        return value, self._covariance_product(gap), other.marginals() - self.marginals()
+
+    def _finite_divergence(self, other: "TreeDistribution", value: Scalar) -> Scalar:
+        if np.isposinf(value).any():
+            forbidden = np.argwhere((self.marginals() > 0) & (other.scores == -np.inf))
+            where = f" the part {forbidden[0].tolist()}" if len(forbidden) else " a structure"
+            raise InvalidInputError(
+                f"other forbids{where}, which this distribution allows, so that the divergence is "
+                "+inf and has no gradient; allow it in other"
+            )
+        return value
+
+    # Shapes.
+
+    def _shaped(self, values: FloatArray) -> Scalar:
+        """Return per-item values in the batch's shape, a float if there is no batch."""
+        shape = self._table.batch_shape
+        return values.reshape(shape) if shape else float(values[0])
+
+    def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
+        """Return trees in the public shape from heads and labels (..., b, n)."""
+        if labels is None and not self.batch_shape and heads.ndim == 2:
+            alone: IntArray = heads[0]
+            return alone
+        lead, n = heads.shape[:-2], heads.shape[-1]
+        if labels is None:
+            shape = (*lead, *self.batch_shape, n) if lead or self.batch_shape else n
+            return heads.reshape(shape)
+        return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
+
+    def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
+        """Return checked finite values as a new table shaped like the scores."""
+        array = checks.direction_array(name, values)
+        try:
+            fits = array.shape == self.scores.shape
+            return np.array(array if fits else np.broadcast_to(array, self.scores.shape), order="C")
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"
+            ) from error
+
+
+def _between(p: TreeDistribution, order: float) -> list[tuple[TreeDistribution, float]]:
+    """Return p at orders between 1 and `order`, with quadrature weights of the mean over them."""
+    nodes, weights = np.polynomial.legendre.leggauss(4)
+    orders = 1 + (order - 1) * (nodes + 1) / 2
+    return [
+        (p.with_scores(times(p.scores, t)), w / 2) for t, w in zip(orders, weights, strict=True)
+    ]
+
+
+def times(scores: FloatArray, factor: float) -> FloatArray:
+    """Return the scores times `factor` > 0; finite ones, even -1.8e308, stay finite."""
+    with np.errstate(over="ignore"):
+        product = scores * factor
+    limit = np.finfo(np.float64).max
+    return np.where(np.isfinite(scores), np.clip(product, -limit, limit), scores)
+
+
+def exponential(logs: Scalar) -> Scalar:
+    """Return exp(logs), +inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return np.exp(logs)
+
+
+def _is_sparse(values: Any) -> bool:
+    """Whether `values` is a matrix or array of scipy.sparse."""
+    return hasattr(values, "tocsr")
