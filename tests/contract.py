@@ -10,6 +10,8 @@ import itertools
 import numpy as np
 import pytest
 
+import fstgrad as fg
+
 TOLERANCE = 1e-10
 
 
@@ -52,7 +54,13 @@ def as_tuple(table):
 
 
 class DistributionContract:
-    """Subclass as TestX and define `cases()` -> list of Enumerated, and `same(a, b)` if needed."""
+    """Subclass as TestX and define `cases()` -> list of Enumerated, and `same(a, b)` if needed.
+
+    takes_costs : whether `fg.risk` and `fg.softmax_margin` take a distribution of this family and a
+        table of costs.
+    """
+
+    takes_costs = False
 
     def cases(self):
         raise NotImplementedError
@@ -103,6 +111,60 @@ class DistributionContract:
             assert case.distribution.covariance(mine_r, mine_s) == pytest.approx(
                 covariance, abs=10 * TOLERANCE
             )
+
+    def test_risk_is_an_expected_cost(self):
+        rng = np.random.default_rng(4)
+        for case in self.cases():
+            costs = tuple(rng.normal(size=x.shape) for x in case.scores)
+            table, totals = self.like(costs, case.distribution), case.values(costs)
+            value, gradient = case.distribution.risk(table)
+            mean = case.probs @ totals
+            assert value == pytest.approx(mean, abs=TOLERANCE)
+            for i, mine in enumerate(as_tuple(gradient)):
+                parts = np.array([t[i] for t in case.tables])
+                covariance = np.tensordot(case.probs * (totals - mean), parts, axes=1)
+                np.testing.assert_allclose(mine, covariance, atol=10 * TOLERANCE)
+            if self.takes_costs:
+                again = fg.risk(case.distribution, table)
+                assert again[0] == value
+                for mine, theirs in zip(as_tuple(again[1]), as_tuple(gradient), strict=True):
+                    np.testing.assert_array_equal(mine, theirs)
+
+    def test_softmax_margin_with_costs(self):
+        rng = np.random.default_rng(5)
+        for case in self.cases():
+            costs = tuple(rng.normal(size=x.shape) for x in case.scores)
+            table = self.like(costs, case.distribution)
+            place = int(np.argmax(case.probs))
+            gold = case.structures[place]
+            if not self.takes_costs:
+                with pytest.raises(fg.NotSupportedError, match="nll"):
+                    case.distribution.softmax_margin(gold, table)
+                continue
+            scores = case.log_probs + case.log_partition
+            augmented = scores + case.values(costs)
+            log_z = np.logaddexp.reduce(augmented)
+            value, gradient = fg.softmax_margin(case.distribution, gold, table)
+            assert value == pytest.approx(log_z - scores[place], abs=10 * TOLERANCE)
+            probs = np.exp(augmented - log_z)
+            for i, mine in enumerate(as_tuple(gradient)):
+                parts = np.array([t[i] for t in case.tables])
+                expected = np.tensordot(probs, parts, axes=1) - parts[place]
+                np.testing.assert_allclose(mine, expected, atol=10 * TOLERANCE)
+            plain = fg.softmax_margin(case.distribution, gold)
+            assert plain[0] == pytest.approx(-case.log_probs[place], abs=10 * TOLERANCE)
+
+    def test_hamming_costs_count_wrong_parts(self):
+        if not self.takes_costs:
+            return
+        for case in self.cases():
+            gold = case.structures[int(np.argmax(case.probs))]
+            table = as_tuple(case.distribution.hamming_costs(gold))
+            wrong = [
+                (np.asarray(s) != gold).reshape(len(gold), -1).any(axis=1).sum()
+                for s in case.structures
+            ]
+            np.testing.assert_array_equal(case.values(table), wrong)
 
     def test_entropy_cross_entropy_kl(self):
         rng = np.random.default_rng(1)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, Seed, float_array, instance, real_array
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.summary import summary
 
 Table = TypeVar("Table")
@@ -103,6 +103,38 @@ class Distribution(ABC, Generic[Table]):
     def nll(self, gold: Any) -> tuple[Scalar, Table]:
         """Return -log p(gold) in nats and its gradient, E[t] - t(gold), a table like `scores`."""
         return -self.log_prob(gold), self._difference(self.marginals(), self.parts(gold))
+
+    def risk(self, costs: Table) -> tuple[Scalar, Table]:
+        """Return E[<costs, t(y)>], an expected cost, and its gradient in the scores, Cov[t] costs.
+
+        costs : a table of finite numbers, like `scores`.
+
+        Raises
+        ------
+        InvalidInputError
+            costs has another shape, or a number that is not finite.
+        """
+        table = self._like_scores("costs", costs)
+        return self.expectation(table), self.covariance_product(table)
+
+    def softmax_margin(self, gold: Any, costs: Table | None = None) -> tuple[Scalar, Table]:
+        """Return log sum_y exp(<costs, t(y)> + score(y) - score(gold)) and its gradient.
+
+        The value is in nats; the gradient in the scores is E[t] - t(gold) under the scores plus
+        costs.  Without costs, it is `nll`.  A family may leave this method out.
+
+        costs : a table of finite numbers, like `scores`.
+
+        Raises
+        ------
+        NotSupportedError
+            The family has no softmax margin with a table of costs.
+        """
+        raise NotSupportedError(
+            f"{type(self).__name__} has no softmax margin with a table of costs; it has nll(gold) "
+            "and risk(costs), and the scores of strings and lattices take a loss: "
+            "softmax_margin(scores, gold, b)"
+        )
 
     def entropy(self) -> Scalar:
         """Return the entropy -E[log p(y)] in nats."""

@@ -228,6 +228,56 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         """
         return objectives.nll(self, gold, method, **options)
 
+    def risk(self, costs: Table) -> tuple[float, Table]:
+        """Return E[<costs, t>], an expected cost, and its gradient in the scores; exact.
+
+        costs : a Table of finite numbers like the scores, such as `hamming_costs(gold)`.
+
+        Examples
+        --------
+        >>> m = PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), [(0, 1), (1, 2)])
+        >>> value, gradient = m.risk(m.hamming_costs([0, 1, 1]))
+        >>> round(value, 12)  # half of three labels
+        1.5
+        """
+        value, covariance = super().risk(costs)
+        return value, self._summed(covariance)
+
+    def hamming_costs(self, gold: npt.ArrayLike) -> Table:
+        """Return costs like the scores whose total is the number of labels that differ from gold.
+
+        gold : (I,) or (height, width) integers.
+        """
+        parts = self.parts(gold)
+        edge = np.zeros(self.scores.edge.shape)
+        return Table(1.0 - parts.node, edge, np.zeros(self.factors.table.shape))
+
+    def softmax_margin(
+        self, gold: npt.ArrayLike, costs: Table | None = None
+    ) -> tuple[float, Table]:
+        """Return log sum_y exp(<costs, t(y)> + s(y) - s(gold)) in nats and its gradient; exact.
+
+        gold : (I,) or (height, width) integers.  costs : as in `risk`; by default 0, for which the
+        result is `nll(gold)`.  The gradient in the scores is marginals - parts(gold) under the
+        scores plus costs.
+
+        Examples
+        --------
+        >>> m = PairwiseMRF(np.zeros((1, 2)), np.zeros((2, 2)), [])
+        >>> value, gradient = m.softmax_margin([0], m.hamming_costs([0]))
+        >>> bool(np.isclose(value, np.log(1 + np.e)))
+        True
+        """
+        parts = self.parts(gold)
+        if costs is None:
+            return self.nll(gold)
+        table = self._like_scores("costs", costs, finite=True)
+        scores = self.scores
+        edge = scores.edge + table.edge.reshape(scores.edge.shape)
+        augmented = self.with_scores(scores.node + table.node, edge, scores.factors + table.factors)
+        value, gradient = augmented.nll(gold)
+        return value + self.inner(parts, table), gradient
+
     def inner(self, weights: Table, values: Table) -> float:
         """Return <weights, values>, summed over nodes, edges and factors, with 0 * inf = 0."""
         for name, table in (("weights", weights), ("values", values)):
@@ -254,8 +304,13 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def _difference(self, left: Table, right: Table) -> Table:
         edge = left.edge - right.edge
-        edge = edge.sum(axis=0) if self.shared else edge
-        return Table(left.node - right.node, edge, left.factors - right.factors)
+        return self._summed(Table(left.node - right.node, edge, left.factors - right.factors))
+
+    def _summed(self, table: Table) -> Table:
+        """Return a table with its edges summed if all edges share one score table."""
+        if not self.shared or table.edge.ndim == 2:
+            return table
+        return Table(table.node, table.edge.sum(axis=0), table.factors)
 
     def _like_scores(self, name: str, table: Table, *, finite: bool = False) -> Table:
         instance(name, table, Table, "a Table like the scores")

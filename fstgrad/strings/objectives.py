@@ -1,7 +1,8 @@
-"""Objectives of training on strings, each with its exact gradient in the scores.
+"""Objectives of training, each with its exact gradient in the scores.
 
-The type of the first argument decides: an array of scores of Delta^l with the automaton of a loss,
-or a lattice with a loss compiled by `Lattice.compile`.
+The type of the first argument of `softmax_margin` and `risk` decides: an array of scores of Delta^l
+with the automaton of a loss, a lattice with a loss compiled by `Lattice.compile`, or another
+distribution (trees, random fields) with a table of costs, whose own method of this name runs.
 
 - `softmax_margin`, `risk` : F of Cortes et al. 2018, and the expected loss.
 - `latent_softmax_margin` : F for a gold string of many latent strings (blanks, ends, runs).
@@ -9,14 +10,14 @@ or a lattice with a loss compiled by `Lattice.compile`.
   loss minimization.
 """
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, divisor, instance, one_of
-from fstgrad.core.distribution import FAR
+from fstgrad.core.distribution import FAR, Distribution, Scalar, Table
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
@@ -33,6 +34,8 @@ from fstgrad.strings.lattices.objectives import (
 from fstgrad.strings.solve import score_table, solve
 from fstgrad.strings.tangents import tangent
 
+ENGINES = ("layered", "openfst")
+_NO_ENGINE = "engine is {!r}, but only scores of Delta^l have engines; leave it out"
 _MADE_FOR_ONE_LENGTH = (
     "b is a LossAutomaton, made for hypotheses of one length; a lattice needs the loss itself, or "
     "lattice.compile(loss, target)"
@@ -47,6 +50,12 @@ def softmax_margin(
 
 @overload
 def softmax_margin(
+    scores: Distribution[Table], gold: Any, b: Table | None = None
+) -> tuple[Scalar, Table]: ...
+
+
+@overload
+def softmax_margin(
     scores: npt.ArrayLike,
     gold: SequenceLike,
     b: LossAutomaton | None = None,
@@ -56,12 +65,12 @@ def softmax_margin(
 
 
 def softmax_margin(
-    scores: npt.ArrayLike | Lattice,
-    gold: SequenceLike,
-    b: LossAutomaton | Loss | LatticeLoss | None = None,
+    scores: npt.ArrayLike | Lattice | Distribution[Any],
+    gold: Any,
+    b: Any = None,
     *,
     engine: Literal["layered", "openfst"] = "layered",
-) -> tuple[float, FloatArray]:
+) -> tuple[Scalar, Any]:
     """Return F(scores) and dF/dscores of the softmax margin (Eq. 1 of Cortes et al. 2018).
 
     F = log sum_y exp(L(y) + w.Psi(y) - w.Psi(gold)) in nats, and dF/dscores = Q - t(gold), where Q
@@ -70,23 +79,27 @@ def softmax_margin(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+    scores : (l, n), (l, n+1, n), ... float64, a Lattice, or a distribution
         Log-weights in nats, as in `StringDistribution`; -inf forbids.  For a lattice of A arcs, y
         runs over its paths, and w.Psi(gold) is the log of the sum over the paths that read `gold`.
-    gold : sequence of length l, or a string of the lattice
+        For trees and random fields, a distribution with the scores: `SpanningTrees`,
+        `ProjectiveTrees` or `PairwiseMRF`.
+    gold : sequence of length l, or a string of the lattice; a tree or a labeling
         The target y_i.
     b : LossAutomaton, optional
         The loss against the target, in nats.  For a lattice, a `Loss` (against `gold`), or the
-        result of `Lattice.compile` (against any target).
+        result of `Lattice.compile` (against any target).  For a distribution, a table of costs like
+        its scores, such as `hamming_costs(gold)`: L(y) is the sum of the costs of the parts of y.
     engine : {"layered", "openfst"}
-        "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.  Not
-        for lattices.
+        "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.  Only
+        for scores of Delta^l.
 
     Returns
     -------
     value : float
-        F in nats.
-    gradient : float64 array like the scores; (A,) for a lattice
+        F in nats; an array for a batch of trees.
+    gradient : float64 array like the scores; (A,) for a lattice; a table like those of a
+        distribution
 
     Raises
     ------
@@ -95,6 +108,8 @@ def softmax_margin(
     InvalidInputError
         A score is NaN, +inf or above 1e300, shapes or lengths do not match, or `b` is of the wrong
         type.
+    NotSupportedError
+        The distribution has no softmax margin with a table of costs.
 
     Notes
     -----
@@ -106,13 +121,23 @@ def softmax_margin(
     >>> value, gradient = softmax_margin(np.zeros((3, 2)), np.array([0, 1, 1]))
     >>> print(round(value / np.log(2), 12), gradient[0].tolist())
     3.0 [-0.5, 0.5]
+
+    >>> import fstgrad as fg
+    >>> trees = fg.SpanningTrees(np.zeros((3, 3)), single_root=True)  # two trees
+    >>> value, gradient = softmax_margin(trees, [0, 1], trees.hamming_costs([0, 1]))
+    >>> bool(np.isclose(value, np.log(1 + np.exp(2))))  # one of them has two wrong heads
+    True
     """
     if isinstance(scores, Lattice):
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_softmax_margin(scores, gold, b)
+    if isinstance(scores, Distribution):
+        if one_of("engine", engine, ENGINES) != "layered":
+            raise InvalidInputError(_NO_ENGINE.format(engine))
+        return scores.softmax_margin(gold, b)
     distribution = StringDistribution(scores, None if b is None else _of_strings(b))
-    if one_of("engine", engine, ("layered", "openfst")) == "layered":
+    if one_of("engine", engine, ENGINES) == "layered":
         index, score = distribution.gold(gold)
         weighed = score_table(distribution.scores)
         if weighed.largest_offset > FAR:
@@ -136,14 +161,18 @@ def risk(
 
 
 @overload
+def risk(scores: Distribution[Table], b: Table) -> tuple[Scalar, Table]: ...
+
+
+@overload
 def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]: ...
 
 
 def risk(
-    scores: npt.ArrayLike | Lattice,
-    b: LossAutomaton | Target | LatticeLoss,
+    scores: npt.ArrayLike | Lattice | Distribution[Any],
+    b: Any,
     loss: Loss | None = None,
-) -> tuple[float, FloatArray]:
+) -> tuple[Scalar, Any]:
     """Return E[L(y)] under exp(w.Psi(y)) / Z and its gradient in the scores, both exact.
 
     The gradient is Cov[L, t], the derivative of the marginals along the loss (first-order
@@ -151,19 +180,24 @@ def risk(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats; -inf forbids.  For a lattice of A arcs, y runs over its paths.
+    scores : (l, n), (l, n+1, n), ... float64, a Lattice, or a distribution
+        Log-weights in nats; -inf forbids.  For a lattice of A arcs, y runs over its paths.  For
+        trees and random fields, a distribution with the scores: `SpanningTrees`,
+        `ProjectiveTrees` or `PairwiseMRF`.
     b : LossAutomaton
         The loss against the target, in nats.  For a lattice, the target (a sequence, or an acyclic
-        acceptor of several targets), or the result of `Lattice.compile`.
+        acceptor of several targets), or the result of `Lattice.compile`.  For a distribution, a
+        table of costs like its scores, such as `hamming_costs(gold)`: L(y) is the sum of the costs
+        of the parts of y.
     loss : Loss, optional
         The loss; needed, and used, only if `b` is a target.
 
     Returns
     -------
     value : float
-        E[L] in nats.
-    gradient : float64 array like the scores; (A,) for a lattice
+        E[L] in nats; an array for a batch of trees.
+    gradient : float64 array like the scores; (A,) for a lattice; a table like those of a
+        distribution
 
     Raises
     ------
@@ -183,11 +217,16 @@ def risk(
     >>> b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
     >>> risk(np.zeros((2, 2)), b)[0]
     1.0
+    >>> trees = fg.SpanningTrees(np.zeros((3, 3)), single_root=True)
+    >>> round(risk(trees, trees.hamming_costs([0, 1]))[0], 12)
+    1.0
     """
     if isinstance(scores, Lattice):
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_risk(scores, b, loss)
+    if isinstance(scores, Distribution):
+        return scores.risk(b)
     b = _of_strings(b)
     distribution = StringDistribution(scores, b)
     solved = tangent(distribution.scores, b, scale=0, slope=1)

@@ -496,12 +496,52 @@ class TreeDistribution(ArrayDistribution):
     def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return E[<costs, t>] and its gradient in the scores, Cov costs.
 
-        With cost 1 on every arc except the gold ones, (n - value) / n is the expected attachment
-        score.
+        costs : a finite table that fits the scores.  With `hamming_costs(gold)`, (n - value) / n is
+        the expected attachment score.
         """
         table = self._table_like_scores("costs", costs)
         value = self.inner(self.marginals(), table)
         return value, self._covariance_product(table)
+
+    def hamming_costs(self, gold: npt.ArrayLike) -> FloatArray:
+        """Return costs like the scores: 1 for each arc (and label) that is not in the gold tree.
+
+        The cost of a tree is its number of wrong heads (or of wrong pairs of head and label).
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((3, 3)), single_root=True)
+        >>> value, gradient = trees.risk(trees.hamming_costs([0, 1]))  # of two trees, one is right
+        >>> round(value, 12)
+        1.0
+        """
+        return 1.0 - self.gold_parts(gold)
+
+    def softmax_margin(
+        self, gold: npt.ArrayLike, costs: npt.ArrayLike | None = None
+    ) -> tuple[Scalar, FloatArray]:
+        """Return log sum_d exp(<costs, t(d)> + score(d) - score(gold)) in nats, and its gradient.
+
+        The gradient in the scores is marginals - parts(gold) under the scores plus costs.  The
+        value is +inf if a gold arc is forbidden.
+
+        costs : a finite table that fits the scores, such as `hamming_costs(gold)`; by default 0,
+        for which the result is `nll`.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((3, 3)), single_root=True)
+        >>> value, gradient = trees.softmax_margin([0, 1], trees.hamming_costs([0, 1]))
+        >>> bool(np.isclose(value, np.log(1 + np.exp(2))))  # the other tree has two wrong heads
+        True
+        """
+        if costs is None:
+            return self.nll(gold)
+        table = self._table_like_scores("costs", costs)
+        value, gradient = self.with_scores(self.scores + table).nll(gold)
+        return value + self.inner(self.parts(gold), table), gradient
 
     def generalized_expectation(
         self, features: Any, target: npt.ArrayLike

@@ -25,6 +25,8 @@ def enumerated(model):
 
 
 class TestForest(DistributionContract):
+    takes_costs = True
+
     def cases(self):
         models = [random_model("one node", 2), random_model("star"), masked_model("chain")]
         return [enumerated(m) for m in models]

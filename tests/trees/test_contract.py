@@ -8,6 +8,7 @@ from tests.helpers.trees import enumerated, masked
 
 
 class Shared(DistributionContract):
+    takes_costs = True
     single_root: bool
 
     def cases(self):

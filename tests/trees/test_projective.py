@@ -14,6 +14,8 @@ both = pytest.mark.parametrize("single_root", [True, False])
 
 
 class Projective(DistributionContract):
+    takes_costs = True
+
     single_root: bool
 
     def cases(self):
