@@ -204,7 +204,9 @@ def log_mean_interval(log_weights: FloatArray, low: float, high: float) -> tuple
     scale = high if bounded else float(log_weights.max())
     weights = np.exp(log_weights - scale)
     floor = float(np.exp(low - scale)) if np.isfinite(low) else 0.0
-    span = 1.0 - floor if bounded and floor < 1.0 else 1.0
+    if bounded and floor >= 1.0:  # all values are the same
+        return low, high
+    span = 1.0 - floor if bounded else 1.0
     ends = mean_interval((weights - floor) / span, bounded=bounded)
     with np.errstate(divide="ignore"):
         logs = scale + np.log(floor + span * np.array(ends))

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from fstgrad.core.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.core.estimates import (
+    bounded_mean_interval,
+    log_mean_interval,
+    lugsail_variance,
+    mean_interval,
+    r_hat,
+    variance_of_mean,
+)
 
 
 def test_r_hat_is_its_formula():
@@ -47,3 +54,28 @@ def test_intervals_cover_where_draws_hang_together():
     true = np.var(means)
     assert np.mean(singles) < 0.7 * true
     assert abs(np.mean(corrected) / true - 1) < abs(np.mean(singles) / true - 1) / 2
+
+
+def test_intervals_of_log_means_stay_within_the_bounds_of_the_values():
+    """The values are scaled by both bounds, so that a narrow range has a narrow interval."""
+    values = np.random.default_rng(0).uniform(2.0, 2.5, size=40)
+    low, high = log_mean_interval(values, 2.0, 2.5)
+    assert 2.0 <= low < np.log(np.exp(values).mean()) < high <= 2.5
+    weights = (np.exp(values) - np.exp(2.0)) / (np.exp(2.5) - np.exp(2.0))
+    ends = np.exp(2.0) + (np.exp(2.5) - np.exp(2.0)) * np.array(mean_interval(weights))
+    np.testing.assert_allclose([low, high], np.log(ends), rtol=1e-9)
+    assert log_mean_interval(np.full(9, 2.0), 2.0, 2.0) == pytest.approx((2.0, 2.0))
+    below, above = log_mean_interval(values, -np.inf, 2.5)  # no lower bound: from 0
+    np.testing.assert_allclose(
+        [below, above], 2.5 + np.log(mean_interval(np.exp(values - 2.5))), rtol=1e-9
+    )
+    below, above = log_mean_interval(values, 2.0, np.inf)
+    assert (2.0 <= below < high, above) == (True, np.inf)
+
+
+def test_intervals_of_bounded_means_follow_the_scale():
+    values = np.random.default_rng(1).uniform(-3.0, 5.0, size=60)
+    ends = bounded_mean_interval(values, -3.0, 5.0)
+    np.testing.assert_allclose(ends, -3.0 + 8.0 * np.array(mean_interval((values + 3.0) / 8.0)))
+    assert bounded_mean_interval(values, -np.inf, 5.0) == (-np.inf, 5.0)
+    assert bounded_mean_interval(values, 1.0, 1.0) == (1.0, 1.0)

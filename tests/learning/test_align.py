@@ -7,7 +7,13 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.learning.align import Aligner, Link, _unique_inverse, per_symbol
-from fstgrad.learning.outputs import _SLOT, LatentOutputs, _fitted
+from fstgrad.learning.outputs import (
+    _SLOT,
+    LatentOutputs,
+    _fitted,
+    _in_slots_before,
+    _in_slots_behind,
+)
 from fstgrad.learning.sequence import SequenceModel
 from fstgrad.learning.templates import Tagged
 
@@ -334,3 +340,19 @@ def test_symbols_with_a_limit_of_their_own():
     kinds = len(aligner.counts_)
     expected = [np.log(sum(float(kinds) ** -n for n in lengths(x, y))) for x, y in pairs]
     np.testing.assert_allclose(aligner.log_probabilities_, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("text", ["", "a", "ab", "abc", "abcdef"])
+def test_slots_beside_x_hold_the_whole_string(slots, text):
+    """Letter by letter, nearest to x first; what is left over is in the outermost slot."""
+    string, empty = tuple(text), ()
+    excess = max(0, len(text) - slots + 1)
+    before, behind = _in_slots_before(string, slots), _in_slots_behind(string, slots)
+    assert sum(before, ()) == sum(behind, ()) == string
+    assert len(before) == len(behind) == slots
+    letters = [(symbol,) for symbol in string]
+    rest = slots - 1 - (len(string) - excess)
+    assert before == (*[empty] * rest, string[:excess], *letters[excess:])
+    inner = letters[: slots - 1]
+    assert behind == (*inner, *[empty] * (slots - 1 - len(inner)), string[slots - 1 :])

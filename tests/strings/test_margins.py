@@ -248,3 +248,17 @@ def test_the_number_of_candidates_may_be_a_number_of_numpy():
     np.testing.assert_array_equal(
         fg.mbr(p, loss, candidates=np.int64(9)).ids, fg.mbr(p, loss, candidates=9).ids
     )
+
+
+def test_errors_of_a_sampled_consensus_are_those_of_a_mean():
+    """The same strings are drawn with the same seed; some of them more than once."""
+    abc, size = fg.Alphabet("abc"), 50
+    d = fg.StringDistribution(2.0 * np.random.default_rng(3).normal(size=(4, 3)))
+    loss, candidates = fg.EditDistance(abc), ["abca", "aaaa", "ccb"]
+    found = fg.mbr(d, loss, candidates, samples=size, rng=7)
+    drawn = d.sample(size, 7)
+    assert len({tuple(y) for y in drawn.tolist()}) < size
+    losses = np.array([[loss(c, y) for y in drawn] for c in candidates])
+    np.testing.assert_allclose(found.risks, losses.mean(axis=1), rtol=1e-12)
+    expected = losses.std(axis=1, ddof=1) / np.sqrt(size)
+    np.testing.assert_allclose(found.standard_errors, expected, rtol=1e-12)
