@@ -35,25 +35,25 @@ class Intercepts(NamedTuple):
         """Return f + d."""
         return self.coordinates.size + self.covariates.count
 
-    def spread(self, heads: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
-        """Return intercepts (q, width) and slopes (q, d) of z, from heads (q, f + d) of a fit.
+    def to_model(self, node_coefs: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
+        """Return intercepts (q, width) and slopes (q, d) of z, from node_coefs (q, f + d) of a fit.
 
         Coordinates without an intercept are 0.
         """
-        outward = self.covariates.outward(heads)
-        f, intercepts = self.coordinates.size, np.zeros((len(heads), width))
-        intercepts[:, self.coordinates] = outward[:, :f]
-        return intercepts, outward[:, f:]
+        of_z = self.covariates.from_fit_basis(node_coefs)
+        f, intercepts = self.coordinates.size, np.zeros((len(node_coefs), width))
+        intercepts[:, self.coordinates] = of_z[:, :f]
+        return intercepts, of_z[:, f:]
 
-    def gathered(self, intercepts: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Return the heads (q, f + d) of a fit, from intercepts (q, c) and slopes (q, d) of z.
+    def from_model(self, intercepts: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return the node_coefs (q, f + d) of a fit, from intercepts (q, c) and slopes (q, d) of z.
 
         Slopes of another number of covariates are replaced by 0.
         """
         if slopes.shape[1] != self.covariates.count:
             slopes = np.zeros((len(intercepts), self.covariates.count))
-        heads = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
-        return self.covariates.inward(heads)
+        node_coefs = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
+        return self.covariates.to_fit_basis(node_coefs)
 
 
 class Layout(NamedTuple):
@@ -125,17 +125,17 @@ def freeze(active: ActiveSet, direction: FloatArray, idle: BoolArray) -> None:
 
     These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
     """
-    heads = np.flatnonzero(active.term < 0)
-    idle_heads = idle[heads]
-    if not idle_heads.any():
+    intercepts = np.flatnonzero(active.term < 0)
+    is_idle = idle[intercepts]
+    if not is_idle.any():
         return
     nodes = active.slots.node
-    of_head = nodes[active.slots.pointer[heads]]
-    rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
+    node_of = nodes[active.slots.pointer[intercepts]]
+    is_at_rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
     moving = np.repeat((active.term >= 0) & (direction != 0), np.diff(active.slots.pointer))
-    rest[nodes[moving]] = False
-    rest[of_head[~idle_heads]] = False
-    direction[heads[rest[of_head]]] = 0.0
+    is_at_rest[nodes[moving]] = False
+    is_at_rest[node_of[~is_idle]] = False
+    direction[intercepts[is_at_rest[node_of]]] = 0.0
 
 
 def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
@@ -152,8 +152,8 @@ def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray
     """Return the scale (s,) of each column, given by its block (s,) and its number (s,)."""
     out = np.ones(column.size)
     for number, source in enumerate(design.blocks):
-        mine = block == number
-        out[mine] = source.scale[column[mine]]
+        in_block = block == number
+        out[in_block] = source.scale[column[in_block]]
     return out
 
 
@@ -166,7 +166,7 @@ def _distinct(column: IntArray) -> tuple[IntArray, IntArray]:
 
 def activate(
     design: Design,
-    heads: tuple[Intercepts, FloatArray],
+    own: tuple[Intercepts, FloatArray],
     start: FloatArray,
     alpha: float,
     sets: tuple[IntArray, IntArray, FloatArray],
@@ -176,7 +176,7 @@ def activate(
 
     Parameters
     ----------
-    heads : (Intercepts, ridge)
+    own : (Intercepts, ridge)
         The parameters of a node, and the weight (q, f + d) of half the square of each.
     start : (q, f + d)
         The intercepts and slopes of q nodes, for the columns of the fit.
@@ -186,30 +186,34 @@ def activate(
         The slots of the sets, in the order of their parameters.
     """
     parameter, node, block, column = slots
-    intercepts, ridge = heads
+    intercepts, ridge = own
     nodes, fixed = start.shape
-    extra = intercepts.covariates
+    covariates = intercepts.covariates
     n, first = design.samples, nodes * fixed
     counts = np.bincount(parameter, minlength=sets[0].size)
     scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
     root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
     begin, end = empty(parameter.size, dtype=np.int64), empty(parameter.size, dtype=np.int64)
-    own = np.append(np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(extra.count))
-    rows: list[IntArray] = [np.arange(n)] * (1 + extra.count)
-    values: list[FloatArray] = [np.ones(n), extra.columns.ravel()]
-    at = n * (1 + extra.count)
+    column_of = np.append(
+        np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(covariates.count)
+    )
+    rows: list[IntArray] = [np.arange(n)] * (1 + covariates.count)
+    values: list[FloatArray] = [np.ones(n), covariates.columns.ravel()]
+    at = n * (1 + covariates.count)
     for number, source in enumerate(design.blocks):
-        mine = np.flatnonzero(block == number)
-        used, place = _distinct(column[mine])
+        in_block = np.flatnonzero(block == number)
+        used, place = _distinct(column[in_block])
         design.check_entries(at + source.entries(used))
-        indptr, its_rows, its_values = source.gather(used)
-        begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
-        rows.append(its_rows)
-        values.append(its_values)
+        indptr, block_rows, block_values = source.gather(used)
+        begin[in_block], end[in_block] = at + indptr[place], at + indptr[place + 1]
+        rows.append(block_rows)
+        values.append(block_values)
         at += int(indptr[-1])
-    each = np.concatenate([intercepts.coordinates, np.zeros(extra.count, dtype=np.int64)])
-    penalties = np.concatenate([alpha * intercepts.penalised, extra.penalties])
-    head, none = n * np.tile(own, nodes), np.full(first, -1)
+    coordinate_of = np.concatenate(
+        [intercepts.coordinates, np.zeros(covariates.count, dtype=np.int64)]
+    )
+    penalties = np.concatenate([alpha * intercepts.penalised, covariates.penalties])
+    begin_own, none = n * np.tile(column_of, nodes), np.full(first, -1)
     return ActiveSet(
         term=np.concatenate([none, sets[0]]),
         key=np.concatenate([none, sets[1]]),
@@ -219,9 +223,11 @@ def activate(
         slots=kernels.design.Slots(
             np.concatenate([[0], np.cumsum(np.concatenate([np.ones(first, np.int64), counts]))]),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
-            np.concatenate([np.tile(each, nodes), root_of[block] - 1 if parameter.size else block]),
-            np.concatenate([head, begin]),
-            np.concatenate([head + n, end]),
+            np.concatenate(
+                [np.tile(coordinate_of, nodes), root_of[block] - 1 if parameter.size else block]
+            ),
+            np.concatenate([begin_own, begin]),
+            np.concatenate([begin_own + n, end]),
             np.concatenate(rows),
             np.concatenate(values),
         ),

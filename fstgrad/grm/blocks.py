@@ -172,8 +172,8 @@ class StreamedBlock(Block):
     def products(self, columns: IntArray, vector: FloatArray) -> FloatArray:
         """Return the sum of each column times a vector (n,)."""
         size, features = self.term.size - 1, self.statistics.shape[1]
-        whole = self.keys.size == math.comb(features, size)
-        if whole and MADE_COST * columns.size > self.keys.size:
+        has_all_sets = self.keys.size == math.comb(features, size)
+        if has_all_sets and MADE_COST * columns.size > self.keys.size:
             return _all_products(self.statistics, vector, size)[columns]
         out = empty(columns.size)
         for part, made in self._made(columns):
@@ -238,8 +238,8 @@ def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBloc
             keys, rows, values,
         )  # fmt: skip
     if sets is not None:
-        kept = np.isin(keys, ranks(smaller(sets), binomial))
-        keys, rows, values = keys[kept], rows[kept], values[kept]
+        needed = np.isin(keys, ranks(smaller(sets), binomial))
+        keys, rows, values = keys[needed], rows[needed], values[needed]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     new = np.diff(keys, prepend=-1) != 0

@@ -132,11 +132,11 @@ def _bound(integrand: Integrand, domains: int, tolerance: float | None) -> Pair:
 def _first_pieces(integrand: Integrand) -> Pair:
     """Return the left and right ends (m, c) of the pieces between the zeros of g''."""
     ends = integrand.inflections()
-    whole = np.full((len(ends), 1), np.inf)
+    infinity = np.full((len(ends), 1), np.inf)
     if integrand.measure.discrete:  # counts 1, ..., floor(end)
         cuts = np.maximum(np.floor(ends), 0.0)
-        return np.hstack([np.ones(whole.shape), cuts + 1]), np.hstack([cuts, whole])
-    return np.hstack([np.zeros(whole.shape), ends]), np.hstack([ends, whole])
+        return np.hstack([np.ones(infinity.shape), cuts + 1]), np.hstack([cuts, infinity])
+    return np.hstack([np.zeros(infinity.shape), ends]), np.hstack([ends, infinity])
 
 
 def _split(integrand: Integrand, left: FloatArray, right: FloatArray, widest: IntArray) -> Pair:
@@ -168,9 +168,9 @@ def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArr
     with np.errstate(invalid="ignore"):  # an empty piece from +inf to -inf
         cut[near] = 0.5 * (left[near] + right[near])
     if integrand.measure.discrete:
-        whole = np.isfinite(cut)
+        is_bounded = np.isfinite(cut)
         last = np.maximum(np.where(tail, np.inf, right - 1), left)
-        cut[whole] = np.clip(np.floor(cut[whole]), left[whole], last[whole])
+        cut[is_bounded] = np.clip(np.floor(cut[is_bounded]), left[is_bounded], last[is_bounded])
     return cut
 
 

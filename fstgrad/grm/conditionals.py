@@ -134,12 +134,12 @@ class RadialConditional:
 
     def _of_counts(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return draws z >= 0, (count,), for which z v consists of integers."""
-        whole = self.direction.astype(np.int64)
-        if (whole != self.direction).any():
+        integers = self.direction.astype(np.int64)
+        if (integers != self.direction).any():
             raise InvalidInputError(
                 f"v is {self.direction.tolist()}; draws of counts need a direction of whole numbers"
             )
-        step, points = 1.0 / float(np.gcd.reduce(whole)), 64
+        step, points = 1.0 / float(np.gcd.reduce(integers)), 64
         while True:
             z = step * np.arange(points)
             height = self.log_density(z)
@@ -201,16 +201,16 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
             "the Poisson, the exponential or the Gaussian base"
         )
     statistics = family.statistics(direction, parameters.k)
-    found: dict[float, float] = {}
+    amount_of: dict[float, float] = {}
     for j in range(1, parameters.k + 1):
         power = float(family.exponents(parameters.k)[j - 1])
         amount = float(statistics[:, j - 1] @ parameters.intercepts[:, j - 1])
-        found[power] = found.get(power, 0.0) + amount
+        amount_of[power] = amount_of.get(power, 0.0) + amount
     for term in parameters.interactions:
         power = float(family.exponents(1)[0]) * term.term.size / term.term.root
         products = statistics[term.sets, term.term.root - 1].prod(axis=1)
-        found[power] = found.get(power, 0.0) + float(term.values @ products)
-    exponents = np.array(sorted(found, reverse=True))
+        amount_of[power] = amount_of.get(power, 0.0) + float(term.values @ products)
+    exponents = np.array(sorted(amount_of, reverse=True))
     return RadialConditional(
-        parameters, direction, exponents, np.array([found[r] for r in exponents.tolist()])
+        parameters, direction, exponents, np.array([amount_of[r] for r in exponents.tolist()])
     )

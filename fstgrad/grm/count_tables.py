@@ -124,9 +124,9 @@ def _increment_bounds(increments: FloatArray, limits: FloatArray) -> tuple[Float
     increments[q] is the increment from x_q to x_q + 1; beyond the last point, increments tend to
     limits (1 + k,).
     """
-    whole = np.vstack([increments, limits])
-    largest = np.maximum.accumulate(whole[::-1], axis=0)[::-1][:-1]
-    least = np.minimum.accumulate(whole[::-1], axis=0)[::-1][:-1]
+    with_limits = np.vstack([increments, limits])
+    largest = np.maximum.accumulate(with_limits[::-1], axis=0)[::-1][:-1]
+    least = np.minimum.accumulate(with_limits[::-1], axis=0)[::-1][:-1]
     later = empty((len(increments), 1 + 2 * (increments.shape[1] - 1)))
     earlier = empty(later.shape)
     later[:, 0] = largest[:, 0]

@@ -23,13 +23,13 @@ DEPENDENT = 1e-8  # a column with a smaller share independent of the others coun
 
 @dataclass(frozen=True)
 class Covariates:
-    """The columns of a fit: (z - center) turn, with a penalty for the coefficient of each.
+    """The columns of a fit: (z - center) @ basis, with a penalty for the coefficient of each.
 
-    columns : (d, n) float64, transposed.  turn : (d, d).  center, penalties : (d,).
+    columns : (d, n) float64, transposed.  basis : (d, d).  center, penalties : (d,).
     """
 
     columns: FloatArray
-    turn: FloatArray
+    basis: FloatArray
     center: FloatArray
     penalties: FloatArray
 
@@ -38,23 +38,23 @@ class Covariates:
         """Return d."""
         return len(self.columns)
 
-    def inward(self, heads: FloatArray) -> FloatArray:
+    def to_fit_basis(self, node_coefs: FloatArray) -> FloatArray:
         """Return f intercepts and d coefficients in the fit's columns from those of z.
 
-        heads : (..., f + d); the first intercept is that of T.
+        node_coefs : (..., f + d); the first intercept is that of T.
         """
         if not self.count:
-            return heads
-        out, slopes = heads.copy(), heads[..., -self.count :]
+            return node_coefs
+        out, slopes = node_coefs.copy(), node_coefs[..., -self.count :]
         out[..., 0] += slopes @ self.center
-        out[..., -self.count :] = np.linalg.solve(self.turn, slopes[..., None])[..., 0]
+        out[..., -self.count :] = np.linalg.solve(self.basis, slopes[..., None])[..., 0]
         return out
 
-    def outward(self, heads: FloatArray) -> FloatArray:
+    def from_fit_basis(self, node_coefs: FloatArray) -> FloatArray:
         """Return f intercepts and d slopes of z from those in the fit's columns, (..., f + d)."""
         if not self.count:
-            return heads
-        out, slopes = heads.copy(), heads[..., -self.count :] @ self.turn.T
+            return node_coefs
+        out, slopes = node_coefs.copy(), node_coefs[..., -self.count :] @ self.basis.T
         out[..., 0] -= slopes @ self.center
         out[..., -self.count :] = slopes
         return out
@@ -63,7 +63,7 @@ class Covariates:
 NONE = Covariates(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.zeros(0))
 
 
-def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
+def checked(covariates: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
     """Return the covariates (n, d) of n rows, checked; (n, 0) for None.
 
     count : d of the fitted model, if there is one.
@@ -74,7 +74,7 @@ def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) ->
         The shape is wrong, or a value is NaN, infinite or beyond 1e100; or they are missing for a
         model with covariates, or given for one without.
     """
-    if given is None:
+    if covariates is None:
         if count:
             raise InvalidInputError(
                 f"the model was fitted with {count} covariate(s), and covariates is None; give "
@@ -86,20 +86,20 @@ def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) ->
             "covariates is given, and the model was fitted without; leave it out, or fit with "
             "covariates"
         )
-    z = checks.real_array("covariates", given, (rows, count))
+    z = checks.real_array("covariates", covariates, (rows, count))
     largest = float(np.abs(z).max(initial=0.0))
     if largest > LARGEST:
         raise InvalidInputError(f"covariates holds {largest:.3g}; give values up to {LARGEST:.0e}")
     return z
 
 
-def column_names(given: Any) -> list[str] | None:
+def column_names(covariates: Any) -> list[str] | None:
     """Return the names of the columns of a data frame; None if they are no texts, or no frame."""
-    names = list(getattr(given, "columns", ()))
+    names = list(getattr(covariates, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def check_names(given: Any, names: list[str] | None) -> None:
+def check_names(covariates: Any, names: list[str] | None) -> None:
     """Check that the columns of a data frame have the names, in order, of those of the fit.
 
     Raises
@@ -107,11 +107,11 @@ def check_names(given: Any, names: list[str] | None) -> None:
     InvalidInputError
         Both have names, and these differ.
     """
-    own = column_names(given)
-    if own is not None and names is not None and own != names:
+    given_names = column_names(covariates)
+    if given_names is not None and names is not None and given_names != names:
         raise InvalidInputError(
-            f"covariates has the columns {own}, and that of the fit {names}; give them in this "
-            f"order: covariates[{names}]"
+            f"covariates has the columns {given_names}, and that of the fit {names}; give them in "
+            f"this order: covariates[{names}]"
         )
 
 
@@ -136,7 +136,7 @@ def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:
             f"covariates has the constant column {flat[0]}; leave it out, every node has an "
             "intercept"
         )
-    turn = np.diag(1.0 / scale)
+    basis = np.diag(1.0 / scale)
     if penalty == 0:
         root = np.sqrt(weights / weights.sum())
         factor = np.asarray(np.linalg.qr(root[:, None] * (moved / scale), mode="r"))
@@ -146,7 +146,10 @@ def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:
                 f"covariates has column {int(left.argmin())}, a combination of the others; leave "
                 "it out, or give covariate_alpha > 0"
             )
-        turn = turn @ np.linalg.inv(factor)
+        basis = basis @ np.linalg.inv(factor)
     return Covariates(
-        np.ascontiguousarray((moved @ turn).T), turn, center, penalty / scale * np.ones(len(scale))
+        np.ascontiguousarray((moved @ basis).T),
+        basis,
+        center,
+        penalty / scale * np.ones(len(scale)),
     )

@@ -90,8 +90,8 @@ class Design:
             for place in range(block.term.size - 1):
                 other &= block.members[:, place] != node
             return np.flatnonzero(other)
-        found = block.find(ranks(_without(sets, node), self.binomial))
-        return np.unique(found[found >= 0])
+        numbers = block.find(ranks(_without(sets, node), self.binomial))
+        return np.unique(numbers[numbers >= 0])
 
     def keys(self, blocks: IntArray, columns: IntArray) -> IntArray:
         """Return the combinatorial numbers (m,) of columns (m,) of the blocks (m,)."""

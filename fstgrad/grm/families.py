@@ -64,9 +64,9 @@ class CountBase(Base):
         values = np.asarray(x, dtype=np.float64)
         if values.size > FEW:  # compute each distinct root once
             with np.errstate(invalid="ignore"):
-                whole = values.astype(np.int64)
-            if whole.min() >= 0 and whole.max() < values.size and (whole == values).all():
-                return self._computed(np.arange(float(whole.max() + 1)), k)[whole]
+                counts = values.astype(np.int64)
+            if counts.min() >= 0 and counts.max() < values.size and (counts == values).all():
+                return self._computed(np.arange(float(counts.max() + 1)), k)[counts]
         return self._computed(values, k)
 
     def _computed(self, x: FloatArray, k: int) -> FloatArray:
@@ -183,8 +183,8 @@ class Poisson(CountBase):
             rows = np.ascontiguousarray(eta[beyond])
             more = empty_derivatives(rows)
             kernels.counts.wide_derivatives(rows, self.table(eta.shape[1]), *more)
-            for whole, part in zip(out, more, strict=True):
-                whole[beyond] = part
+            for results, of_beyond in zip(out, more, strict=True):
+                results[beyond] = of_beyond
         return out
 
 
@@ -210,11 +210,11 @@ def negative_binomial_fit(
     r = np.clip(mean**2 / excess if excess > 0 else LARGEST_DISPERSION, 0.05, LARGEST_DISPERSION)
     low, high = float(np.log(SMALLEST_DISPERSION)), float(np.log(LARGEST_DISPERSION))
     if not positive_only:  # the mean of the fit is the mean of the data
-        found = optimize.minimize_scalar(
+        best = optimize.minimize_scalar(
             lambda v: _negative_binomial_cost(np.log(mean), v, counts, share, False)[0],
             bounds=(low, high), method="bounded", options={"xatol": 1e-6},
         )  # fmt: skip
-        return mean, float(np.exp(found.x))
+        return mean, float(np.exp(best.x))
     limits = optimize.Bounds([np.log(mean) - 12, low], [np.log(mean) + 3, high])
     done = optimize.minimize(  # type: ignore[call-overload]
         lambda v: _negative_binomial_cost(float(v[0]), float(v[1]), counts, share, True),
@@ -659,12 +659,12 @@ def from_description(description: Any) -> Base:
     """Return the family that `to_description` described; raise InvalidInputError otherwise."""
     if not isinstance(description, dict) or set(description) != {"class", "arguments"}:
         raise InvalidInputError("a base family is not described by its class and its arguments")
-    kind, given = description["class"], description["arguments"]
-    if kind not in CLASSES or not isinstance(given, dict):
+    kind, described = description["class"], description["arguments"]
+    if kind not in CLASSES or not isinstance(described, dict):
         raise InvalidInputError(f"{str(kind)[:40]!r} is not a base family")
     arguments = {
         name: from_description(value) if isinstance(value, dict) else value
-        for name, value in given.items()
+        for name, value in described.items()
     }
     try:
         family: Base = CLASSES[kind](**arguments)

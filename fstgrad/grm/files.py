@@ -42,8 +42,8 @@ def ending(path: str | os.PathLike[str]) -> str:
     for known in FORMATS:
         if name.endswith(known):
             return known
-    found = pathlib.Path(name).suffix
-    raise InvalidInputError(f"{path} ends with {found!r}; give one of {', '.join(FORMATS)}")
+    extension = pathlib.Path(name).suffix
+    raise InvalidInputError(f"{path} ends with {extension!r}; give one of {', '.join(FORMATS)}")
 
 
 def read_table(
@@ -104,8 +104,8 @@ def read_table(
     except (FstgradError, OSError):
         raise
     except Exception as error:  # the parsers of scipy and numpy raise a dozen kinds
-        said = str(error) or type(error).__name__
-        raise InvalidInputError(f"{source} cannot be read as a {kind} table: {said}") from error
+        reason = str(error) or type(error).__name__
+        raise InvalidInputError(f"{source} cannot be read as a {kind} table: {reason}") from error
     reading = f"{source}: {values.shape[0]} row(s), {values.shape[1]} column(s); "
     reading += "no names" if names is None else f"names {shown(names)}"
     return Table(values, names, None, (), reading)

@@ -227,7 +227,7 @@ def largest_useful_alpha(problem: Problem, settings: FitSettings) -> float:
 
 
 def symmetrize(
-    fits: Sequence[NodeFit], design: Design, blank: Parameters, heads: Intercepts, rule: str
+    fits: Sequence[NodeFit], design: Design, blank: Parameters, own: Intercepts, rule: str
 ) -> Parameters:
     """Return one model from p node fits.
 
@@ -235,23 +235,23 @@ def symmetrize(
     select S.  rule : "average", their mean; "min", the estimate with the smallest absolute value (0
     unless all nodes select S); "max", the one with the largest.  blank : the families and k.
     """
-    intercepts, f = np.zeros(blank.intercepts.shape), heads.coordinates.size
-    found = np.array([fit.intercepts for fit in fits])
-    intercepts[:, heads.coordinates] = found[:, :f]
+    intercepts, f = np.zeros(blank.intercepts.shape), own.coordinates.size
+    node_coefs = np.array([fit.intercepts for fit in fits])
+    intercepts[:, own.coordinates] = node_coefs[:, :f]
     interactions = []
     for number, block in enumerate(design.blocks):
         sets, values = [], []
         for node, fit in enumerate(fits):
-            mine = fit.term == number
-            members = design.members(block, fit.key[mine])
+            of_block = fit.term == number
+            members = design.members(block, fit.key[of_block])
             with_node = np.concatenate([np.full((len(members), 1), node), members], axis=1)
             sets.append(np.sort(with_node, axis=1))
-            values.append(fit.values[mine])
+            values.append(fit.values[of_block])
         interactions.append(
             _combine(block.term, np.concatenate(sets), np.concatenate(values), rule)
         )
     return replace(
-        blank, intercepts=intercepts, interactions=tuple(interactions), slopes=found[:, f:]
+        blank, intercepts=intercepts, interactions=tuple(interactions), slopes=node_coefs[:, f:]
     )
 
 
@@ -269,8 +269,8 @@ def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Inter
         merged[inverse[order]] = values[order]  # for repeated indices, the last value remains
         if rule == "min":
             merged[counts < term.size] = 0.0
-    kept = merged != 0
-    return Interactions(term, distinct[kept], merged[kept])
+    nonzero = merged != 0
+    return Interactions(term, distinct[nonzero], merged[nonzero])
 
 
 def cliques(sets: IntArray, features: int) -> IntArray:
@@ -279,19 +279,19 @@ def cliques(sets: IntArray, features: int) -> IntArray:
     sets : (m, size).  For pairs, these are the triangles of their graph (Section 6 of the paper).
     """
     size = sets.shape[1]
-    known = {tuple(row) for row in sets.tolist()}
-    larger: dict[tuple[int, ...], set[int]] = {}
-    for row in known:
-        larger.setdefault(row[:-1], set()).add(row[-1])
-    found = []
-    for start, ends in larger.items():
+    given_sets = {tuple(row) for row in sets.tolist()}
+    ends_of: dict[tuple[int, ...], set[int]] = {}
+    for row in given_sets:
+        ends_of.setdefault(row[:-1], set()).add(row[-1])
+    larger_sets = []
+    for start, ends in ends_of.items():
         ordered = sorted(ends)
         for i, a in enumerate(ordered):
             for b in ordered[i + 1 :]:
-                whole = (*start, a, b)
-                if all(whole[:q] + whole[q + 1 :] in known for q in range(size + 1)):
-                    found.append(whole)
-    return np.array(sorted(found), dtype=np.int64).reshape(-1, size + 1)
+                candidate = (*start, a, b)
+                if all(candidate[:q] + candidate[q + 1 :] in given_sets for q in range(size + 1)):
+                    larger_sets.append(candidate)
+    return np.array(sorted(larger_sets), dtype=np.int64).reshape(-1, size + 1)
 
 
 @contextmanager

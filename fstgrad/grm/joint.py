@@ -105,28 +105,28 @@ class JointRegression:
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
         none = np.zeros(0, dtype=np.int64)
         terms, keys, coefs = [none], [none], [np.zeros(0)]
-        for found in start.interactions:
-            if found.term not in number_of:
+        for fitted in start.interactions:
+            if fitted.term not in number_of:
                 continue
-            key = ranks(found.sets, self.design.binomial)
-            known = np.ones(key.size, dtype=bool)
-            if found.term.size in self.design.candidates:
-                allowed = self.design.candidates[found.term.size]
-                known = np.isin(key, ranks(allowed, self.design.binomial))
-            terms.append(np.full(int(known.sum()), number_of[found.term]))
-            keys.append(key[known])
-            coefs.append(found.values[known])
-        heads = self.solver.intercepts.gathered(start.intercepts, start.slopes)
+            key = ranks(fitted.sets, self.design.binomial)
+            candidates = np.ones(key.size, dtype=bool)
+            if fitted.term.size in self.design.candidates:
+                candidates = self.design.candidates[fitted.term.size]
+                candidates = np.isin(key, ranks(candidates, self.design.binomial))
+            terms.append(np.full(int(candidates.sum()), number_of[fitted.term]))
+            keys.append(key[candidates])
+            coefs.append(fitted.values[candidates])
+        node_coefs = self.solver.intercepts.from_model(start.intercepts, start.slopes)
         return self._activate(
-            heads, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
+            node_coefs, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
         )
 
     def _activate(
         self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
     ) -> ActiveSet:
         slots = self._slots(term, key)
-        heads = self.solver.intercepts, self.solver.ridge
-        return activate(self.design, heads, intercepts, self.alpha, (term, key, coef), slots)
+        own = self.solver.intercepts, self.solver.ridge
+        return activate(self.design, own, intercepts, self.alpha, (term, key, coef), slots)
 
     def _slots(
         self, term: IntArray, key: IntArray
@@ -138,13 +138,13 @@ class JointRegression:
         none = np.zeros(0, dtype=np.int64)
         parts: list[list[IntArray]] = [[none], [none], [none], [none]]
         for number, block in enumerate(self.design.blocks):
-            mine = np.flatnonzero(term == number)
-            sets = self.design.sets(block, key[mine])
+            in_block = np.flatnonzero(term == number)
+            sets = self.design.sets(block, key[in_block])
             for place in range(block.term.size):
                 smaller = np.delete(sets, place, axis=1)
                 column = block.find(ranks(smaller, self.design.binomial))
                 there = column >= 0
-                columns = (mine, sets[:, place], np.full(mine.size, number), column)
+                columns = (in_block, sets[:, place], np.full(in_block.size, number), column)
                 for part, values in zip(parts, columns, strict=True):
                     part.append(values[there])
         parameter, node, block_of, column = (np.concatenate(part) for part in parts)
@@ -157,56 +157,63 @@ class JointRegression:
         """Return (term, key, excess) (m,) of inactive sets that one of their nodes would select.
 
         The excess is |tied gradient| / (scale of the set) - alpha; the set violates its optimality
-        condition if it is positive.  If more sets are found than may become active at once, those
-        with the largest excess are returned.  residual : (p, n, c).
+        condition if it is positive.  If more sets are selected than may become active at
+        once, those with the largest excess are returned.  residual : (p, n, c).
         """
         tables = self.design.gradient_tables(residual)
         if tables is not None:
-            strong = [[self._strong(number, table, alpha)] for number, table in enumerate(tables)]
+            in_tables = [
+                [self._selected_in(number, table, alpha)] for number, table in enumerate(tables)
+            ]
             return self._excesses(
-                strong, lambda n, node, column: tables[n][node, column], active, alpha
+                in_tables, lambda n, node, column: tables[n][node, column], active, alpha
             )
         blocks = range(len(self.design.blocks))
 
         def scan(node: int) -> list[IntArray]:
-            return [self._own(number, node, residual[node], alpha) for number in blocks]
+            return [self._selected_by(number, node, residual[node], alpha) for number in blocks]
 
-        def look(number: int, node: IntArray, column: IntArray) -> FloatArray:
+        def gradients_of(number: int, node: IntArray, column: IntArray) -> FloatArray:
             gradient = empty(node.size)
             for s in np.unique(node):
-                mine = node == s
-                gradient[mine] = self.design.gradients(number, column[mine], residual[s])
+                of_node = node == s
+                gradient[of_node] = self.design.gradients(number, column[of_node], residual[s])
             return gradient
 
-        found: list[list[IntArray]] = [[] for _ in blocks]
-        parts, waiting = [], 0
-        for each in self.solver.apply(scan, np.flatnonzero(self.varying).tolist()):
+        selected: list[list[IntArray]] = [[] for _ in blocks]
+        batches, waiting = [], 0
+        for keys_of_node in self.solver.apply(scan, np.flatnonzero(self.varying).tolist()):
             for number in blocks:
-                found[number].append(each[number])
-                waiting += each[number].size
+                selected[number].append(keys_of_node[number])
+                waiting += keys_of_node[number].size
             if waiting > AT_ONCE:
-                parts.append(self._excesses(found, look, active, alpha))
-                found, waiting = [[] for _ in blocks], 0
-        parts.append(self._excesses(found, look, active, alpha))
-        term, key, excess = (np.concatenate(part) for part in zip(*parts, strict=True))
-        if len(parts) > 1:  # a set may be in several parts, found by different nodes
+                batches.append(self._excesses(selected, gradients_of, active, alpha))
+                selected, waiting = [[] for _ in blocks], 0
+        batches.append(self._excesses(selected, gradients_of, active, alpha))
+        term, key, excess = (np.concatenate(values) for values in zip(*batches, strict=True))
+        if len(batches) > 1:  # a set may be in several batches, selected by different nodes
             first = np.unique(np.stack([term, key]), axis=1, return_index=True)[1]
             term, key, excess = term[first], key[first], excess[first]
-        kept = self.design.strongest(excess)
-        return term[kept], key[kept], excess[kept]
+        strongest = self.design.strongest(excess)
+        return term[strongest], key[strongest], excess[strongest]
 
     def _excesses(
-        self, found: list[list[IntArray]], look: Gradients, active: ActiveSet, alpha: float
+        self,
+        selected: list[list[IntArray]],
+        gradients_of: Gradients,
+        active: ActiveSet,
+        alpha: float,
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return (term, key, excess) of the inactive sets found for each term.
+        """Return (term, key, excess) of the inactive sets selected for each term.
 
-        look(number, node, column) : the gradients (m,) of columns of a block for nodes (m,).
+        gradients_of(number, node, column) : the gradients (m,) of columns of a block for nodes
+        (m,).
         """
         blocks = self.design.blocks
         terms, keys = [], []
         none = np.zeros(0, dtype=np.int64)
         for number in range(len(blocks)):
-            sets = np.unique(np.concatenate([none, *found[number]]))
+            sets = np.unique(np.concatenate([none, *selected[number]]))
             sets = np.setdiff1d(sets, active.key[active.term == number], assume_unique=True)
             terms.append(np.full(sets.size, number))
             keys.append(sets)
@@ -214,15 +221,15 @@ class JointRegression:
         parameter, node, block, column = self._slots(term, key)
         gradient = np.zeros(term.size)
         for number in range(len(blocks)):
-            mine = block == number
-            part = look(number, node[mine], column[mine])
-            gradient += np.bincount(parameter[mine], part, minlength=term.size)
+            in_block = block == number
+            gradients = gradients_of(number, node[in_block], column[in_block])
+            gradient += np.bincount(parameter[in_block], gradients, minlength=term.size)
         scale = np.bincount(parameter, slot_scales(self.design, block, column), minlength=term.size)
         excess: FloatArray = np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
-        kept = self.design.strongest(excess)
-        return term[kept], key[kept], excess[kept]
+        strongest = self.design.strongest(excess)
+        return term[strongest], key[strongest], excess[strongest]
 
-    def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
+    def _selected_by(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
         """Return the keys of the sets of term `number` that the node alone would select."""
         block = self.design.blocks[number]
         columns = self.design.columns(block, node)
@@ -230,7 +237,7 @@ class JointRegression:
         strong = columns[gradient > alpha * block.scale[columns]]
         return self._keys(number, np.full(strong.size, node), strong)
 
-    def _strong(self, number: int, table: FloatArray, alpha: float) -> IntArray:
+    def _selected_in(self, number: int, table: FloatArray, alpha: float) -> IntArray:
         """Return the keys of the sets of term `number` that one of their nodes would select.
 
         table : (p, C), the gradients of the columns of the block for each node.
@@ -249,8 +256,8 @@ class JointRegression:
     def _keys(self, number: int, nodes: IntArray, columns: IntArray) -> IntArray:
         """Return the combinatorial numbers (m,) of nodes (m,) together with columns (m,)."""
         members = self.design.blocks[number].members[columns]
-        whole = np.sort(np.concatenate([nodes[:, None], members], axis=1), axis=1)
-        return ranks(whole, self.design.binomial)
+        sets = np.sort(np.concatenate([nodes[:, None], members], axis=1), axis=1)
+        return ranks(sets, self.design.binomial)
 
     def _certificate(
         self,
@@ -262,39 +269,43 @@ class JointRegression:
     ) -> FloatArray:
         """Return the largest violation of the optimality conditions of each node, (p,)."""
         nodes = len(self.solver.families)
-        heads = active.term < 0
-        worst: FloatArray = slopes[heads].reshape(nodes, -1).max(axis=1)
-        scale = active.penalty[~heads] / self.alpha
+        is_intercept = active.term < 0
+        worst: FloatArray = slopes[is_intercept].reshape(nodes, -1).max(axis=1)
+        scale = active.penalty[~is_intercept] / self.alpha
         every = (
-            (active.term[~heads], active.key[~heads], slopes[~heads] / np.maximum(scale, 1e-300)),
+            (
+                active.term[~is_intercept],
+                active.key[~is_intercept],
+                slopes[~is_intercept] / np.maximum(scale, 1e-300),
+            ),
             (term, key, excess),
         )
         for terms, keys, violation in every:
             for number, block in enumerate(self.design.blocks):
-                mine = terms == number
-                sets = self.design.sets(block, keys[mine])
-                np.maximum.at(worst, sets.ravel(), np.repeat(violation[mine], block.term.size))
+                of_term = terms == number
+                sets = self.design.sets(block, keys[of_term])
+                np.maximum.at(worst, sets.ravel(), np.repeat(violation[of_term], block.term.size))
         return worst
 
     def _grow(self, active: ActiveSet, term: IntArray, key: IntArray) -> ActiveSet:
         """Return the active parameters without zero sets, and with the sets (term, key) added."""
-        kept = (active.term >= 0) & (active.coef != 0)
+        nonzero = (active.term >= 0) & (active.coef != 0)
         intercepts = active.coef[active.term < 0].reshape(len(self.solver.families), -1)
         return self._activate(
             intercepts,
-            np.concatenate([active.term[kept], term]),
-            np.concatenate([active.key[kept], key]),
-            np.concatenate([active.coef[kept], np.zeros(term.size)]),
+            np.concatenate([active.term[nonzero], term]),
+            np.concatenate([active.key[nonzero], key]),
+            np.concatenate([active.coef[nonzero], np.zeros(term.size)]),
         )
 
     def _parameters(self, active: ActiveSet, blank: Parameters) -> Parameters:
         q, width = blank.intercepts.shape
-        heads = active.coef[active.term < 0].reshape(q, -1)
-        intercepts, slopes = self.solver.intercepts.spread(heads, width)
+        node_coefs = active.coef[active.term < 0].reshape(q, -1)
+        intercepts, slopes = self.solver.intercepts.to_model(node_coefs, width)
         interactions = []
         for number, block in enumerate(self.design.blocks):
-            mine = (active.term == number) & (active.coef != 0)
-            order = np.argsort(active.key[mine], kind="stable")
-            sets = self.design.sets(block, active.key[mine][order])
-            interactions.append(Interactions(block.term, sets, active.coef[mine][order]))
+            of_term = (active.term == number) & (active.coef != 0)
+            order = np.argsort(active.key[of_term], kind="stable")
+            sets = self.design.sets(block, active.key[of_term][order])
+            interactions.append(Interactions(block.term, sets, active.coef[of_term][order]))
         return Parameters(blank.families, blank.k, intercepts, tuple(interactions), slopes)

@@ -243,21 +243,21 @@ class Integrand:
 
         A row without zeros is padded with 0.
         """
-        whole = math.lcm(*range(1, 2 * len(self.powers) + 3))
-        degrees = np.rint(self.powers * whole).astype(int)
-        common = math.gcd(whole, *degrees.tolist())
+        multiple = math.lcm(*range(1, 2 * len(self.powers) + 3))
+        degrees = np.rint(self.powers * multiple).astype(int)
+        common = math.gcd(multiple, *degrees.tolist())
         degrees = degrees // common
-        unit = whole // common
-        found = []
+        unit = multiple // common
+        zeros = []
         for row in self.coefficients * self.powers * (self.powers - 1):
             polynomial = np.zeros(degrees.max(initial=0) + 1)
             polynomial[degrees] = row
             polynomial[0] -= self.q
             roots = np.roots(polynomial[::-1])
             real = roots.real[(np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0)]
-            found.append(np.sort(real**unit))
-        width = max((len(row) for row in found), default=0)
-        out = np.zeros((len(found), width))
-        for number, row in enumerate(found):
+            zeros.append(np.sort(real**unit))
+        width = max((len(row) for row in zeros), default=0)
+        out = np.zeros((len(zeros), width))
+        for number, row in enumerate(zeros):
             out[number] = np.pad(row, (0, width - len(row)), constant_values=row.max(initial=0.0))
         return out

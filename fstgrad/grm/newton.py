@@ -118,10 +118,10 @@ class NewtonSolver:
         starts[:, 0] -= np.where(is_whole, 0.0, np.maximum(highest, 0.0))
         return self._with_slopes(starts[:, self.intercepts.coordinates])
 
-    def _with_slopes(self, heads: FloatArray) -> FloatArray:
-        """Return heads (q, f) with a 0 for each covariate, (q, f + d)."""
-        slopes = np.zeros((len(heads), self.intercepts.covariates.count))
-        return np.concatenate([heads, slopes], axis=1)
+    def _with_slopes(self, intercepts: FloatArray) -> FloatArray:
+        """Return intercepts (q, f) with a 0 for each covariate, (q, f + d)."""
+        slopes = np.zeros((len(intercepts), self.intercepts.covariates.count))
+        return np.concatenate([intercepts, slopes], axis=1)
 
     def solve(
         self, active: ActiveSet, target: float, most_steps: int = MOST_STEPS
@@ -253,8 +253,8 @@ class NewtonSolver:
                 residual[s], covariance[s] = near.residual[s], near.covariance[s]
                 return float(near.losses[s])
             value, mean, second = self.families[s].derivatives(eta[s])
-            given = value, mean, second, eta[s], self.observed[s], self.weights
-            return float(kernels.design.weighted_loss(*given, residual[s], covariance[s]))
+            derivatives = value, mean, second, eta[s], self.observed[s], self.weights
+            return float(kernels.design.weighted_loss(*derivatives, residual[s], covariance[s]))
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
         return State(eta, residual, covariance, losses, objective(active, coef, losses))
@@ -330,8 +330,8 @@ class NewtonSolver:
         entries = empty(offset[-1])
 
         def node(s: int) -> None:
-            mine, part = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
-            kernels.descent.fill_matrix(active.slots, mine, covariance[s], part)
+            slots_of_node, matrix = order[ends[s] : ends[s + 1]], entries[offset[s] : offset[s + 1]]
+            kernels.descent.fill_matrix(active.slots, slots_of_node, covariance[s], matrix)
 
         list(self.apply(node, range(len(self.families))))
         return unfilled._replace(entries=entries)

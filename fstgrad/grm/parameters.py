@@ -98,7 +98,7 @@ class Parameters:
         nodes: dict[Base, list[int]] = {}
         for node, family in enumerate(self.families):
             nodes.setdefault(family, []).append(node)
-        return [(family, np.array(found, dtype=np.int64)) for family, found in nodes.items()]
+        return [(family, np.array(numbers, dtype=np.int64)) for family, numbers in nodes.items()]
 
     def log_base(self, x: FloatArray) -> FloatArray:
         """Return B of every entry of x (n, p), in nats, (n, p)."""
@@ -218,6 +218,8 @@ def unflatten(
     terms = sorted({(int(j), int(l)) for j, l in zip(roots, sizes, strict=True)})
     interactions = []
     for root, size in terms:
-        mine = (sizes == size) & (roots == root)
-        interactions.append(Interactions(Term(size, root), members[mine, :size], values[mine]))
+        of_term = (sizes == size) & (roots == root)
+        interactions.append(
+            Interactions(Term(size, root), members[of_term, :size], values[of_term])
+        )
     return Parameters(families, k, intercepts, tuple(interactions), slopes)

@@ -196,14 +196,16 @@ def _log_mass_outside(parameters: Parameters, size: int) -> float:
             constant += float(values.sum())
     bound = parameters.intercepts.copy()
     bound[:, 0] += extra
-    whole, tails = [], []
+    log_masses, tails = [], []
     for family, eta in zip(parameters.families, bound, strict=True):
         table = family.table(parameters.k)  # type: ignore[attr-defined]
         height = table.log_base + table.statistics @ eta
         height += np.log(table.quadrature)
-        whole.append(float(family.log_partition(eta).value))
+        log_masses.append(float(family.log_partition(eta).value))
         beyond = table.points >= size
         tails.append(float(np.logaddexp.reduce(height[beyond], initial=-np.inf)))
-    everything = sum(whole)
-    each = [everything - a + tail for a, tail in zip(whole[:-1], tails[:-1], strict=True)]
-    return constant + float(np.logaddexp.reduce(each))
+    log_total = sum(log_masses)
+    log_outside = [
+        log_total - a + tail for a, tail in zip(log_masses[:-1], tails[:-1], strict=True)
+    ]
+    return constant + float(np.logaddexp.reduce(log_outside))

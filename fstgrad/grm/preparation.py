@@ -184,14 +184,14 @@ def offsets(offset: npt.ArrayLike | None, samples: int, base: Base) -> FloatArra
     """
     if offset is None:
         return np.zeros(samples)
-    found = checks.real_array("offset", offset, (samples,))
-    low, high = float(found.min()), float(found.max())
+    array = checks.real_array("offset", offset, (samples,))
+    low, high = float(array.min()), float(array.max())
     if base.whole_numbers and max(high, high - low) > LARGEST_OFFSET:
         raise InvalidInputError(
             f"offset runs from {low:g} to {high:g}, and e^offset is the exposure of a row; "
             "give log(exposure)"
         )
-    return found
+    return array
 
 
 def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:
@@ -221,9 +221,9 @@ def candidates(
     if sets is None or isinstance(sets, str):
         return {}
     number_of = {name: i for i, name in enumerate(names)}
-    found: dict[int, set[tuple[int, ...]]] = {size: set() for size in range(2, k + 1)}
-    for at, given in enumerate(members("candidate_sets", sets)):
-        columns = members(f"candidate_sets[{at}]", given)
+    by_size: dict[int, set[tuple[int, ...]]] = {size: set() for size in range(2, k + 1)}
+    for at, members_of_set in enumerate(members("candidate_sets", sets)):
+        columns = members(f"candidate_sets[{at}]", members_of_set)
         unknown = [
             m
             for m in columns
@@ -239,9 +239,9 @@ def candidates(
                 f"candidate_sets[{at}] is {columns}; give two or more distinct columns "
                 f"from 0 to {features - 1}"
             )
-        for size in found:
-            found[size].update(combinations(ids, size))
+        for size in by_size:
+            by_size[size].update(combinations(ids, size))
     return {
-        size: np.array(sorted(chosen), dtype=np.int64).reshape(-1, size)
-        for size, chosen in found.items()
+        size: np.array(sorted(distinct), dtype=np.int64).reshape(-1, size)
+        for size, distinct in by_size.items()
     }

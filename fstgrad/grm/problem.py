@@ -156,9 +156,9 @@ class Problem:
             return regression.fit(start)
         with worker_threads(settings.threads) as pool:
             regression.solver.apply = pool.map
-            found = regression.fit(start)
+            joint_fit = regression.fit(start)
         regression.solver.apply = map
-        return found
+        return joint_fit
 
     def joint(self, design: Design, settings: FitSettings) -> JointRegression:
         """Return the problem of all nodes with tied parameters; its solver is cached."""
@@ -197,33 +197,28 @@ class Problem:
         Needed after merging, since the intercepts of a node fit are optimal for its own estimates
         of theta_S, not for the merged ones.
         """
-        free = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
-        fixed = free.eta(self.x.toarray())
-        heads, f = self.intercepts, self.intercepts.coordinates.size
-        before = np.concatenate(
-            [parameters.intercepts[:, heads.coordinates], parameters.slopes], axis=1
-        )
-        nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
+        without = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
+        fixed = without.eta(self.x.toarray())
+        start = self.intercepts.from_model(parameters.intercepts, parameters.slopes)
+        no_blocks = Design(self.x.shape[0], self.x.shape[1], (), {})
         none, p = np.zeros(0, dtype=np.int64), self.x.shape[1]
         sets, slots = (none, none, np.zeros(0)), (none,) * 4
 
         def refit(nodes: range) -> FloatArray:
             solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))
-            start = heads.covariates.inward(before[nodes])
-            own = heads, solver.ridge
-            active = activate(nothing, own, start, settings.alpha, sets, slots)
+            own = self.intercepts, solver.ridge
+            active = activate(no_blocks, own, start[nodes], settings.alpha, sets, slots)
             slopes = solver.solve(active, 0.5 * settings.tol)[1]
             is_done = slopes.max(initial=0.0) <= settings.tol
             if len(nodes) > 1 and not is_done:  # a hard node stopped the others
                 return np.concatenate([refit(range(s, s + 1)) for s in nodes])
-            return heads.covariates.outward(active.coef.reshape(start.shape))
+            return active.coef.reshape(len(nodes), -1)
 
         parts = [range(s, min(s + AT_ONCE, p)) for s in range(0, p, AT_ONCE)]
         with worker_threads(settings.threads) as pool:
-            found = np.concatenate(list(pool.map(refit, parts)))
-        intercepts = np.zeros(parameters.intercepts.shape)
-        intercepts[:, heads.coordinates] = found[:, :f]
-        return replace(parameters, intercepts=intercepts, slopes=found[:, f:])
+            node_coefs = np.concatenate(list(pool.map(refit, parts)))
+        intercepts, slopes = self.intercepts.to_model(node_coefs, parameters.intercepts.shape[1])
+        return replace(parameters, intercepts=intercepts, slopes=slopes)
 
 
 def prepare(

@@ -88,7 +88,9 @@ class NodeRegression:
                 break  # at the limit of rounding: neither a new column nor a step
         used = (active.term >= 0) & (active.coef != 0)
         return NodeFit(
-            intercepts=self.solver.intercepts.covariates.outward(active.coef[active.term < 0]),
+            intercepts=self.solver.intercepts.covariates.from_fit_basis(
+                active.coef[active.term < 0]
+            ),
             term=active.term[used],
             key=active.key[used],
             values=active.coef[used],
@@ -109,9 +111,9 @@ class NodeRegression:
         allowed = np.zeros(column.size, dtype=bool)
         for number, columns in enumerate(self.columns):
             allowed |= (start.term == number) & np.isin(column, columns)
-        heads = self.solver.intercepts.covariates.inward(start.intercepts)
+        node_coefs = self.solver.intercepts.covariates.to_fit_basis(start.intercepts)
         return self._activate(
-            heads[None, :], start.term[allowed], column[allowed], start.values[allowed]
+            node_coefs[None, :], start.term[allowed], column[allowed], start.values[allowed]
         )
 
     def _activate(
@@ -119,8 +121,8 @@ class NodeRegression:
     ) -> ActiveSet:
         sets = block, self.design.keys(block, column), coef
         slots = np.arange(block.size), np.zeros(block.size, dtype=np.int64), block, column
-        heads = self.solver.intercepts, self.solver.ridge
-        return activate(self.design, heads, intercepts, self.alpha, sets, slots)
+        own = self.solver.intercepts, self.solver.ridge
+        return activate(self.design, own, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
         """Return the gradients of all columns that the node may use, one array per block.

@@ -96,7 +96,7 @@ class FitReport:
         if self.sets:
             stable = "" if np.isnan(self.sets[0].stability) else f"{'stable':>7s}"
             lines += ["", f"{'theta':>10s} {stable}  set  (rows where it is largest)"]
-            lines += [str(found) for found in self.sets]
+            lines += [str(weighted) for weighted in self.sets]
         return "\n".join(lines)
 
 
@@ -149,7 +149,7 @@ def fit_report(
     model: Any,
     data: sparse.csr_matrix,
     shift: FloatArray | None,
-    given: dict[str, Any],
+    row_arguments: dict[str, Any],
     *,
     samples: int,
     rng: Seed,
@@ -159,7 +159,7 @@ def fit_report(
     """Return a comparison of Gibbs draws of a fitted model with data (n, p), and its sets.
 
     shift : (n, p), added to eta_1, if the rows have offsets or covariates.
-    given : the offsets and covariates of the rows, for fits to resampled rows.
+    row_arguments : the offsets and covariates of the rows, for fits to resampled rows.
     samples, rng, bootstrap, top : as in `GeneralizedRootModel.report`.
     """
     generator = checks.generator(rng)
@@ -169,8 +169,8 @@ def fit_report(
     x, worst = data.toarray(), np.nan
     if shift is None:
         draws = model.gibbs(samples, generator, chains=min(100, samples))
-        values, known = draws.values, draws.r_hat[~np.isnan(draws.r_hat)]
-        worst = float(known.max()) if known.size else np.nan
+        values, defined = draws.values, draws.r_hat[~np.isnan(draws.r_hat)]
+        worst = float(defined.max()) if defined.size else np.nan
     else:
         chosen = shift[generator.integers(len(x), size=samples)]
         values = sampling.one_each(model.parameters_, chosen, SWEEPS, generator)
@@ -182,7 +182,7 @@ def fit_report(
         for strong in (model.top_interactions(order, top) if top else [])
     ]
     if bootstrap and sets:
-        sets = _stable(model, data, given, sets, bootstrap, generator)
+        sets = _stable(model, data, row_arguments, sets, bootstrap, generator)
     return FitReport(
         list(model.names_), _columns(x), _columns(values), spearman_difference(x, values),
         pair_discrepancy(x, values, generator), worst, sets,
@@ -192,7 +192,7 @@ def fit_report(
 def _stable(
     model: Any,
     data: sparse.csr_matrix,
-    given: dict[str, Any],
+    row_arguments: dict[str, Any],
     sets: list[SetReport],
     fits: int,
     rng: np.random.Generator,
@@ -203,19 +203,24 @@ def _stable(
     counts = np.zeros(len(sets))
     for _ in range(fits):
         rows = rng.integers(data.shape[0], size=data.shape[0])
-        part = {name: None if a is None else np.asarray(a)[rows] for name, a in given.items()}
-        other = clone(model).set_params(warm_start=False, checkpoint=None)
+        resampled = {
+            name: None if a is None else np.asarray(a)[rows] for name, a in row_arguments.items()
+        }
+        refitted = clone(model).set_params(warm_start=False, checkpoint=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            other.fit(data[rows], feature_names=model.names_, **part)
+            refitted.fit(data[rows], feature_names=model.names_, **resampled)
         signs = {
-            found.names: np.sign(found.value)
+            weighted.names: np.sign(weighted.value)
             for order in range(2, model.k + 1)
-            for found in other.top_interactions(order, max(1, other.parameters_.flat.values.size))
+            for weighted in refitted.top_interactions(
+                order, max(1, refitted.parameters_.flat.values.size)
+            )
         }
-        counts += [signs.get(found.names, 0.0) == np.sign(found.value) for found in sets]
+        counts += [signs.get(weighted.names, 0.0) == np.sign(weighted.value) for weighted in sets]
     return [
-        found._replace(stability=float(c / fits)) for found, c in zip(sets, counts, strict=True)
+        weighted._replace(stability=float(c / fits))
+        for weighted, c in zip(sets, counts, strict=True)
     ]
 
 
@@ -250,12 +255,12 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
     left = left[rng.permutation(len(left))[:MOST_ROWS]] / scale
     right = right[rng.permutation(len(right))[:MOST_ROWS]] / scale
     chosen = rng.permutation(first.size)[:MOST_PAIRS]
-    found = []
+    discrepancies = []
     for a, b in zip(first[chosen], second[chosen], strict=True):
         u, v = left[:, [a, b]], right[:, [a, b]]
-        inside = [(_kernel(w, w).sum() - len(w)) / (len(w) * (len(w) - 1)) for w in (u, v)]
-        found.append(sum(inside) - 2 * _kernel(u, v).mean())
-    return float(np.mean(found))
+        within = [(_kernel(w, w).sum() - len(w)) / (len(w) * (len(w) - 1)) for w in (u, v)]
+        discrepancies.append(sum(within) - 2 * _kernel(u, v).mean())
+    return float(np.mean(discrepancies))
 
 
 def columns_of(names: Sequence[str], model_names: Sequence[str]) -> list[int]:
