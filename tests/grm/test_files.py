@@ -1,6 +1,7 @@
-"""Tables, models and checkpoints that are damaged, or lie, are errors of one line."""
+"""Files of tables, models and checkpoints: what is damaged, or lies, is an error of one line."""
 
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy import io, sparse
 
 import fstgrad as fg
 from fstgrad.grm.files import read_table
+from fstgrad.grm.matlab import read_matlab
 from tests.tables import Column, Frame
 
 COUNTS = np.random.default_rng(0).poisson(1.0, size=(60, 4))
@@ -277,3 +279,32 @@ def test_rows_have_one_index():
     model.fit(X, sample_weight=turned.to_numpy().astype(float))
     with pytest.raises(fg.InvalidInputError, match=r"X has the index 0, 1.* and sample_weight"):
         model.score(X, sample_weight=turned)
+
+
+MATLAB_HEADER = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
+
+
+def element(kind, content):
+    return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+
+def char_array(text, kind, encoding):
+    flags, shape = struct.pack("<II", 4, 0), struct.pack("<ii", 1, len(text))
+    parts = ((6, flags), (5, shape), (1, b"name"), (kind, text.encode(encoding)))
+    return element(14, b"".join(element(*part) for part in parts))
+
+
+@pytest.mark.parametrize(
+    "kind, encoding",
+    [(1, "latin-1"), (2, "latin-1"), (4, "utf-16-le"), (16, "utf-8"), (17, "utf-16-le"),
+     (18, "utf-32-le")],
+)  # fmt: skip
+def test_matlab_texts_of_every_type(kind, encoding):
+    """MATLAB itself writes two bytes per letter, and scipy does not."""
+    assert read_matlab(MATLAB_HEADER + char_array("Zoë", kind, encoding)) == {"name": "Zoë"}
+
+
+def test_a_dense_matlab_table(tmp_path):
+    counts = np.random.default_rng(0).poisson(1.0, size=(7, 3)).astype(float)
+    io.savemat(tmp_path / "counts.mat", {"X": counts})
+    np.testing.assert_array_equal(read_table(tmp_path / "counts.mat")[0].toarray(), counts)
