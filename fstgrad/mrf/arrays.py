@@ -52,61 +52,62 @@ class Network(NamedTuple):
     mate: npt.NDArray[np.int32]
 
 
-class Lanes(NamedTuple):
+class VectorLayout(NamedTuple):
     """The arcs of a network in an order for vectors: in blocks of nodes of about equal degree.
 
     Within a block, nodes are in order of decreasing degree.  Slot s of a block holds the s-th arc
     of each node that has one: of the first nodes of the block.  The lane of an arc is its position
     in the order block by block, slot by slot, node by node.  Label c of the message (C,) of a lane
-    of block g is at C * first[g] + c * (lanes of the block) + (lane - first[g]).
+    of block g is at C * block_lane[g] + c * (lanes of the block) + (lane - block_lane[g]).
 
     Attributes
     ----------
     node : (nodes with arcs,)
         The nodes, block by block.
-    cut, first, first_slot : (blocks + 1,) uint64
-        Block g has the nodes node[cut[g]:cut[g + 1]], the lanes first[g] .. first[g + 1] - 1 and
-        the slots first_slot[g] .. first_slot[g + 1] - 1.
-    slot : (slots + 1,) uint64
-        Slot s has the lanes slot[s] .. slot[s + 1] - 1.
-    first_run, run, flip : (blocks + 1,), (runs + 1,), (runs,)
-        Lanes run[r] .. run[r + 1] - 1 read the shared table, transposed if flip[r] is 1.
-    source, step : (2E,) uint64
+    block_node, block_lane, block_slot : (blocks + 1,) uint64
+        The first node, lane and slot of each block: block g has the nodes
+        node[block_node[g]:block_node[g + 1]], and likewise lanes and slots.
+    slot_lane : (slots + 1,) uint64
+        The first lane of each slot.
+    block_run, run_lane, run_flip : (blocks + 1,), (runs + 1,), (runs,)
+        The first run of each block and the first lane of each run.  The lanes of run r read the
+        shared table, transposed if run_flip[r] is 1.
+    reverse_start, reverse_step : (2E,) uint64
         Where the message along the reverse of a lane's arc begins, and the step between labels.
     arc : (2E,)
         The arc of each lane.
     """
 
     node: IntArray
-    cut: Indices
-    first: Indices
-    first_slot: Indices
-    slot: Indices
-    first_run: IntArray
-    run: IntArray
-    flip: IntArray
-    source: Indices
-    step: Indices
+    block_node: Indices
+    block_lane: Indices
+    block_slot: Indices
+    slot_lane: Indices
+    block_run: IntArray
+    run_lane: IntArray
+    run_flip: IntArray
+    reverse_start: Indices
+    reverse_step: Indices
     arc: IntArray
 
     @classmethod
     def of(
-        cls, network: Network, rank: IntArray, behind: BoolArray, labels: int, size: int
-    ) -> "Lanes":
-        """Return lanes for messages of `labels` numbers, in blocks of about `size` arcs.
+        cls, network: Network, rank: IntArray, transposed: BoolArray, labels: int, size: int
+    ) -> "VectorLayout":
+        """Return the layout of messages of `labels` numbers, in blocks of about `size` arcs.
 
         rank : (I,), the order of nodes of equal degree.
-        behind : (2E,) bool, the arcs that read the shared table transposed.
+        transposed : (2E,) bool, the arcs that read the shared table transposed.
         """
         degree = np.diff(network.start)
         tail = np.repeat(np.arange(len(degree)), degree)
-        behind_of = np.bincount(tail[behind], minlength=len(degree))
+        transposed_of = np.bincount(tail[transposed], minlength=len(degree))
         node = np.lexsort((rank, -degree))[: np.count_nonzero(degree)]
         number = (np.cumsum(degree[node]) - degree[node]) // size
-        node = node[np.lexsort((behind_of[node], -degree[node], number))]
+        node = node[np.lexsort((transposed_of[node], -degree[node], number))]
         place = empty_like(degree)
         place[node] = np.arange(len(node))
-        inner = np.lexsort((behind, tail))  # arcs that do not read transposed come first
+        inner = np.lexsort((transposed, tail))  # arcs that do not read transposed come first
         slot_of = np.arange(len(tail)) - network.start[tail]
         by = np.lexsort((place[tail], slot_of, number[place[tail]]))
         arc, block, slot = inner[by], number[place[tail[by]]], slot_of[by]
@@ -116,28 +117,28 @@ class Lanes(NamedTuple):
         mate[arc] = np.arange(len(arc))
         mate = mate[network.mate[arc]]
         begin = first[group[mate]]
-        slots, runs = _starts(block, slot), _starts(block, behind[arc])
+        slots, runs = _starts(block, slot), _starts(block, transposed[arc])
         unsigned = [
             array.astype(np.uint64)
             for array in (cut, first, np.searchsorted(slots, first), slots,
                           begin * (labels - 1) + mate, np.diff(first)[group[mate]])
         ]  # fmt: skip
         return cls(
-            node=node, cut=unsigned[0], first=unsigned[1], first_slot=unsigned[2],
-            slot=unsigned[3], first_run=np.searchsorted(runs, first), run=runs,
-            flip=behind[arc][runs[:-1]].astype(np.int64), source=unsigned[4], step=unsigned[5],
-            arc=arc,
+            node=node, block_node=unsigned[0], block_lane=unsigned[1], block_slot=unsigned[2],
+            slot_lane=unsigned[3], block_run=np.searchsorted(runs, first), run_lane=runs,
+            run_flip=transposed[arc][runs[:-1]].astype(np.int64), reverse_start=unsigned[4],
+            reverse_step=unsigned[5], arc=arc,
         )  # fmt: skip
 
     def by_table(
         self, network: Network, key: IntArray, labels: int
-    ) -> tuple["Lanes", Indices, IntArray]:
-        """Return lanes whose messages are, within each block, in the order of their tables.
+    ) -> tuple["VectorLayout", Indices, IntArray]:
+        """Return the layout with the messages of each block in the order of their tables.
 
         key : (2E,), 2k + flip for the table k that each lane reads.
         Also returns the lane (2E,) within its block of each message, and the table of each run.
         """
-        first = self.first.astype(np.int64)
+        first = self.block_lane.astype(np.int64)
         block = np.repeat(np.arange(len(first) - 1), np.diff(first))
         take = np.lexsort((key, block))
         place, lane = empty_like(take), empty_like(take)
@@ -147,11 +148,11 @@ class Lanes(NamedTuple):
         source = first[block[mate]] * (labels - 1) + place[mate]
         run, key = _starts(block, key[take]), key[take]
         first_of_runs = key[run[:-1]]
-        lanes = self._replace(
-            source=source.astype(np.uint64), first_run=np.searchsorted(run, first), run=run,
-            flip=first_of_runs & 1,
+        layout = self._replace(
+            reverse_start=source.astype(np.uint64), block_run=np.searchsorted(run, first),
+            run_lane=run, run_flip=first_of_runs & 1,
         )  # fmt: skip
-        return lanes, (take - first[block]).astype(np.uint64), first_of_runs >> 1
+        return layout, (take - first[block]).astype(np.uint64), first_of_runs >> 1
 
 
 def _starts(*keys: npt.NDArray[np.generic]) -> IntArray:

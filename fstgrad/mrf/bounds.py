@@ -236,7 +236,7 @@ def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
     edges and factors of i.
     """
     expected = empty(q.shape)
-    kernels.coordinates.all_expected_scores(model.pieces, q, expected)
+    kernels.coordinate_ascent.all_expected_scores(model.pieces, q, expected)
     held = np.where(q > 0, q, 1.0)
     scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)
     own = (scores - q * np.log(held)).sum(axis=1)

@@ -95,7 +95,7 @@ class Clamped:
         factors, rest = self.whole.factors, self.rest
         out = np.zeros(len(factors.table))
         if marginals is None or rest is None or len(out) == 0:
-            kernels.coordinates.factor_products(factors, node, out)
+            kernels.coordinate_ascent.factor_products(factors, node, out)
             return out
         for f in self.remains.few:
             left = [v for v in factors.nodes(f) if self.labels[v] < 0]

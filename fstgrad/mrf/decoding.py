@@ -89,7 +89,9 @@ def iterated_modes(
 
 def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:
     """Improve `labels` (I,) in place, node by node; return whether a local optimum was reached."""
-    return any(kernels.coordinates.improve(model.pieces, labels) == 0 for _ in range(max_iter))
+    return any(
+        kernels.coordinate_ascent.improve(model.pieces, labels) == 0 for _ in range(max_iter)
+    )
 
 
 DECODERS: dict[str, Method[Decoded]] = {

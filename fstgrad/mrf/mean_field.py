@@ -97,7 +97,9 @@ def mean_field_within(
         sweeps_a_call = max(1, min(max_iter, MARGINALS_A_CALL // max(1, model.scores.node.size)))
     while True:
         changes = empty(min(sweeps_a_call, max_iter - len(history)))
-        history += changes[: kernels.coordinates.climb(model.pieces, q, tol, changes)].tolist()
+        history += changes[
+            : kernels.coordinate_ascent.climb(model.pieces, q, tol, changes)
+        ].tolist()
         if history[-1] < 0:
             raise infeasible()
         if progress is not None:
@@ -155,7 +157,7 @@ def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
     if model.factors.number == 0:
         return NO_FACTORS
     out = empty(len(model.factors.table))
-    kernels.coordinates.factor_products(model.factors, q, out)
+    kernels.coordinate_ascent.factor_products(model.factors, q, out)
     return out
 
 
@@ -207,7 +209,7 @@ class _Blocks:
         """
         out = self.model.scores.node.copy()
         if self.model.factors.number:
-            kernels.coordinates.add_expected_factors(self.model.factors, q, out)
+            kernels.coordinate_ascent.add_expected_factors(self.model.factors, q, out)
         for own, other, rule in (
             (self.left, self.right, "ecd,ed->ec"), (self.right, self.left, "ecd,ec->ed"),
         ):  # fmt: skip
@@ -225,7 +227,7 @@ class _Blocks:
         moved = np.where(q.node > 0, theta - self.model.scores.node, 0.0)
         between = np.einsum("ec,ecd,ed->", q.node[self.left], self.soft, q.node[self.right])
         spare = np.zeros(theta.shape)
-        larger = kernels.coordinates.add_expected_factors(self.model.factors, q.node, spare)
+        larger = kernels.coordinate_ascent.add_expected_factors(self.model.factors, q.node, spare)
         inside = self.forest(theta).log_partition() - float((q.node * moved).sum())
         return inside + float(between) + larger
 

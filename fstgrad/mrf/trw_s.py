@@ -113,22 +113,22 @@ def _swept(
     Labelings that are read from the messages are passed to `best`.
     """
     m = model.pieces._replace(node=model.scores.node.copy())
-    d = np.zeros((len(m.shape.source), model.num_labels))
-    said = np.zeros((len(m.factors.scope), model.num_labels))
+    edge_to_variable = np.zeros((len(m.shape.source), model.num_labels))
+    factor_to_variable = np.zeros((len(m.factors.scope), model.num_labels))
     share, labels = empty(model.num_nodes), empty(model.num_nodes, np.int64)
-    kernels.sequential.shares(m, share)
+    kernels.trw_s.node_shares(m, share)
     upper = np.inf
     for iteration in range(1, max_iter + 1):
         if not (
-            kernels.sequential.sweep(m, share, True, d, said)
-            and kernels.sequential.sweep(m, share, False, d, said)
+            kernels.trw_s.sweep(m, share, True, edge_to_variable, factor_to_variable)
+            and kernels.trw_s.sweep(m, share, False, edge_to_variable, factor_to_variable)
         ):
             raise infeasible()
         if iteration % LOOK and iteration < max_iter and not budget.is_spent:
             continue
-        kernels.sequential.read_labels(m, d, said, labels)
+        kernels.trw_s.read_labels(m, edge_to_variable, factor_to_variable, labels)
         best.take(labels)
-        bound = kernels.sequential.dual(m, d, said) + model.offset
+        bound = kernels.trw_s.dual(m, edge_to_variable, factor_to_variable) + model.offset
         settled = upper - bound <= tol * max(1.0, abs(bound))
         upper = min(upper, bound)
         if settled or best.closes(upper):
@@ -201,7 +201,7 @@ class _Best:
             alive = self.model.scores.node[np.arange(len(found)), found] > -np.inf
             start = np.where(alive, found, self.model.scores.node.argmax(axis=1))
             found = allowed_labels(self.model, start.astype(np.int64), generator(0)).copy()
-        while kernels.coordinates.improve(self.model.pieces, found):
+        while kernels.coordinate_ascent.improve(self.model.pieces, found):
             pass
         score = self.model.score(found)
         if score > self.score:

@@ -6,7 +6,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
-from fstgrad.mrf.kernels import sequential
+from fstgrad.mrf.kernels import trw_s
 from fstgrad.mrf.trw_s import _Best
 from tests.helpers.fields import model_of
 from tests.mrf.models import masked_model, random_grid, random_model
@@ -194,11 +194,11 @@ def test_no_sweep_raises_the_bound(seed):
     d, said = d[:, : model.num_labels], said[:, : model.num_labels]
     d, said = np.ascontiguousarray(d), np.ascontiguousarray(said)
     share = np.empty(model.num_nodes)
-    sequential.shares(m, share)
-    values = [sequential.dual(m, d, said)]
+    trw_s.node_shares(m, share)
+    values = [trw_s.dual(m, d, said)]
     for number in range(12):
-        assert sequential.sweep(m, share, number % 2 == 0, d, said)
-        values.append(sequential.dual(m, d, said))
+        assert trw_s.sweep(m, share, number % 2 == 0, d, said)
+        values.append(trw_s.dual(m, d, said))
     assert (np.diff(values) <= 1e-12 * np.abs(values[0])).all()
     assert values[-1] + model.offset >= model.score(model.mode()) - 1e-9
 

@@ -6,8 +6,8 @@ import pytest
 import fstgrad as fg
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.grid import GridMessages
-from fstgrad.mrf.messages.linear_domain import WeightMessages
-from fstgrad.mrf.messages.log_domain import GraphMessages, LargestFirst
+from fstgrad.mrf.messages.linear_domain import LinearMessages
+from fstgrad.mrf.messages.log_domain import LogMessages, ResidualMessages
 from fstgrad.mrf.messages.tree_cover import spanning_tree_weights, tree_cover
 from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
 from tests.helpers.selection import pairwise
@@ -36,7 +36,7 @@ def test_exact_on_forests(name, build, schedule, method):
 )
 def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape, connectivity):
     model = random_grid(*shape, 3, 1, 1.5, shared, connectivity)
-    tables = [cls(model, maximum, 1) for cls in (GridMessages, GraphMessages)]
+    tables = [cls(model, maximum, 1) for cls in (GridMessages, LogMessages)]
     assert_equal_sweeps(model, tables, damping, 1e-12)
 
 
@@ -61,7 +61,7 @@ def test_grids_have_the_messages_of_their_edge_lists(labels, connectivity, share
 def test_flooding_equals_the_definition(name):
     model = masked_model(name)
     expected = oracle.flooding(*model.scores, model.graph.edges.tolist(), 7, damping=0.25)
-    messages = GraphMessages(model, 0, 1)
+    messages = LogMessages(model, 0, 1)
     for _ in range(7):
         messages.sweep(0.25)
     np.testing.assert_allclose(np.exp(messages.messages), expected, atol=1e-13)
@@ -108,7 +108,7 @@ def test_products_beyond_the_float_range_are_computed_in_logs():
     assert GridMessages(model, 0, 1).sweep(0.0) is not None  # the first messages fit
     result = model.infer("bp", max_iter=100)
     assert np.isfinite(result.log_partition)
-    messages = GraphMessages(model, 0, 1)
+    messages = LogMessages(model, 0, 1)
     for _ in range(result.iterations):
         messages.sweep(0.0)
     np.testing.assert_allclose(result.node, messages.node_beliefs()[0], atol=1e-12)
@@ -266,20 +266,20 @@ def test_residuals_do_not_depend_on_damping():
 @pytest.mark.parametrize("damping", [0.0, 0.6])
 def test_the_residual_schedule_stops_when_no_message_would_move(damping):
     model = random_model("complete", scale=1.5)
-    messages = LargestFirst(model, 0, 1e-7, damping)
+    messages = ResidualMessages(model, 0, 1e-7, damping)
     for _ in range(500):
         change = messages.sweep(damping)
         if change <= 1e-7:
             break
     assert change <= 1e-7
-    flooded = GraphMessages(model, 0, 1)
+    flooded = LogMessages(model, 0, 1)
     flooded.messages = messages.messages.copy()
     assert flooded.sweep(0.0) == pytest.approx(change, rel=1e-6)  # the largest of all, as told
 
 
 def test_the_largest_change_goes_first():
     model = random_model("star", scale=3.0)
-    messages = LargestFirst(model, 0, 0.0, 0.0)
+    messages = ResidualMessages(model, 0, 0.0, 0.0)
     first = int(messages.queue.heap[0])
     assert messages.queue.priority[first] == messages.queue.priority.max()
     gaps = np.abs(messages.queue.pending - messages.messages).max(axis=1)
@@ -299,7 +299,7 @@ def test_trees_cover_every_edge_and_bound_every_label():
     model = random_model("complete", seed=3)
     cover = tree_cover(model.graph)
     assert cover.rho.sum() == pytest.approx(3)  # a tree on 4 nodes has 3 edges
-    bound = GraphMessages(model, 0, 1, cover.rho).tree_bound(cover)
+    bound = LogMessages(model, 0, 1, cover.rho).tree_bound(cover)
     for i, c in np.ndindex(4, 3):
         assert bound.node[i, c] >= model.condition({i: c}).log_partition() - 1e-9
     np.testing.assert_allclose(bound.marginals.node.sum(axis=1), 1)
@@ -318,7 +318,7 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
     node[2, 0] = -np.inf
     edge = 1.5 * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
     model = fg.PairwiseMRF(node, edge, pairs)
-    tables = [cls(model, maximum, 1) for cls in (WeightMessages, GraphMessages)]
+    tables = [cls(model, maximum, 1) for cls in (LinearMessages, LogMessages)]
     assert_equal_sweeps(model, tables, damping, 1e-11)
 
 
@@ -327,7 +327,7 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
 @pytest.mark.parametrize("labels", [2, 3, 20])
 def test_blocks_of_nodes_of_any_degree_equal_the_log_domain(shared, symmetric, maximum, labels):
     model = graph_of_hubs(np.random.default_rng(2), labels, shared=shared, symmetric=symmetric)
-    tables = [cls(model, maximum, 2) for cls in (WeightMessages, GraphMessages)]
+    tables = [cls(model, maximum, 2) for cls in (LinearMessages, LogMessages)]
     assert_equal_sweeps(model, tables, 0.2, 1e-11)
 
 

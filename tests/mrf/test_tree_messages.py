@@ -5,10 +5,10 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.linear_domain import WeightMessages
-from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.messages.linear_domain import LinearMessages
+from fstgrad.mrf.messages.log_domain import LogMessages
 from fstgrad.mrf.messages.tree_cover import tree_cover
-from fstgrad.mrf.messages.tree_reweighted import LaneMessages, tree_messages
+from fstgrad.mrf.messages.tree_reweighted import VectorizedTreeMessages, tree_messages
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.resources import Budget, SpentError
 from tests.helpers.fields import assert_equal_sweeps, graph_of_hubs
@@ -18,7 +18,7 @@ from tests.mrf.models import random_grid
 def assert_equal_messages(model, threads=1, rho=None):
     rho = tree_cover(model.graph).rho if rho is None else rho
     lanes, arcs = (
-        LaneMessages(model, threads, rho), GraphMessages(model, 0, threads, rho),
+        VectorizedTreeMessages(model, threads, rho), LogMessages(model, 0, threads, rho),
     )  # fmt: skip
     for damping in (0.0, 0.5, 0.5, 0.3, 0.0):
         change = arcs.sweep(damping)
@@ -59,7 +59,7 @@ def test_lanes_are_for_large_graphs_whose_tables_floats_hold():
     kinds = [
         type(tree_messages(m, 1, tree_cover(m.graph).rho)) for m in (*grids, steep, masked, single)
     ]
-    assert kinds == [LaneMessages, GraphMessages, GraphMessages, GraphMessages, GraphMessages]
+    assert kinds == [VectorizedTreeMessages, LogMessages, LogMessages, LogMessages, LogMessages]
     assert single.infer("trw").log_partition == pytest.approx(0.0, abs=1e-12)
 
 
@@ -79,9 +79,7 @@ def test_shuffled_graphs_are_swept_in_another_order(shared):
     assert np.abs(np.diff(rank[pairs], axis=1)).mean() < 100
     assert (grid.graph.rank == np.arange(3660)).all()
     assert_equal_messages(model, threads=2)
-    assert_equal_sweeps(
-        model, [t(model, 0, 2) for t in (WeightMessages, GraphMessages)], 0.2, 1e-11
-    )
+    assert_equal_sweeps(model, [t(model, 0, 2) for t in (LinearMessages, LogMessages)], 0.2, 1e-11)
 
 
 def test_random_graphs_are_swept_in_their_own_order():
@@ -115,7 +113,7 @@ def test_the_bound_alone_is_that_of_the_log_domain(scale, labels):
     edge[np.random.default_rng(3).random(edge.shape) < 0.05 * (labels > 1)] = -np.inf
     model = fg.PairwiseMRF(node, edge, model.graph.edges)
     cover = tree_cover(model.graph)
-    messages = GraphMessages(model, 0, 1, cover.rho)
+    messages = LogMessages(model, 0, 1, cover.rho)
     for _ in range(4):
         messages.sweep(0.5)
         expected = messages.tree_bound(cover).value

@@ -142,7 +142,7 @@ class BucketTree:
         inputs = int(first_input[-1])
         child, slowest, first_step, number = (empty(inputs, np.int64) for _ in range(4))
         step = empty(int((counts * widths).sum()), np.int64)
-        kernels.wiring.wire(
+        kernels.buckets.connect(
             Buckets(first_axis, cliques, sizes, parent, first_input),
             Scopes(first, scope, stride, self.bucket_of),
             Inputs(child, slowest, first_step, step, number),

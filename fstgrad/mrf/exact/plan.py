@@ -202,7 +202,7 @@ def _by_bits(
         return None
     order, separators = greedy
     found = empty(graph.num_nodes, np.int64)
-    sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
+    sets = [found[: kernels.elimination_orders.members(row, found)].tolist() for row in separators]
     return _plan(order.tolist(), sets, sizes)
 
 
@@ -218,15 +218,15 @@ def _greedy(
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
     order, separators = empty(nodes, np.int64), empty_like(near)
     number = {
-        "given": kernels.orders.GIVEN,
-        "weight": kernels.orders.WEIGHT,
-        "fill": kernels.orders.FILL,
+        "given": kernels.elimination_orders.GIVEN,
+        "weight": kernels.elimination_orders.WEIGHT,
+        "fill": kernels.elimination_orders.FILL,
     }[rule]
-    counts, search = np.array(sizes, np.float64), kernels.orders.Search.of(nodes)
+    counts, search = np.array(sizes, np.float64), kernels.elimination_orders.Search.of(nodes)
     largest, total = (float(limit) for limit in limits)
     for low in range(0, nodes, STEPS):  # signals are handled between two calls of the kernel
         budget.check()
-        total -= kernels.orders.greedy_order(
+        total -= kernels.elimination_orders.greedy_order(
             low, min(low + STEPS, nodes), near, counts, number, noise, (largest, total), search,
             order, separators,
         )  # fmt: skip

@@ -5,11 +5,11 @@ the E edges (0 .. 2E - 1), then those of the links between a node and a factor: 
 the next.  Every factor is in every forest.  If a link is not in the forest, the factor has its own
 copy of the node, independent of it.  The scores of a forest are a `Split`: of nodes, of edges, and
 of the cells of factors.  A link that is in the forest has the score -split.node of its node: this
-is what tree-reweighted messages leave there (see `messages.tree_weights`).
+is what tree-reweighted messages leave there (see `messages.tree_cover`).
 
 order (I + F,) lists parents before children; parent_arc[v] is the arc from the parent of v to v,
--1 for a root; source (2E,) is that of the edges alone.  heard (slots, C) is what goes along each
-link, 0 if it is not in the forest.
+-1 for a root; source (2E,) is that of the edges alone.  link_messages (slots, C) is what goes along
+each link, from its factor or to it; 0 if the link is not in the forest.
 """
 
 from typing import NamedTuple
@@ -20,8 +20,8 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Potentials, Split
-from fstgrad.mrf.kernels.bp_log import send, without
-from fstgrad.mrf.kernels.factors import add_rows, label_sums
+from fstgrad.mrf.kernels.bp_factors import add_rows, label_sums
+from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
 
 
 class Scratch(NamedTuple):
@@ -43,20 +43,25 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
 
 
 @kernel
-def hear(
-    factors: Factors, f: int, split: Split, heard: FloatArray, by_label: bool, scratch: Scratch
+def scores_with_messages(
+    factors: Factors,
+    f: int,
+    split: Split,
+    link_messages: FloatArray,
+    by_label: bool,
+    scratch: Scratch,
 ) -> tuple[FloatArray, float]:
     """Return the scores of the cells of factor f, with its messages added, and the largest.
 
-    scores[cell] = split.cells[cell] + sum over its slots of heard[slot, label in the cell].  With
-    `by_label`, scratch.sums[k, c] becomes the log-sum-exp of the scores of the cells in which node
-    k has label c.
+    scores[cell] = split.cells[cell] + sum over its slots of link_messages[slot, label in the cell].
+    With `by_label`, scratch.sums[k, c] becomes the log-sum-exp of the scores of the cells in which
+    node k has label c.
     """
     first, last = factors.first[f], factors.first[f + 1]
     cells = scratch.cells[: factors.cell[f + 1] - factors.cell[f]]
     cells[:] = split.cells[factors.cell[f] : factors.cell[f + 1]]
     digits = np.zeros(last - first, np.int64)
-    top = add_rows(factors, f, heard[first:last], digits, cells)
+    top = add_rows(factors, f, link_messages[first:last], digits, cells)
     if by_label and top > -np.inf:
         label_sums(factors, f, cells, top, 0, digits, scratch.sums, scratch.mass)
     return cells, top
@@ -70,7 +75,7 @@ def log_sum(row: FloatArray) -> float:
 
 
 @kernel
-def less(score: float, other: float) -> float:
+def subtract_alive(score: float, other: float) -> float:
     """Return score - other, or -inf if the label is dead (score = -inf)."""
     return score - other if score > -np.inf else -np.inf
 
@@ -84,22 +89,24 @@ def sweep_up(
     split: Split,
     total: FloatArray,
     messages: FloatArray,
-    heard: FloatArray,
+    link_messages: FloatArray,
 ) -> float:
     """Send the messages from the leaves to the roots; return log Z in nats, -inf if infeasible.
 
     `total` (I, C) comes in as the node scores, and the messages of the children are added.
-    `messages` (2E, C) and `heard` are written; `heard` comes in as zeros.
+    `messages` (2E, C) and `link_messages` are written; `link_messages` comes in as zeros.
     """
     nodes, size = total.shape
-    pre, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
+    cavity, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
     value = 0.0
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
         arc = parent_arc[v]
         slot = (arc - len(source)) >> 1
         if v >= nodes:
-            cells, top = hear(factors, v - nodes, split, heard, arc >= 0, scratch)
+            cells, top = scores_with_messages(
+                factors, v - nodes, split, link_messages, arc >= 0, scratch
+            )
             if top == -np.inf:
                 return -np.inf
             if arc < 0:
@@ -107,18 +114,20 @@ def sweep_up(
                 continue
             i, row = factors.scope[slot], scratch.sums[slot - factors.first[v - nodes]]
             for c in range(size):
-                heard[slot, c] = less(row[c], split.node[i, c]) if total[i, c] > -np.inf else 0.0
-                total[i, c] += heard[slot, c]
+                link_messages[slot, c] = (
+                    subtract_alive(row[c], split.node[i, c]) if total[i, c] > -np.inf else 0.0
+                )
+                total[i, c] += link_messages[slot, c]
         elif arc < 0:
             value += log_sum(total[v])
         elif arc < len(source):
-            pre[:] = total[v]
-            value += send(pre, split.potentials, arc ^ 1, 0, weight, messages)
+            cavity[:] = total[v]
+            value += log_message(cavity, split.potentials, arc ^ 1, 0, weight, messages)
             for c in range(size):
                 total[source[arc], c] += messages[arc ^ 1, c]
         else:
             for c in range(size):
-                heard[slot, c] = less(total[v, c], split.node[v, c])
+                link_messages[slot, c] = subtract_alive(total[v, c], split.node[v, c])
     return value
 
 
@@ -141,17 +150,17 @@ def add_tree(
     """
     total = split.node.copy()
     size = total.shape[1]
-    messages, heard = np.zeros((len(source), size)), np.zeros((len(factors.scope), size))
-    value = sweep_up(order, parent_arc, source, factors, split, total, messages, heard)
+    messages, link_messages = np.zeros((len(source), size)), np.zeros((len(factors.scope), size))
+    value = sweep_up(order, parent_arc, source, factors, split, total, messages, link_messages)
     if value == -np.inf:
         return -np.inf
-    pre, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
+    cavity, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
     for v in order:
         arc = parent_arc[v]
         if v < len(total):
             if 0 <= arc < len(source):
-                without(total, source[arc], messages, arc ^ 1, pre)
-                send(pre, split.potentials, arc, 0, weight, messages)
+                cavity_scores(total, source[arc], messages, arc ^ 1, cavity)
+                log_message(cavity, split.potentials, arc, 0, weight, messages)
                 for c in range(size):
                     total[v, c] += messages[arc, c]
             continue
@@ -161,9 +170,9 @@ def add_tree(
             slot = (arc - len(source)) >> 1
             i = factors.scope[slot]
             for c in range(size):
-                said = heard[slot, c] + split.node[i, c]
-                heard[slot, c] = less(total[i, c], said)
-        cells, top = hear(factors, f, split, heard, True, scratch)
+                factor_to_variable = link_messages[slot, c] + split.node[i, c]
+                link_messages[slot, c] = subtract_alive(total[i, c], factor_to_variable)
+        cells, top = scores_with_messages(factors, f, split, link_messages, True, scratch)
         for slot in range(first, last):
             i = factors.scope[slot]
             if parent_arc[i] >= 0 and (parent_arc[i] - len(source)) >> 1 == slot:
@@ -206,8 +215,8 @@ def add_beliefs(
         if arc < 0 or arc >= len(source):
             continue
         e = arc >> 1
-        without(total, source[2 * e], messages, 2 * e + 1, first)
-        without(total, source[2 * e + 1], messages, 2 * e, second)
+        cavity_scores(total, source[2 * e], messages, 2 * e + 1, first)
+        cavity_scores(total, source[2 * e + 1], messages, 2 * e, second)
         top = -np.inf
         for a in range(size):
             for b in range(size):

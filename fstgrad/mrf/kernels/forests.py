@@ -10,7 +10,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Potentials
-from fstgrad.mrf.kernels.bp_log import send, without
+from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
 
 TINY = 1e-140
 
@@ -33,7 +33,7 @@ def sweep_up(
     log Z = sum of scale + sum over roots of log sum_c exp(total[root, c]).  scale (I,).
     """
     size = total.shape[1]
-    pre, weight = empty(size), empty(size)
+    cavity, weight = empty(size), empty(size)
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
         arc = parent_arc[v]
@@ -41,8 +41,8 @@ def sweep_up(
         if arc >= 0:
             up = arc ^ 1
             for c in range(size):
-                pre[c] = total[v, c]
-            scale[v] = send(pre, p, up, maximum, weight, messages)
+                cavity[c] = total[v, c]
+            scale[v] = log_message(cavity, p, up, maximum, weight, messages)
             for c in range(size):
                 total[source[arc], c] += messages[up, c]
 
@@ -57,6 +57,9 @@ def weigh_up(
     sums: FloatArray,
 ) -> float:
     """Return log Z of a forest from products of weights; NaN if a product leaves the float range.
+
+    The same equation as `sweep_up`, without logarithms: 1.5 (20 labels) to 4.5 times (2 labels) as
+    fast as `factor_forests.sweep_up`, in the bound of trees.
 
     The message of v to its parent is sum_a weight[v, a] exp_edge[a, b], divided by its maximum over
     b, and multiplies the parent's weight.  weight (I, C) comes in as exp(node score - maximum of
@@ -110,12 +113,12 @@ def sweep_down(
     `total` then holds node scores plus all messages into each node: its softmax is the marginal.
     """
     size = total.shape[1]
-    pre, weight = empty(size), empty(size)
+    cavity, weight = empty(size), empty(size)
     for v in order:
         arc = parent_arc[v]
         if arc >= 0:
-            without(total, source[arc], messages, arc ^ 1, pre)
-            send(pre, p, arc, 0, weight, messages)
+            cavity_scores(total, source[arc], messages, arc ^ 1, cavity)
+            log_message(cavity, p, arc, 0, weight, messages)
             for c in range(size):
                 total[v, c] += messages[arc, c]
 

@@ -1,7 +1,11 @@
 """Kernel of flooding tree-reweighted message passing on any graph, with log messages in lanes.
 
-Lanes are those of `kernels.bp_linear`: the inner loops run along arcs, and a message costs one
-vectorized exponential and logarithm per label.  Let rho be the share of the trees that contain the
+The same equation as `bp_log_vectorized` with shares rho, for tables without hard zeros.  The inner
+loops run along the lanes of a `VectorLayout`, as in `bp_linear`, and a message costs one vectorized
+exponential and logarithm per label.  Measured on a random graph of degree 4, it is 3.4 times as
+fast for 2 labels, 2 times for 5, and 1.2 (a table for each edge) to 1.9 times for 20.
+
+Let rho be the share of the trees that contain the
 edge i - j.  The message from i to j is (Wainwright, Jaakkola and Willsky 2005, in logs)
 
     message[b] = log sum_a exp(total_i[a] - back[a]) exp(edge[a, b] / rho),
@@ -9,8 +13,8 @@ edge i - j.  The message from i to j is (Wainwright, Jaakkola and Willsky 2005, 
 where total_i = node_i + sum over neighbours k of rho_ik * message(k -> i), and back = message
 (j -> i).  Messages are stored as message[b] - message[0] for the labels b >= 1, but changes are
 measured between messages with maximum 0.  The tables edge / rho must span less than
-`powers.LARGEST_SPAN` nats: then each sum is at least e^-span of its largest possible value, and no
-sum leaves the float range.
+`tree_reweighted.LARGEST_SPAN` nats: then each sum is at least e^-span of its largest possible
+value, and no sum leaves the float range.
 """
 
 from typing import NamedTuple
@@ -21,16 +25,16 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate, logarithms
-from fstgrad.mrf.arrays import Indices, Lanes
-from fstgrad.mrf.kernels.bp_linear import hear
-from fstgrad.mrf.kernels.grids import mix
+from fstgrad.mrf.arrays import Indices, VectorLayout
+from fstgrad.mrf.kernels.bp_grid import marginalize
+from fstgrad.mrf.kernels.bp_linear import gather_incoming
 
 NO = np.uint64(0)
 ONE = np.uint64(1)
 
 
-class Shares(NamedTuple):
-    """What the lanes need besides the graph.
+class EdgeShares(NamedTuple):
+    """What a sweep needs besides the layout of the graph.
 
     If edges and shares give few distinct tables edge / rho, the messages of a block are stored in
     the order of their tables, so that a run of messages uses one table.
@@ -39,16 +43,17 @@ class Shares(NamedTuple):
     ----------
     rho : (2E,) float64
         The share of each lane's edge, in (0, 1].
-    take : (2E,) uint64, or (0,)
-        Message r of a block belongs to lane take[first + r] of the block, with `first` the block's
-        first lane.  Empty if there are many tables: messages are then in the order of the lanes.
-    number : (runs,) int64
-        The table of each run; runs are those of `Lanes`.
+    lane_of_message : (2E,) uint64, or (0,)
+        Message r of a block belongs to lane lane_of_message[first + r] of the block, with `first`
+        the block's first lane.  Empty if there are many tables: messages are then in the order of
+        the lanes.
+    table_of_run : (runs,) int64
+        The table of each run; runs are those of `VectorLayout`.
     """
 
     rho: FloatArray
-    take: Indices
-    number: IntArray
+    lane_of_message: Indices
+    table_of_run: IntArray
 
 
 @kernel
@@ -56,8 +61,8 @@ def sweep(
     low: int,
     high: int,
     labels: int,
-    lanes: Lanes,
-    shares: Shares,
+    layout: VectorLayout,
+    shares: EdgeShares,
     node: FloatArray,
     table: FloatArray,
     damping: float,
@@ -69,93 +74,99 @@ def sweep(
     The change is |new - old| of the log messages with maximum 0, before damping, in nats.  All
     arrays are flat: node block by block as (C, nodes), or for two labels (1, nodes), score of label
     1 minus score of label 0; sent (old messages) and fresh block by block as (C - 1, lanes); table
-    holds exp(edge / rho - maximum), (C, C) each, indexed by `number` or, if `take` is empty, by
-    lane as in `kernels.bp_linear.sweep`.  labels = C.
+    holds exp(edge / rho - maximum), (C, C) each, indexed by `table_of_run` or, if `lane_of_message`
+    is empty, by lane as in `kernels.bp_linear.sweep`.  labels = C.
     """
-    cells, own = labels * labels, len(shares.take) == 0
-    said, rows = labels - 1, labels if labels > 2 else 1
+    cells, table_per_arc = labels * labels, len(shares.lane_of_message) == 0
+    stored, rows = labels - 1, labels if labels > 2 else 1
     widest = 1
     for block in range(low, high):
-        widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
+        widest = max(widest, int(np.int64(layout.block_lane[block + 1] - layout.block_lane[block])))
     room = widest + 13 - widest % 8  # not a power of two: else rows share one set of the cache
     # bounds: all are as wide as the widest block, which has at least as many lanes as nodes
-    heard, pre = empty((said, room)), empty((rows, room))
+    incoming, cavity = empty((stored, room)), empty((rows, room))
     mass, out = empty((labels, room)), empty((labels, room))
-    top, work, worst = empty(room), empty(room), 0.0
+    top, work, largest = empty(room), empty(room), 0.0
     for block in range(low, high):
-        begin, end = int(np.int64(lanes.first[block])), int(np.int64(lanes.first[block + 1]))
+        begin = int(np.int64(layout.block_lane[block]))
+        end = int(np.int64(layout.block_lane[block + 1]))
         width = np.uint64(end - begin)
-        hear(lanes, lanes.first[block], width, sent, heard)
-        _weigh(lanes, np.uint64(block), shares.rho, node, heard, top, pre)
-        _turn(shares.take, lanes.first[block], width, pre, mass)
+        gather_incoming(layout, layout.block_lane[block], width, sent, incoming)
+        _cavities(layout, np.uint64(block), shares.rho, node, incoming, top, cavity)
+        _order_by_table(shares.lane_of_message, layout.block_lane[block], width, cavity, mass)
         if labels == 2:
-            _raise_two(width, mass, work)
+            _exponentiate_two_labels(width, mass, work)
         else:
-            _raise(mass, width, top, work)
-        if own:
+            _exponentiate(mass, width, top, work)
+        if table_per_arc:
             scores = table[begin * cells : end * cells].reshape((labels, labels, end - begin))
-            mix(mass, scores, 0, 0, NO, width, NO, out)
+            marginalize(mass, scores, 0, 0, NO, width, NO, out)
         else:
-            for r in range(lanes.first_run[block], lanes.first_run[block + 1]):
-                k, at = shares.number[r] * cells, np.uint64(lanes.run[r] - begin)
-                count = np.uint64(lanes.run[r + 1] - lanes.run[r])
+            for r in range(layout.block_run[block], layout.block_run[block + 1]):
+                k, at = shares.table_of_run[r] * cells, np.uint64(layout.run_lane[r] - begin)
+                count = np.uint64(layout.run_lane[r + 1] - layout.run_lane[r])
                 scores = table[k : k + cells].reshape((labels, labels, 1))
-                mix(mass, scores, lanes.flip[r], 0, at, count, at, out)
-        old = sent[begin * said : end * said].reshape((said, end - begin))
-        new = fresh[begin * said : end * said].reshape((said, end - begin))
-        worst = _settle(out, old, width, damping, worst, top, work, new)
-    return worst
+                marginalize(mass, scores, layout.run_flip[r], 0, at, count, at, out)
+        old = sent[begin * stored : end * stored].reshape((stored, end - begin))
+        new = fresh[begin * stored : end * stored].reshape((stored, end - begin))
+        largest = _normalize_and_damp(out, old, width, damping, largest, top, work, new)
+    return largest
 
 
 @inner_kernel
-def _weigh(
-    lanes: Lanes, block: np.uint64, rho: FloatArray, node: FloatArray, heard: FloatArray,
-    total: FloatArray, pre: FloatArray,
+def _cavities(
+    layout: VectorLayout, block: np.uint64, rho: FloatArray, node: FloatArray, incoming: FloatArray,
+    total: FloatArray, cavity: FloatArray,
 ) -> None:  # fmt: skip
-    """Write pre = total_i - back for each lane of a block, (C, >= lanes); for two labels (1, ...).
+    """Write cavity = total_i - back for each lane of a block, (C, >= lanes); or (1, >= lanes).
 
-    total_i = node_i + sum over its lanes of rho * heard.  `total` (>= nodes,) is scratch memory.
+    total_i = node_i + sum over its lanes of rho * incoming.  With two labels, scores are those of
+    label 1 minus those of label 0.  `total` (>= nodes,) is scratch memory.
     """
-    slot, first, last = lanes.slot, lanes.first_slot[block], lanes.first_slot[block + ONE]
+    slot, first, last = layout.slot_lane, layout.block_slot[block], layout.block_slot[block + ONE]
     begin, nodes = slot[first], slot[first + ONE] - slot[first]
-    rows, silent = np.uint64(pre.shape[0]), np.uint64(pre.shape[0] - heard.shape[0])
+    rows, zero_rows = np.uint64(cavity.shape[0]), np.uint64(cavity.shape[0] - incoming.shape[0])
     for c in range(rows):
-        base = lanes.cut[block] * rows + c * nodes
+        base = layout.block_node[block] * rows + c * nodes
         for w in range(nodes):
             total[w] = node[base + w]
-        if c < silent:  # messages of label 0 are 0
+        if c < zero_rows:  # messages of label 0 are 0
             for s in range(first, last):
                 at = slot[s] - begin
                 for w in range(slot[s + ONE] - slot[s]):
-                    pre[c, at + w] = total[w]
+                    cavity[c, at + w] = total[w]
             continue
-        row = c - silent
+        row = c - zero_rows
         for s in range(first, last):
             at = slot[s] - begin
             for w in range(slot[s + ONE] - slot[s]):
-                total[w] += rho[slot[s] + w] * heard[row, at + w]
+                total[w] += rho[slot[s] + w] * incoming[row, at + w]
         for s in range(first, last):
             at = slot[s] - begin
             for w in range(slot[s + ONE] - slot[s]):
-                pre[c, at + w] = total[w] - heard[row, at + w]
+                cavity[c, at + w] = total[w] - incoming[row, at + w]
 
 
 @inner_kernel
-def _turn(
-    take: Indices, first: np.uint64, width: np.uint64, pre: FloatArray, out: FloatArray
+def _order_by_table(
+    lane_of_message: Indices,
+    first: np.uint64,
+    width: np.uint64,
+    cavity: FloatArray,
+    out: FloatArray,
 ) -> None:
-    """Write out[c, r] = pre[c, take[first + r]]; copy `pre` if `take` is empty."""
-    for c in range(pre.shape[0]):
-        if len(take) == 0:
+    """Write out[c, r] = cavity[c, lane_of_message[first + r]]; copy if there is no order."""
+    for c in range(cavity.shape[0]):
+        if len(lane_of_message) == 0:
             for w in range(width):
-                out[c, w] = pre[c, w]
+                out[c, w] = cavity[c, w]
         else:
             for r in range(width):
-                out[c, r] = pre[c, take[first + r]]
+                out[c, r] = cavity[c, lane_of_message[first + r]]
 
 
 @inner_kernel
-def _raise(mass: FloatArray, width: np.uint64, top: FloatArray, work: FloatArray) -> None:
+def _exponentiate(mass: FloatArray, width: np.uint64, top: FloatArray, work: FloatArray) -> None:
     """Replace the scores of each lane by mass[c, w] = exp(mass[c, w] - max_c mass[c, w])."""
     for w in range(width):
         top[w] = mass[0, w]
@@ -169,8 +180,8 @@ def _raise(mass: FloatArray, width: np.uint64, top: FloatArray, work: FloatArray
 
 
 @inner_kernel
-def _raise_two(width: np.uint64, mass: FloatArray, work: FloatArray) -> None:
-    """Do what `_raise` does for two labels; mass[0] comes in as score of label 1 minus label 0."""
+def _exponentiate_two_labels(width: np.uint64, mass: FloatArray, work: FloatArray) -> None:
+    """Do what `_exponentiate` does for two labels; mass[0] comes in as score 1 minus score 0."""
     for w in range(width):
         mass[1, w] = -abs(mass[0, w])
     exponentiate(mass[1, :width], work)
@@ -181,13 +192,13 @@ def _raise_two(width: np.uint64, mass: FloatArray, work: FloatArray) -> None:
 
 
 @inner_kernel
-def _settle(
-    out: FloatArray, old: FloatArray, width: np.uint64, damping: float, worst: float,
+def _normalize_and_damp(
+    out: FloatArray, old: FloatArray, width: np.uint64, damping: float, largest: float,
     top: FloatArray, before: FloatArray, fresh: FloatArray,
 ) -> float:  # fmt: skip
-    """Write the new messages log(out[b] / out[0]), damped, to fresh[b - 1]; return the new `worst`.
+    """Write the messages log(out[b] / out[0]), damped, to fresh[b - 1]; return the new `largest`.
 
-    fresh = (1 - damping) * new + damping * old.  `worst` is the largest change so far of messages
+    fresh = (1 - damping) * new + damping * old.  `largest` is the largest change so far of messages
     with maximum 0, before damping.  `out` is overwritten; `top` and `before` (>= width,) are
     scratch memory, for the maximum of each new and each old message.
     """
@@ -206,15 +217,15 @@ def _settle(
     beyond = 0
     for w in range(width):
         before[w] -= top[w]  # the change of label 0
-        beyond += abs(before[w]) > worst
+        beyond += abs(before[w]) > largest
     for c in range(old.shape[0]):
         for w in range(width):
             moved = out[c + 1, w] - old[c, w]
-            beyond += abs(moved + before[w]) > worst
+            beyond += abs(moved + before[w]) > largest
             fresh[c, w] = out[c + 1, w] - damping * moved
     if beyond > 0:
         for w in range(width):
-            worst = max(worst, abs(before[w]))
+            largest = max(largest, abs(before[w]))
             for c in range(old.shape[0]):
-                worst = max(worst, abs(out[c + 1, w] - old[c, w] + before[w]))
-    return worst
+                largest = max(largest, abs(out[c + 1, w] - old[c, w] + before[w]))
+    return largest

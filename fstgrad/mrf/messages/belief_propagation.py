@@ -22,9 +22,9 @@ from fstgrad.core.checks import FloatArray, one_of, positive_integer, positive_n
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.hard_zeros import with_hard_zeros
-from fstgrad.mrf.messages.grid import GridMessages, can_hold
-from fstgrad.mrf.messages.linear_domain import WeightMessages
-from fstgrad.mrf.messages.log_domain import GraphMessages, LargestFirst
+from fstgrad.mrf.messages.grid import GridMessages, floats_can_hold
+from fstgrad.mrf.messages.linear_domain import LinearMessages
+from fstgrad.mrf.messages.log_domain import LogMessages, ResidualMessages
 from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.messages.tree_reweighted import tree_messages
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
@@ -32,7 +32,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 Schedule = Literal["flooding", "residual"]
 Progress = Callable[[int, float], None]
-Messages = GraphMessages | GridMessages | WeightMessages
+Messages = LogMessages | GridMessages | LinearMessages
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def tree_reweighted(
     return _run(with_hard_zeros(model), "trw", 0, True, settings)
 
 
-def _plain(model: ScoredGraph) -> ScoredGraph:
+def _pairwise(model: ScoredGraph) -> ScoredGraph:
     """Return the model in pairwise form, cached in `model.cache`."""
     if model.factors.number == 0:
         return model
@@ -149,7 +149,7 @@ def _run(
     model: ScoredGraph, method: str, maximum: int, by_trees: bool, settings: Settings
 ) -> Inference:
     begun = time.perf_counter()
-    inner = model if settings.schedule == "flooding" else _plain(model)
+    inner = model if settings.schedule == "flooding" else _pairwise(model)
     cover = tree_cover(inner.links) if by_trees else None
     rho = None if cover is None else cover.rho
     for messages in _candidates(inner, maximum, rho, settings):
@@ -163,7 +163,7 @@ def _run(
     kind: Kind = "bethe"
     if maximum:
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
-    elif cover is not None and isinstance(messages, GraphMessages):
+    elif cover is not None and isinstance(messages, LogMessages):
         value, kind = messages.log_bound(cover), "upper bound"
         if residuals[-1] > settings.tol:  # unconverged messages may give a worse bound than none
             value = min(value, messages.first_bound(cover))
@@ -200,13 +200,13 @@ def _candidates(
 ) -> Iterator[Messages]:
     """Yield messages to try, fastest first; use the next if they leave the float range."""
     if settings.schedule == "residual":
-        yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
+        yield ResidualMessages(model, maximum, settings.tol, settings.damping, rho)
         return
-    if rho is None and can_hold(model):
-        fast = WeightMessages if model.graph.pixels is None else GridMessages
-        yield fast(model, maximum, settings.threads)
+    if rho is None and floats_can_hold(model):
+        fastest = LinearMessages if model.graph.pixels is None else GridMessages
+        yield fastest(model, maximum, settings.threads)
     if rho is None:
-        yield GraphMessages(model, maximum, settings.threads)
+        yield LogMessages(model, maximum, settings.threads)
     else:
         yield tree_messages(model, settings.threads, rho)
 

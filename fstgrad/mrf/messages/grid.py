@@ -1,4 +1,4 @@
-"""Flooding belief propagation on a grid, in the linear domain (`kernels.grids`)."""
+"""Flooding belief propagation on a grid, in the linear domain (`kernels.bp_grid`)."""
 
 from collections.abc import Iterator
 from functools import cached_property, partial
@@ -8,7 +8,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.messages.log_domain import GraphMessages
+from fstgrad.mrf.messages.log_domain import LogMessages
 from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
 
@@ -16,7 +16,7 @@ PARALLEL_CELLS = 20_000  # with fewer cells (pixels times labels), one thread is
 LARGEST_SPAN = 200.0  # nats, of an edge table
 
 
-def can_hold(model: ScoredGraph) -> bool:
+def floats_can_hold(model: ScoredGraph) -> bool:
     """Return whether plain floats (not logs) can hold the messages of a model.
 
     They can if there is no larger factor, and every edge table is finite and spans less than
@@ -30,10 +30,10 @@ def can_hold(model: ScoredGraph) -> bool:
 
 
 class GridMessages:
-    """The messages of a grid; the same results as `GraphMessages`, if floats can hold them.
+    """The messages of a grid; the same results as `LogMessages`, if floats can hold them.
 
     `sweep` returns the largest change, or None if a product leaves the float range; then start
-    again with `GraphMessages`.
+    again with `LogMessages`.
     """
 
     def __init__(self, model: ScoredGraph, maximum: int, threads: int) -> None:
@@ -52,10 +52,10 @@ class GridMessages:
         self.messages = np.ones((2 * len(self.steps), height, size, width))
         self.fresh = np.ones_like(self.messages)
         small = height * width * size < PARALLEL_CELLS
-        self.bands = ThreadRanges(height, 1 if small else threads)
+        self.ranges = ThreadRanges(height, 1 if small else threads)
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
-        """Return the same as `GraphMessages` for a model without larger factors."""
+        """Return the same as `LogMessages` for a model without larger factors."""
         return np.zeros(0), 0.0
 
     def _shifts(self) -> float:
@@ -72,7 +72,7 @@ class GridMessages:
             low += rows * columns
 
     def _tables(self) -> FloatArray:
-        """Return the weights of the edges as `kernels.grids` reads them."""
+        """Return the weights of the edges as `kernels.bp_grid` reads them."""
         tables = self.model.potentials.exp_edge
         size = self.model.num_labels
         if self.model.shared:
@@ -81,38 +81,38 @@ class GridMessages:
         room = width + 1 - width % 2  # not a power of two: else rows share one set of the cache
         out = np.ones((len(self.steps), height, size, size, room))
         for d, (edges, rows, columns, _) in enumerate(self._directions()):
-            own = tables[edges].reshape(rows, columns, size, size)
-            out[d, :rows, :, :, :columns] = np.moveaxis(own, 1, -1)
+            row_tables = tables[edges].reshape(rows, columns, size, size)
+            out[d, :rows, :, :, :columns] = np.moveaxis(row_tables, 1, -1)
         return out
 
     def sweep(self, damping: float) -> float | None:
         """Compute all messages from the old ones; return the largest change in nats, or None."""
 
-        def band(low: int, high: int) -> float:
+        def update(low: int, high: int) -> float:
             return float(
-                kernels.grids.sweep(
+                kernels.bp_grid.sweep(
                     low, high, self.steps, self.node, self.table, damping, self.maximum,
                     self.messages, self.fresh,
                 )
             )  # fmt: skip
 
-        changes = self.bands(band)
+        changes = self.ranges(update)
         self.messages, self.fresh = self.fresh, self.messages
         return None if min(changes) < 0 else max(changes)
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and sum_i (1 - degree_i) log Z_i; None if out of range."""
         out, log_norm = empty_like(self.node), empty(self.shape)
-        fine = self.bands(
+        in_range = self.ranges(
             partial(
-                kernels.grids.beliefs,
+                kernels.bp_grid.beliefs,
                 node=self.node,
                 messages=self.messages,
                 out=out,
                 log_norm=log_norm,
             )
         )
-        if not all(fine):
+        if not all(in_range):
             return None
         weight = 1 - self.model.graph.degree.reshape(self.shape)
         rows = np.moveaxis(out, 1, 2).reshape(-1, out.shape[1])
@@ -124,9 +124,9 @@ class GridMessages:
         It includes the maxima that were subtracted from the scores, but not the model's offset.
         """
         norms = np.ones((len(self.steps), *self.shape))
-        self.bands(
+        self.ranges(
             partial(
-                kernels.grids.pair_norms,
+                kernels.bp_grid.pair_norms,
                 steps=self.steps,
                 node=self.node,
                 table=self.table,
@@ -141,19 +141,19 @@ class GridMessages:
         return self._arcs.edge_beliefs(low, high)
 
     @cached_property
-    def _arcs(self) -> GraphMessages:
-        """The same messages as `GraphMessages`: by arc, in logs."""
+    def _arcs(self) -> LogMessages:
+        """The same messages as `LogMessages`: by arc, in logs."""
         size = self.model.num_labels
-        found = empty((2 * self.model.graph.num_edges, size))
-        by_edge = found.reshape(-1, 2, size)
+        messages = empty((2 * self.model.graph.num_edges, size))
+        by_edge = messages.reshape(-1, 2, size)
         for d, (edges, rows, columns, right) in enumerate(self._directions()):
             ahead, back = np.moveaxis(self.messages[2 * d : 2 * d + 2], 2, -1)
             first, second = max(0, -right), max(0, right)
             ahead = ahead[self.shape[0] - rows :, second : second + columns]
             by_edge[edges, 0] = ahead.reshape(-1, size)
             by_edge[edges, 1] = back[:rows, first : first + columns].reshape(-1, size)
-        arcs = GraphMessages(self.model, self.maximum, 1)
+        arcs = LogMessages(self.model, self.maximum, 1)
         with np.errstate(divide="ignore"):
-            np.log(found, out=arcs.messages)
+            np.log(messages, out=arcs.messages)
         arcs.sum_up()
         return arcs

@@ -11,10 +11,10 @@ from fstgrad.mrf.resources import NO_LIMIT, Budget, ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 PARALLEL_ARCS = 2000
-BEYOND = 1e3  # a message larger than this times the largest span of a table does not converge
+DIVERGED = 1e3  # a message larger than this times the largest span of a table does not converge
 
 
-class GraphMessages:
+class LogMessages:
     """The messages (2E, C) of a model, in logs with maximum 0, and their updates.
 
     Parameters
@@ -40,7 +40,7 @@ class GraphMessages:
         self.model, self.maximum, graph = model, maximum, model.graph
         self.limit, self.least_damping = np.inf, 0.0
         if rho is not None and model.factors.number:
-            self.limit = BEYOND * (1.0 + _largest_span(model)) / float(rho.min())
+            self.limit = DIVERGED * (1.0 + _largest_span(model)) / float(rho.min())
         if rho is None:
             self.rho, self.potentials = np.ones(graph.num_edges), model.potentials
             self.link_rho = np.ones(len(model.factors.scope))
@@ -51,23 +51,25 @@ class GraphMessages:
                 self.potentials = Potentials.of(edge / self.rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = empty_like(self.messages)
-        self.said = np.zeros((len(model.factors.scope), model.num_labels))
-        self.fresh_said = empty_like(self.said)
+        self.factor_to_variable = np.zeros((len(model.factors.scope), model.num_labels))
+        self.fresh_factor_to_variable = empty_like(self.factor_to_variable)
         self.total = empty_like(model.scores.node)
-        self.nodes = ThreadRanges(graph.num_nodes, threads, PARALLEL_ARCS)
-        self.arcs = ThreadRanges(2 * graph.num_edges, threads, PARALLEL_ARCS)
-        self.factors = ThreadRanges(model.factors.number, threads)
+        self.node_ranges = ThreadRanges(graph.num_nodes, threads, PARALLEL_ARCS)
+        self.arc_ranges = ThreadRanges(2 * graph.num_edges, threads, PARALLEL_ARCS)
+        self.factor_ranges = ThreadRanges(model.factors.number, threads)
 
     def sum_up(self) -> None:
         """Recompute the totals from the messages; raise InfeasibleError if a node has no label."""
         shape, node = self.model.graph.shape, self.model.scores.node
 
-        def band(low: int, high: int) -> None:
+        def update(low: int, high: int) -> None:
             kernels.bp_log.sum_messages(low, high, shape, node, self.rho, self.messages, self.total)
 
-        self.nodes(band)
+        self.node_ranges(update)
         if self.model.factors.number:
-            kernels.factors.add_said(self.model.factors, self.link_rho, self.said, self.total)
+            kernels.bp_factors.add_messages(
+                self.model.factors, self.link_rho, self.factor_to_variable, self.total
+            )
         if (self.total.max(axis=1) == -np.inf).any():
             raise infeasible()
 
@@ -82,35 +84,36 @@ class GraphMessages:
         damping = max(damping, self.least_damping)
         source, factors = self.model.graph.source, self.model.factors
 
-        def band(low: int, high: int) -> float:
+        def update(low: int, high: int) -> float:
             return kernels.bp_log_vectorized.flood(
                 low, high, source, self.total, self.potentials, self.messages, damping,
                 self.maximum, self.fresh,
             )  # fmt: skip
 
-        def factor_band(low: int, high: int) -> float:
-            return kernels.factors.flood_factors(
-                low, high, factors, self.link_rho, self.total, self.said, damping, self.maximum,
-                self.fresh_said,
+        def update_factors(low: int, high: int) -> float:
+            return kernels.bp_factors.flood(
+                low, high, factors, self.link_rho, self.total, self.factor_to_variable, damping,
+                self.maximum, self.fresh_factor_to_variable,
             )  # fmt: skip
 
-        changes = self.arcs(band)
+        changes = self.arc_ranges(update)
         if factors.number:
-            changes = changes + self.factors(factor_band)
+            changes = changes + self.factor_ranges(update_factors)
         if min(changes) < 0:
             raise infeasible()
         self.messages, self.fresh = self.fresh, self.messages
-        self.said, self.fresh_said = self.fresh_said, self.said
+        old, self.factor_to_variable = self.factor_to_variable, self.fresh_factor_to_variable
+        self.fresh_factor_to_variable = old
         if max(changes) > self.limit and self._have_grown():
-            self.messages[:], self.said[:] = 0.0, 0.0
+            self.messages[:], self.factor_to_variable[:] = 0.0, 0.0
             self.least_damping = (1.0 + damping) / 2.0
         return float(max(changes))
 
     def _have_grown(self) -> bool:
         """Return whether a finite message entry exceeds the limit; hard zeros do not count."""
         return any(
-            (np.abs(told[np.isfinite(told)]) > self.limit).any()
-            for told in (self.messages, self.said)
+            (np.abs(messages[np.isfinite(messages)]) > self.limit).any()
+            for messages in (self.messages, self.factor_to_variable)
         )
 
     def node_beliefs(self) -> tuple[FloatArray, float]:
@@ -132,8 +135,8 @@ class GraphMessages:
         if len(out) == 0:
             return out, 0.0
         return out, float(
-            kernels.factors.factor_beliefs(
-                self.model.factors, self.link_rho, self.total, self.said, out
+            kernels.bp_factors.factor_beliefs(
+                self.model.factors, self.link_rho, self.total, self.factor_to_variable, out
             )
         )
 
@@ -148,7 +151,7 @@ class GraphMessages:
     def first_bound(self, cover: TreeCover) -> float:
         """Return the value of `log_bound` for messages of 0, those before the first sweep."""
         if self.model.factors.number:
-            start = GraphMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
+            start = LogMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
             return start.log_bound(cover)
         split = Split(self.potentials, self.model.scores.node, np.zeros(0))
         return cover.log_bound(self.model, split)
@@ -160,7 +163,9 @@ class GraphMessages:
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
         factors = self.model.factors
         cells = empty(len(factors.table))
-        kernels.factors.all_cell_scores(factors, self.link_rho, self.total, self.said, cells)
+        kernels.bp_factors.all_cell_scores(
+            factors, self.link_rho, self.total, self.factor_to_variable, cells
+        )
         return Split(Potentials.of(table), self.total, cells)
 
     def log_pairs(self) -> float:
@@ -169,11 +174,11 @@ class GraphMessages:
         log_norm = empty(self.model.graph.num_edges)
         table = empty((1, size, size))
 
-        def band(low: int, high: int) -> None:
+        def update(low: int, high: int) -> None:
             self._edge_beliefs(low, high, 0, table.copy(), log_norm[low:high])
 
-        with ThreadRanges(len(log_norm), len(self.arcs.ranges)) as edges:
-            edges(band)
+        with ThreadRanges(len(log_norm), len(self.arc_ranges.ranges)) as edges:
+            edges(update)
         return float((self.rho * log_norm).sum())
 
     def edge_beliefs(self, low: int, high: int) -> FloatArray:
@@ -206,7 +211,7 @@ def _largest_span(model: ScoredGraph) -> float:
     return max(spans)
 
 
-class LargestFirst(GraphMessages):
+class ResidualMessages(LogMessages):
     """Messages with the residual schedule of Elidan, McGraw and Koller (2006).
 
     The message that would change most is sent first.  Only for models without larger factors.
@@ -225,7 +230,7 @@ class LargestFirst(GraphMessages):
         arcs = len(self.messages)
         self.sum_up()
         pending, priority = self.messages.copy(), np.zeros(arcs)
-        if not kernels.residual.update_all(
+        if not kernels.bp_log.update_all(
             model.graph.source, self.total, self.potentials, self.messages, damping, maximum,
             pending, priority,
         ):  # fmt: skip
@@ -233,7 +238,7 @@ class LargestFirst(GraphMessages):
         heap = np.argsort(-priority, kind="stable").astype(np.int64)
         place = empty(arcs, np.int64)
         place[heap] = np.arange(arcs)
-        self.queue = kernels.residual.Queue(pending, priority, heap, place)
+        self.queue = kernels.bp_log.Queue(pending, priority, heap, place)
 
     def sweep(self, damping: float) -> float:
         """Send 2E messages, each time the one that would change most; return the next change.
@@ -242,7 +247,7 @@ class LargestFirst(GraphMessages):
         """
         if len(self.messages) == 0:
             return 0.0
-        change = kernels.residual.send_largest(
+        change = kernels.bp_log.send_largest(
             self.tol, damping, self.maximum, self.model.graph.shape,
             self.model.scores.node, self.rho, self.potentials, self.queue,
             self.total, self.messages,

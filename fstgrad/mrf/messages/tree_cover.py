@@ -108,9 +108,9 @@ def _log_norm(
         if not np.isnan(value):
             return value + top
     messages = np.zeros((len(source), size))
-    heard = np.zeros((len(model.factors.scope), size))
+    link_messages = np.zeros((len(model.factors.scope), size))
     return kernels.factor_forests.sweep_up(
-        order, parent_arc, source, model.factors, split, split.node.copy(), messages, heard
+        order, parent_arc, source, model.factors, split, split.node.copy(), messages, link_messages
     )
 
 
@@ -144,17 +144,17 @@ def _cover(graph: Graph) -> TreeCover:
     while len(orders) < LEAST_TREES or (used == 0).any():
         kernels.graphs.next_forest(graph.edges, size, queue, group)
         rng.shuffle(queue[-size:])
-        kept = np.sort(queue[-size:])
-        used[kept] += 1
-        order, parent_arc = _traversal(graph, kept)
+        chosen = np.sort(queue[-size:])
+        used[chosen] += 1
+        order, parent_arc = _traversal(graph, chosen)
         orders.append(order)
         parent_arcs.append(parent_arc)
     return TreeCover(used / len(orders), np.array(orders), np.array(parent_arcs))
 
 
-def _traversal(graph: Graph, kept: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the traversal of the forest of the edges `kept`, with arcs numbered as in `graph`."""
-    order, parent_arc = Graph(graph.num_nodes, graph.edges[kept]).traversal
+def _traversal(graph: Graph, chosen: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the traversal of the forest of the edges `chosen`; arcs are numbered as in `graph`."""
+    order, parent_arc = Graph(graph.num_nodes, graph.edges[chosen]).traversal
     inner = parent_arc >= 0
-    parent_arc[inner] = 2 * kept[parent_arc[inner] >> 1] + (parent_arc[inner] & 1)
+    parent_arc[inner] = 2 * chosen[parent_arc[inner] >> 1] + (parent_arc[inner] & 1)
     return order, parent_arc

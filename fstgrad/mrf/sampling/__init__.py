@@ -2,7 +2,7 @@
 
 Reading order
 -------------
-- `colours`, `chains` : moves by colour class; the chains of all samplers.
+- `chromatic`, `chains` : moves by colour class; the chains of all samplers.
 - `annealing` : log Z by annealed importance sampling.
 - `marginals` : marginals with standard errors.
 """

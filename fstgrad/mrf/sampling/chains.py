@@ -19,7 +19,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.resources import ThreadRanges
-from fstgrad.mrf.sampling.colours import ColourDraws
+from fstgrad.mrf.sampling.chromatic import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
@@ -130,7 +130,7 @@ class Chain:
         )  # fmt: skip
 
     def _clusters(self, counter: int) -> None:
-        kernels.clusters.cluster_sweep(
+        kernels.swendsen_wang.cluster_sweep(
             self.key, counter, self.model.pieces, self._strengths, self.labels
         )
 

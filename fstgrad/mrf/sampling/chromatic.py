@@ -9,7 +9,7 @@ from fstgrad.core.uninitialized import empty_like
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.kernels.colours import AHEAD, BLOCK, Blocks
+from fstgrad.mrf.kernels.chromatic_gibbs import AHEAD, BLOCK, Blocks
 from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
 
@@ -42,7 +42,7 @@ class ColourDraws:
         with np.errstate(invalid="ignore"):  # -inf - (-inf) at a node without an allowed label
             self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
         self.gain = gain.reshape(-1, 2)[which[lane]]
-        self.table = kernels.colours.logistic_table()
+        self.table = kernels.chromatic_gibbs.logistic_table()
 
     def _weights(self) -> None:
         """Make the tables for any number of labels: one for each arc, or two that all share."""
@@ -62,7 +62,7 @@ class ColourDraws:
     def sweep(self, sweeps: int, key: int, counter: int, room: int, labels: IntArray) -> None:
         """Draw a new label for every node given all others, `sweeps` times, in place.
 
-        labels : (I,) int64.  key, counter, room : see `kernels.colours`.
+        labels : (I,) int64.  key, counter, room : see `kernels.chromatic_gibbs`.
         """
         if self.alone:
             self._draw(0, self.cuts[-1], sweeps, key, counter, room, labels)
@@ -78,11 +78,13 @@ class ColourDraws:
     def _draw(
         self, low: int, high: int, sweeps: int, key: int, counter: int, room: int, labels: IntArray
     ) -> None:
-        which = kernels.colours.Range(low, high, sweeps, key, counter, room)
+        which = kernels.chromatic_gibbs.Range(low, high, sweeps, key, counter, room)
         if self.binary:
-            kernels.colours.draw_binary(which, self.blocks, self.own, self.gain, self.table, labels)
+            kernels.chromatic_gibbs.draw_binary(
+                which, self.blocks, self.own, self.gain, self.table, labels
+            )
         else:
-            kernels.colours.draw_many(
+            kernels.chromatic_gibbs.draw_many(
                 which, self.sites, self.cut, self.weight, self.table, self.model.pieces, labels
             )
 

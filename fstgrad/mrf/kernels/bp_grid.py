@@ -1,5 +1,9 @@
 """Kernels of flooding belief propagation on 4- and 8-connected grids, in the linear domain.
 
+The same equation as `bp_linear`, for images: neighbours are found by position, without lists of
+arcs.  Measured on 4-connected grids, it is 1.5 to 1.8 times as fast for 2 labels and 1.1 to 1.7
+times for 5 and 20.
+
 Direction d joins each pixel (r, c) with the later pixel (r, c) + steps[d], for D = 2 directions of
 4-connected and D = 4 of 8-connected grids.  All arrays have the pixels of a row last, so that every
 inner loop runs along a row:
@@ -36,7 +40,7 @@ NO = np.uint64(0)
 
 
 @inner_kernel
-def multiply_others(
+def multiply_other_directions(
     d: int, r: int, node: FloatArray, messages: FloatArray, out: FloatArray
 ) -> None:
     """Write out (C, W) = the node weights of row r times the messages of all directions but d."""
@@ -52,7 +56,7 @@ def multiply_others(
 
 
 @inner_kernel
-def times(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+def multiply(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
     """Write out = left * right, elementwise, for arrays (C, W)."""
     for c in range(out.shape[0]):
         for w in range(out.shape[1]):
@@ -60,51 +64,51 @@ def times(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
 
 
 @inner_kernel
-def tables_of(table: FloatArray, d: int, r: int) -> FloatArray:
+def tables_of_row(table: FloatArray, d: int, r: int) -> FloatArray:
     """Return the tables (C, C, >= width) or (C, C, 1) of the edges of direction d from row r."""
-    own: FloatArray = table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
-    return own
+    tables: FloatArray = table[d if len(table) > 1 else 0, r if table.shape[1] > 1 else 0]
+    return tables
 
 
 @kernel
-def mix(
-    pre: FloatArray, scores: FloatArray, flip: int, maximum: int, first: Index, width: Index,
+def marginalize(
+    cavity: FloatArray, scores: FloatArray, flip: int, maximum: int, first: Index, width: Index,
     to: Index, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Write out[b, to + w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
+    """Write out[b, to + w] = sum (or maximum) over a of cavity[a, first + w] * scores[a, b, w].
 
     `scores` (C, C, W) holds weights exp(score - maximum), not logs; flip = 1 reads scores[b, a, w];
     a table (C, C, 1) is used for all w.  w runs over 0 .. width - 1.
     """
-    size, shared = pre.shape[0], scores.shape[2] == 1
+    size, shared = cavity.shape[0], scores.shape[2] == 1
     for b in range(size):
         for w in range(width):
             out[b, to + w] = 0.0
     done = size - size % 2 if maximum == 0 else 0
     for b in range(0, done, 2):
         for a in range(0, done, 2):
-            _add_block(pre, a, scores, flip, b, first, width, to, out)
+            _add_block(cavity, a, scores, flip, b, first, width, to, out)
     for b in range(size):
         for a in range(done if b < done else 0, size):
             i, j = (b, a) if flip == 1 else (a, b)
             weight = scores[i, j, 0]
             if shared and maximum == 0:
                 for w in range(width):
-                    out[b, to + w] += pre[a, first + w] * weight
+                    out[b, to + w] += cavity[a, first + w] * weight
             elif shared:
                 for w in range(width):
-                    out[b, to + w] = max(out[b, to + w], pre[a, first + w] * weight)
+                    out[b, to + w] = max(out[b, to + w], cavity[a, first + w] * weight)
             elif maximum == 0:
                 for w in range(width):
-                    out[b, to + w] += pre[a, first + w] * scores[i, j, w]
+                    out[b, to + w] += cavity[a, first + w] * scores[i, j, w]
             else:
                 for w in range(width):
-                    out[b, to + w] = max(out[b, to + w], pre[a, first + w] * scores[i, j, w])
+                    out[b, to + w] = max(out[b, to + w], cavity[a, first + w] * scores[i, j, w])
 
 
 @inner_kernel
 def _add_block(
-    pre: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: Index, width: Index,
+    cavity: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: Index, width: Index,
     to: Index, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add the terms of labels a, a + 1 to the sums of labels b, b + 1: half the memory traffic."""
@@ -114,18 +118,18 @@ def _add_block(
         s, t = scores[i, j, 0], scores[i + di, j + dj, 0]
         u, v = scores[i + dj, j + di, 0], scores[i + 1, j + 1, 0]
         for w in range(width):
-            p, q = pre[a, first + w], pre[a + 1, first + w]
+            p, q = cavity[a, first + w], cavity[a + 1, first + w]
             out[b, to + w] += p * s + q * t
             out[b + 1, to + w] += p * u + q * v
     else:
         for w in range(width):
-            p, q = pre[a, first + w], pre[a + 1, first + w]
+            p, q = cavity[a, first + w], cavity[a + 1, first + w]
             out[b, to + w] += p * scores[i, j, w] + q * scores[i + di, j + dj, w]
             out[b + 1, to + w] += p * scores[i + dj, j + di, w] + q * scores[i + 1, j + 1, w]
 
 
 @kernel
-def settle(
+def normalize_and_damp(
     row: FloatArray, old: FloatArray, damping: float, first: Index, width: Index, top: FloatArray,
     ratio: FloatArray, fresh: FloatArray,
 ) -> bool:  # fmt: skip
@@ -207,7 +211,7 @@ def sweep(
     (D, 2) int64: rows down, 0 or 1, and columns to the right, -1, 0 or 1.
     """
     height, size, width = node.shape
-    others, pre, out = empty((size, width)), empty((size, width)), empty((size, width))
+    others, cavity, out = empty((size, width)), empty((size, width)), empty((size, width))
     top, ratio = empty(width), np.ones(2)
     ok = True
     for r in range(low, high):
@@ -216,19 +220,19 @@ def sweep(
             # columns of the first edge of a row; unsigned indices need no test of their sign
             first, second = np.uint64(max(0, -right)), np.uint64(max(0, right))
             edges = np.uint64(width - abs(right))
-            multiply_others(d, r, node, messages, others)
+            multiply_other_directions(d, r, node, messages, others)
             if edges > 0 and r + down < height:
                 at, to = 2 * d, r + down
-                times(others, messages[at, r], pre)
-                mix(pre, tables_of(table, d, r), 0, maximum, first, edges, NO, out)
-                ok = ok and settle(
+                multiply(others, messages[at, r], cavity)
+                marginalize(cavity, tables_of_row(table, d, r), 0, maximum, first, edges, NO, out)
+                ok = ok and normalize_and_damp(
                     out, messages[at, to], damping, second, edges, top, ratio, fresh[at, to]
                 )
             if edges > 0 and r - down >= 0:
                 at, to = 2 * d + 1, r - down
-                times(others, messages[at, r], pre)
-                mix(pre, tables_of(table, d, to), 1, maximum, second, edges, NO, out)
-                ok = ok and settle(
+                multiply(others, messages[at, r], cavity)
+                marginalize(cavity, tables_of_row(table, d, to), 1, maximum, second, edges, NO, out)
+                ok = ok and normalize_and_damp(
                     out, messages[at, to], damping, first, edges, top, ratio, fresh[at, to]
                 )
         if not ok:
@@ -249,7 +253,7 @@ def beliefs(
     _, size, width = node.shape
     for r in range(low, high):
         norm = np.zeros(width)
-        multiply_others(-1, r, node, messages, out[r])
+        multiply_other_directions(-1, r, node, messages, out[r])
         for c in range(size):
             for w in range(width):
                 norm[w] += out[r, c, w]
@@ -276,12 +280,12 @@ def pair_norms(
 ) -> None:
     """Write the normalizers (not logs) of the beliefs of the edges from rows low .. high - 1.
 
-    norm = sum over (a, b) of pre_i[a] * exp(score[a, b] - maximum) * pre_j[b], where pre is the
-    product of the node weight and all messages except the one across the edge.  out (D, height,
+    norm = sum over (a, b) of cavity_i[a] * exp(score[a, b] - maximum) * cavity_j[b]; a cavity is
+    the product of the node weight and all messages except the one across the edge.  out (D, height,
     width) receives that of the w-th edge of direction d from row r; other entries are left alone.
     """
     height, size, width = node.shape
-    others, pre, sent = empty((size, width)), empty((size, width)), empty((size, width))
+    others, cavity, sent = empty((size, width)), empty((size, width)), empty((size, width))
     for r in range(low, high):
         for d in range(len(steps)):
             down, right = steps[d, 0], steps[d, 1]
@@ -289,13 +293,13 @@ def pair_norms(
             edges = width - first - second
             if r + down >= height:
                 continue
-            multiply_others(d, r, node, messages, others)
-            times(others, messages[2 * d, r], pre)
-            mix(pre, tables_of(table, d, r), 0, 0, first, edges, 0, sent)
-            multiply_others(d, r + down, node, messages, others)
-            times(others, messages[2 * d + 1, r + down], pre)
+            multiply_other_directions(d, r, node, messages, others)
+            multiply(others, messages[2 * d, r], cavity)
+            marginalize(cavity, tables_of_row(table, d, r), 0, 0, first, edges, 0, sent)
+            multiply_other_directions(d, r + down, node, messages, others)
+            multiply(others, messages[2 * d + 1, r + down], cavity)
             for w in range(edges):
                 out[d, r, w] = 0.0
             for c in range(size):
                 for w in range(edges):
-                    out[d, r, w] += sent[c, w] * pre[c, second + w]
+                    out[d, r, w] += sent[c, w] * cavity[c, second + w]

@@ -1,8 +1,8 @@
 """Kernels of sequential reweighted message passing for the best labeling, on native factors.
 
-Edges count as factors.  Messages go from factors to nodes, in nats: d[a] (C,) from the edge of arc
-a to the node that a leaves, said[slot] (C,) from a larger factor to the node of its slot.  For all
-finite messages, with i running over nodes and f over factors,
+Edges count as factors.  Messages go from factors to nodes, in nats: edge_to_variable[a] (C,) from
+the edge of arc a to the node that a leaves, factor_to_variable[slot] (C,) from a larger factor to
+the node of its slot.  For all finite messages, with i running over nodes and f over factors,
 
     max_y s(y) <= sum_i max_x (node_i + messages into i)[x]
                   + sum_f max_cell (table_f - messages of f)[cell].
@@ -20,11 +20,13 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Pieces
-from fstgrad.mrf.kernels.factors import step
+from fstgrad.mrf.kernels.bp_factors import next_cell
 
 
 @kernel
-def edge_marginal(arc: int, m: Pieces, d: FloatArray, fixed: IntArray, out: FloatArray) -> None:
+def edge_marginal(
+    arc: int, m: Pieces, edge_to_variable: FloatArray, fixed: IntArray, out: FloatArray
+) -> None:
     """Write M (C,) of an edge for the node that `arc` leaves."""
     j = m.shape.source[arc ^ 1]
     k = arc >> 1 if len(m.edge) > 1 else 0
@@ -33,15 +35,15 @@ def edge_marginal(arc: int, m: Pieces, d: FloatArray, fixed: IntArray, out: Floa
     for y in range(size):
         if m.node[j, y] == -np.inf or (fixed[j] >= 0 and fixed[j] != y):
             continue
-        said = d[arc ^ 1, y] if fixed[j] < 0 else 0.0
+        message = edge_to_variable[arc ^ 1, y] if fixed[j] < 0 else 0.0
         for x in range(size):
             score = m.edge[k, y, x] if arc & 1 else m.edge[k, x, y]
-            out[x] = max(out[x], score - said)
+            out[x] = max(out[x], score - message)
 
 
 @kernel
 def factor_marginal(
-    slot: int, m: Pieces, said: FloatArray, fixed: IntArray, out: FloatArray
+    slot: int, m: Pieces, factor_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
     """Write M (C,) of a larger factor for the node of `slot`."""
     factors = m.factors
@@ -54,7 +56,7 @@ def factor_marginal(
             if m.node[j, y] == -np.inf or (other != slot and fixed[j] >= 0 and fixed[j] != y):
                 rows[other - first, y] = -np.inf
             elif other != slot and fixed[j] < 0:
-                rows[other - first, y] = -said[other, y]
+                rows[other - first, y] = -factor_to_variable[other, y]
     out[:] = -np.inf
     for cell in range(factors.cell[f], factors.cell[f + 1]):
         score = factors.table[cell]
@@ -62,7 +64,7 @@ def factor_marginal(
             score += rows[k, digits[k]]
         x = digits[slot - first]
         out[x] = max(out[x], score)
-        step(factors, f, digits)
+        next_cell(factors, f, digits)
 
 
 @kernel
@@ -73,7 +75,7 @@ def ends(factors: Factors, f: int) -> tuple[int, int]:
 
 
 @kernel
-def shares(m: Pieces, out: FloatArray) -> None:
+def node_shares(m: Pieces, out: FloatArray) -> None:
     """Write the share w (I,) of each node i.
 
     w = 1 / max(number of i's factors with a node before i, number of those with a node after i, 1).
@@ -90,20 +92,20 @@ def shares(m: Pieces, out: FloatArray) -> None:
 
 
 @kernel
-def hear(
-    i: int, m: Pieces, d: FloatArray, said: FloatArray, fixed: IntArray, heard: FloatArray,
-    total: FloatArray,
+def all_max_marginals(
+    i: int, m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray,
+    fixed: IntArray, max_marginals: FloatArray, total: FloatArray,
 ) -> None:  # fmt: skip
-    """Write M of the factors of node i, edges first, to heard (factors, C), and S to total (C,)."""
+    """Write M of the factors of node i, edges first, to max_marginals (factors, C); S to total."""
     total[:] = m.node[i]
     n = 0
     for at in range(m.shape.start[i], m.shape.start[i + 1]):
-        edge_marginal(m.shape.leaving[at], m, d, fixed, heard[n])
-        total += heard[n]
+        edge_marginal(m.shape.leaving[at], m, edge_to_variable, fixed, max_marginals[n])
+        total += max_marginals[n]
         n += 1
     for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
-        factor_marginal(m.factors.near[at], m, said, fixed, heard[n])
-        total += heard[n]
+        factor_marginal(m.factors.near[at], m, factor_to_variable, fixed, max_marginals[n])
+        total += max_marginals[n]
         n += 1
 
 
@@ -118,14 +120,22 @@ def most_factors(m: Pieces) -> int:
 
 
 @kernel
-def say(total: FloatArray, heard: FloatArray, share: float, out: FloatArray) -> None:
-    """Write the message M - w S, 0 for dead labels: heard is M, share w, total S; all (C,)."""
+def new_message(
+    total: FloatArray, max_marginals: FloatArray, share: float, out: FloatArray
+) -> None:
+    """Write the message M - w S, 0 for dead labels: max_marginals is M, share w, total S; (C,)."""
     for c in range(len(total)):
-        out[c] = heard[c] - share * total[c] if total[c] > -np.inf else 0.0
+        out[c] = max_marginals[c] - share * total[c] if total[c] > -np.inf else 0.0
 
 
 @kernel
-def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: FloatArray) -> bool:
+def sweep(
+    m: Pieces,
+    share: FloatArray,
+    forward: bool,
+    edge_to_variable: FloatArray,
+    factor_to_variable: FloatArray,
+) -> bool:
     """Update the messages to every node in order (`forward`) or in reverse.
 
     A factor gets the share share[i] of S if it has a node ahead of i in the direction of the sweep,
@@ -134,10 +144,10 @@ def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: Floa
     """
     nodes, size = m.node.shape
     free = np.full(nodes, -1)
-    heard, total = empty((most_factors(m), size)), empty(size)
+    max_marginals, total = empty((most_factors(m), size)), empty(size)
     for t in range(nodes):
         i = t if forward else nodes - 1 - t
-        hear(i, m, d, said, free, heard, total)
+        all_max_marginals(i, m, edge_to_variable, factor_to_variable, free, max_marginals, total)
         if total.max() == -np.inf:
             return False
         for c in range(size):
@@ -147,19 +157,21 @@ def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: Floa
         for at in range(m.shape.start[i], m.shape.start[i + 1]):
             arc = m.shape.leaving[at]
             ahead = (m.shape.source[arc ^ 1] > i) == forward
-            say(total, heard[n], share[i] if ahead else 0.0, d[arc])
+            new_message(total, max_marginals[n], share[i] if ahead else 0.0, edge_to_variable[arc])
             n += 1
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
             slot = m.factors.near[at]
             first, last = ends(m.factors, m.factors.owner[slot])
             ahead = last > i if forward else first < i
-            say(total, heard[n], share[i] if ahead else 0.0, said[slot])
+            new_message(
+                total, max_marginals[n], share[i] if ahead else 0.0, factor_to_variable[slot]
+            )
             n += 1
     return True
 
 
 @kernel
-def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
+def dual(m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray) -> float:
     """Return the upper bound on the best score of the module's docstring, in nats."""
     nodes, size = m.node.shape
     free, row = np.full(nodes, -1), empty(size)
@@ -167,34 +179,36 @@ def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
     for i in range(nodes):
         row[:] = m.node[i]
         for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            row += d[m.shape.leaving[at]]
+            row += edge_to_variable[m.shape.leaving[at]]
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
-            row += said[m.factors.near[at]]
+            row += factor_to_variable[m.factors.near[at]]
         value += row.max()
     for e in range(len(m.shape.source) // 2):
-        edge_marginal(2 * e, m, d, free, row)
+        edge_marginal(2 * e, m, edge_to_variable, free, row)
         i = m.shape.source[2 * e]
         top = -np.inf
         for c in range(size):
             if m.node[i, c] > -np.inf:
-                top = max(top, row[c] - d[2 * e, c])
+                top = max(top, row[c] - edge_to_variable[2 * e, c])
         value += top
     for f in range(len(m.factors.first) - 1):
         slot = m.factors.first[f]
-        factor_marginal(slot, m, said, free, row)
+        factor_marginal(slot, m, factor_to_variable, free, row)
         top = -np.inf
         for c in range(m.factors.size[slot]):
-            top = max(top, row[c] - said[slot, c])
+            top = max(top, row[c] - factor_to_variable[slot, c])
         value += top
     return value
 
 
 @kernel
-def read_labels(m: Pieces, d: FloatArray, said: FloatArray, labels: IntArray) -> None:
+def read_labels(
+    m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray, labels: IntArray
+) -> None:
     """Write labels[i] = argmax_x S[x] for each node in order, given the labels before it."""
     nodes, size = m.node.shape
-    heard, total = empty((most_factors(m), size)), empty(size)
+    max_marginals, total = empty((most_factors(m), size)), empty(size)
     labels[:] = -1
     for i in range(nodes):
-        hear(i, m, d, said, labels, heard, total)
+        all_max_marginals(i, m, edge_to_variable, factor_to_variable, labels, max_marginals, total)
         labels[i] = np.argmax(total)

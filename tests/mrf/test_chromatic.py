@@ -7,7 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf import kernels
 from fstgrad.mrf.graph import grid_edges
 from fstgrad.mrf.sampling.chains import Chain
-from fstgrad.mrf.sampling.colours import ColourDraws
+from fstgrad.mrf.sampling.chromatic import ColourDraws
 from tests.helpers.fields import graph_of_hubs
 
 
