@@ -19,12 +19,12 @@ def with_lines(text, folder):
 
 
 def _with_line(row, folder):
-    link = _LINK.search(row)
-    if not row.startswith("|") or not link:
+    cells = re.split(r"(?<!\\)\|", row)
+    link = _LINK.search(cells[4]) if len(cells) > 4 else None
+    if not link:
         return row
     code = (folder / link[2]).read_text(encoding="utf-8")
-    cell = re.split(r"(?<!\\)\|", row)[3]
-    names = re.findall(r"`(?:\w+\.)*(\w+)", cell)
+    names = re.findall(r"`(?:\w+\.)*(\w+)", cells[3])
     line = line_of(code, names[0]) if names else None
     return row if line is None else row.replace(link[0], f"[{link[1]}, line {line}]({link[2]})")
 
