@@ -116,11 +116,11 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
             )
         if "rng" in options:  # one generator for all items, so that they draw different numbers
             options["rng"] = generator(options["rng"])
-        found = [
+        results = [
             item.nll(y, method, **item_options(options, b, len(self)))
             for b, (item, y) in enumerate(zip(self, labels, strict=True))
         ]
-        return np.array([value for value, _ in found]), _stacked([table for _, table in found])
+        return np.array([value for value, _ in results]), _stacked([table for _, table in results])
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent, exact labelings of each item (B, k, I) int64."""

@@ -46,21 +46,21 @@ QUICK_CELLS = 1 << 23  # mini-buckets with this many cells take less than a seco
 CELLS_OF_A_BUCKET = 2000  # overhead of a mini-bucket, in cells
 ALWAYS_SUMMED = 1 << 18  # an elimination with this many cells is done whatever time is left
 SECONDS_A_CELL = 2e-8  # of an elimination, for log Z and the marginals
-SETTLED = 1e-4  # messages whose largest change is at most this (nats) have converged
-LOOK = 20  # sweeps between two evaluations of the bound
+CONVERGED = 1e-4  # messages whose largest change is at most this (nats) have converged
+SWEEPS_A_BOUND = 20  # sweeps between two evaluations of the bound
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """Bounds on the part of Z with some given labels; all are logarithms, in nats.
 
-    given : the model with these labels.
+    clamped : the model with these labels.
     lower, upper : bounds on the part.
     below, above : (I, C), bounds on the sum over the labelings of the part with label c of node i.
     lower_gradient, upper_gradient : the gradients of the bounds by the scores, None for -inf.
     """
 
-    given: Clamped
+    clamped: Clamped
     lower: float
     upper: float
     below: FloatArray
@@ -69,31 +69,31 @@ class Part:
     upper_gradient: Table | None
 
 
-def bound_part(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
+def bound_part(clamped: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
     """Return the bounds of one part; if the budget is spent, those after one sweep.
 
     max_cells : a part whose elimination needs at most this many cells is summed exactly.
     too_wide : whether an exact sum is known to be too expensive; then it is not tried.
     """
-    rest = given.rest
-    if given.value == -np.inf:
-        return _impossible_part(given)
+    rest = clamped.rest
+    if clamped.value == -np.inf:
+        return _impossible_part(clamped)
     if rest is None:
-        value, table = given.value, given.table(None)
-        both = given.expand(np.zeros((0, given.whole.num_labels)), -np.inf, value)
-        return Part(given, value, value, both, both, table, table)
+        value, table = clamped.value, clamped.table(None)
+        both = clamped.expand(np.zeros((0, clamped.full.num_labels)), -np.inf, value)
+        return Part(clamped, value, value, both, both, table, table)
     try:
         with suppress(MemoryLimitError):
             if not too_wide:
-                return _exact_part(given, rest, max_cells, budget)
-        return _bounded_part(given, rest, max_cells, budget)
+                return _exact_part(clamped, rest, max_cells, budget)
+        return _bounded_part(clamped, rest, max_cells, budget)
     except InfeasibleError:
-        return _impossible_part(given)
+        return _impossible_part(clamped)
 
 
-def _impossible_part(given: Clamped) -> Part:
-    nothing = np.full(given.whole.scores.node.shape, -np.inf)
-    return Part(given, -np.inf, -np.inf, nothing, nothing, None, None)
+def _impossible_part(clamped: Clamped) -> Part:
+    nothing = np.full(clamped.full.scores.node.shape, -np.inf)
+    return Part(clamped, -np.inf, -np.inf, nothing, nothing, None, None)
 
 
 def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | Elimination:
@@ -117,17 +117,17 @@ def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | El
     return engine
 
 
-def _exact_part(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
+def _exact_part(clamped: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
     """Return the exact part, or raise MemoryLimitError if it is too expensive."""
     engine = engine_of(rest, max_cells, budget)
-    value = engine.log_partition() + given.value
-    table = given.table(engine.marginals())
+    value = engine.log_partition() + clamped.value
+    table = clamped.table(engine.marginals())
     with np.errstate(divide="ignore"):
         both = np.log(table.node) + value
-    return Part(given, value, value, both, both, table, table)
+    return Part(clamped, value, value, both, both, table, table)
 
 
-def _bounded_part(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
+def _bounded_part(clamped: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
     """Return the part with upper bounds from mini-buckets and trees, lower ones from mean field."""
     upper, marginals, above = np.inf, None, rest.scores.node
     methods = [_tree_bound]
@@ -138,22 +138,22 @@ def _bounded_part(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Bud
     try:
         for method in methods:
             try:
-                found = method(rest, max_cells, budget, NO_LIMIT if upper == np.inf else budget)
+                bound = method(rest, max_cells, budget, NO_LIMIT if upper == np.inf else budget)
             except SpentError:
                 break
-            above = np.minimum(above, found.node) if upper < np.inf else found.node
-            if found.value < upper:
-                upper, marginals = found.value, found.marginals
+            above = np.minimum(above, bound.node) if upper < np.inf else bound.node
+            if bound.value < upper:
+                upper, marginals = bound.value, bound.marginals
     except InfeasibleError:
-        return _impossible_part(given)
+        return _impossible_part(clamped)
     above = np.minimum(above, upper)
-    above = given.expand(above + given.value, -np.inf, upper + given.value)
+    above = clamped.expand(above + clamped.value, -np.inf, upper + clamped.value)
     lower, below, gradient = _lower_bounds(rest, budget)
     lower = min(lower, upper)
-    below = given.expand(below + given.value, -np.inf, lower + given.value)
+    below = clamped.expand(below + clamped.value, -np.inf, lower + clamped.value)
     return Part(
-        given, lower + given.value, upper + given.value, np.minimum(below, above), above,
-        None if gradient is None else given.table(gradient), given.table(marginals),
+        clamped, lower + clamped.value, upper + clamped.value, np.minimum(below, above), above,
+        None if gradient is None else clamped.table(gradient), clamped.table(marginals),
     )  # fmt: skip
 
 
@@ -213,16 +213,16 @@ def _tree_bound(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget
     for sweep in range(1, SWEEPS + 1):
         if budget.is_spent:
             break
-        settled = messages.sweep(0.5) <= SETTLED
-        if settled or sweep % LOOK == 0:
+        converged = messages.sweep(0.5) <= CONVERGED
+        if converged or sweep % SWEEPS_A_BOUND == 0:
             try:
-                found = messages.tree_bound(cover, budget)
+                bound = messages.tree_bound(cover, budget)
             except SpentError:
                 break
-            if found.value > best.value and not settled:
+            if bound.value > best.value and not converged:
                 break
-            best = min(best, found, key=lambda bound: bound.value)
-        if settled:
+            best = min(best, bound, key=lambda tree_bound: tree_bound.value)
+        if converged:
             break
     return best
 
@@ -237,10 +237,10 @@ def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
     """
     expected = empty(q.shape)
     kernels.coordinate_ascent.all_expected_scores(model.pieces, q, expected)
-    held = np.where(q > 0, q, 1.0)
+    positive = np.where(q > 0, q, 1.0)
     scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)
-    own = (scores - q * np.log(held)).sum(axis=1)
-    return np.asarray(value - own[:, None] + expected)
+    share = (scores - q * np.log(positive)).sum(axis=1)
+    return np.asarray(value - share[:, None] + expected)
 
 
 def bounds(
@@ -282,31 +282,31 @@ def bounds(
     try:
         return _exact(model, max_cells, budget, begun)
     except MemoryLimitError:
-        whole = with_hard_zeros(model)
+        full = with_hard_zeros(model)
     parts, order = _Parts(), count()
-    root = clamp(whole, np.full(whole.num_nodes, -1))
+    root = clamp(full, np.full(full.num_nodes, -1))
     parts.add(bound_part(root, max_cells, budget, too_wide=True), next(order))
-    max_parts = min(max_parts, ELIMINATION_MEMORY // _bytes_of_part(whole))
+    max_parts = min(max_parts, ELIMINATION_MEMORY // _bytes_of_part(full))
     while parts.width > tolerance and len(parts) < max_parts and not budget.is_spent:
         widest = parts.pop()
         if widest is None:
             break
-        found = _split(widest, max_cells, budget)
-        for part in [widest] if found is None else found:
+        smaller = _split(widest, max_cells, budget)
+        for part in [widest] if smaller is None else smaller:
             parts.add(part, next(order))
-    return _result(whole, parts, tolerance, begun)
+    return _result(full, parts, tolerance, begun)
 
 
 def _split(part: Part, max_cells: int, budget: Budget) -> list[Part] | None:
     """Return the parts with each label of one more node; None if the budget is spent before."""
-    node, found = _uncertain(part), []
+    node, parts = _uncertain(part), []
     for label in np.flatnonzero(part.above[node] > -np.inf).tolist():
         if budget.is_spent:
             return None
-        labels = part.given.labels.copy()
+        labels = part.clamped.labels.copy()
         labels[node] = label
-        found.append(bound_part(clamp(part.given.whole, labels), max_cells, budget))
-    return found
+        parts.append(bound_part(clamp(part.clamped.full, labels), max_cells, budget))
+    return parts
 
 
 def _bytes_of_part(model: ScoredGraph) -> int:
@@ -335,7 +335,7 @@ class _Parts:
     def add(self, part: Part, number: int) -> None:
         if part.upper == -np.inf:
             return
-        if part.upper == part.lower or part.given.rest is None:
+        if part.upper == part.lower or part.clamped.rest is None:
             self.closed.append(part)
             return
         # log(e^upper - e^lower): how much splitting this part can narrow the bounds
@@ -357,10 +357,10 @@ def _uncertain(part: Part) -> int:
     """Return the node to split at: the largest (entropy + 0.001) * (degree + 1) of free nodes."""
     p = np.zeros(0) if part.upper_gradient is None else part.upper_gradient.node
     entropy = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1)
-    rest = part.given.rest
+    rest = part.clamped.rest
     degree = rest.interactions.degree if rest is not None else np.zeros(0)
-    score = (entropy[part.given.free] + 1e-3) * (degree + 1)
-    return int(part.given.free[score.argmax()])
+    score = (entropy[part.clamped.free] + 1e-3) * (degree + 1)
+    return int(part.clamped.free[score.argmax()])
 
 
 def _exact(model: ScoredGraph, max_cells: int, budget: Budget, begun: float) -> Bounds:

@@ -51,11 +51,11 @@ def max_product_mode(
 
     Parameters as in `fstgrad.mrf.messages.belief_propagation.max_product`.
     """
-    found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
-    best: IntArray = found.node.argmax(axis=1).astype(np.int64)
+    marginals = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
+    best: IntArray = marginals.node.argmax(axis=1).astype(np.int64)
     labels = allowed_labels(model, best, generator(0)).copy()
     _improve(model, labels)
-    return Decoded("max-product", labels, model.score(labels), float("inf"), found.converged)
+    return Decoded("max-product", labels, model.score(labels), float("inf"), marginals.converged)
 
 
 def iterated_modes(
@@ -83,8 +83,8 @@ def iterated_modes(
         converged = _improve(model, labels, positive_integer("max_iter", max_iter))
         return Decoded("icm", labels, model.score(labels), float("inf"), converged)
 
-    found = map(from_start, range(positive_integer("restarts", restarts)))
-    return max(found, key=lambda decoded: decoded.score)
+    optima = map(from_start, range(positive_integer("restarts", restarts)))
+    return max(optima, key=lambda decoded: decoded.score)
 
 
 def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:
@@ -109,9 +109,9 @@ def decode(model: ScoredGraph, method: str = "exact", **options: Any) -> Decoded
 
     Raises InvalidInputError for an unknown method or option.
     """
-    near, offset = model.near
-    found = bound(DECODERS, method, options)(near)
-    return found if near is model else replace(found, score=found.score + offset)
+    recentered, offset = model.recentered
+    decoded = bound(DECODERS, method, options)(recentered)
+    return decoded if recentered is model else replace(decoded, score=decoded.score + offset)
 
 
 def best_labelings(model: ScoredGraph) -> Iterator[tuple[IntArray, float]]:
@@ -146,8 +146,8 @@ def best_labelings(model: ScoredGraph) -> Iterator[tuple[IntArray, float]]:
             rest = scores.copy()
             rest[i, labels[i]] = -np.inf
             before = nodes[:i]
-            own = scores[before, labels[before]]
+            scores_before = scores[before, labels[before]]
             rest[:i] = -np.inf
-            rest[before, labels[before]] = own
+            rest[before, labels[before]] = scores_before
             if (rest[i] > -np.inf).any():
                 keep(rest, i)

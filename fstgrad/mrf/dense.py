@@ -120,8 +120,8 @@ def dense_mean_field(
     iterations = 0
     while iterations < max_iter and change > tol:
         iterations += 1
-        said = sum((own(q) for own in filters), np.zeros(node.shape))
-        fresh = (1 - damping) * _softmax(node + said) + damping * q
+        messages = sum((pair_sums(q) for pair_sums in filters), np.zeros(node.shape))
+        fresh = (1 - damping) * _softmax(node + messages) + damping * q
         change = float(np.abs(fresh - q).max())
         q = fresh
     return DenseField(q, change <= tol, iterations)
@@ -140,10 +140,10 @@ def checked_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
     InvalidInputError
         One of them is not a Kernel.
     """
-    found = items("kernels", kernels)
-    for i, kernel in enumerate(found):
+    checked = items("kernels", kernels)
+    for i, kernel in enumerate(checked):
         instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
-    return found
+    return checked
 
 
 class PairSums:
@@ -196,8 +196,8 @@ class PairSums:
             at = tuple(floor[a] + bit for a, bit in enumerate(corner))
             np.add.at(grid, at, weight * values)
         blurred = _blurred(grid, self.sd)
-        found: FloatArray = map_coordinates(blurred, self.place, order=1, mode="nearest")
-        return found
+        sums: FloatArray = map_coordinates(blurred, self.place, order=1, mode="nearest")
+        return sums
 
 
 def _blurred(values: FloatArray, deviations: tuple[float, ...]) -> FloatArray:

@@ -149,17 +149,17 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def log_partition(self) -> float:
         """Return log Z in nats; O(I C^2) on forests, O(largest clique table) on other graphs."""
-        near, offset = self.near
-        return exact(near).log_partition + offset
+        recentered, offset = self.recentered
+        return exact(recentered).log_partition + offset
 
     def marginals(self) -> Table:
         """Return P(y_i = c) (I, C), P(y_i = c, y_j = d) (E, C, C) and factors', read-only."""
-        return exact(self.near[0]).marginals
+        return exact(self.recentered[0]).marginals
 
     def log_prob(self, structure: npt.ArrayLike) -> float:
         """Return log p(y) in nats; -inf for a forbidden labeling."""
-        near = self.near[0]
-        return near.score(structure) - exact(near).precise_log_partition
+        recentered = self.recentered[0]
+        return recentered.score(structure) - exact(recentered).precise_log_partition
 
     def cross_entropy(self, other: Distribution[Table]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids what this model allows.
@@ -170,8 +170,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> m.cross_entropy(m) == m.entropy()
         True
         """
-        near = other.near[0] if isinstance(other, PairwiseMRF) else other
-        return float(super().cross_entropy(near))
+        recentered = other.recentered[0] if isinstance(other, PairwiseMRF) else other
+        return float(super().cross_entropy(recentered))
 
     def covariance_product(self, direction: Table) -> Table:
         """Return Cov[t] times `direction`: the derivative of the marginals along it, (E, C, C).
@@ -181,19 +181,19 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         raises MemoryLimitError if the tables are too large.
         """
         table = self._like_scores("direction", direction, finite=True)
-        return Elimination(self.near[0]).tangents(table)
+        return Elimination(self.recentered[0]).tangents(table)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent, exact draws (k, I) int64."""
-        near = self.near[0]
-        found = near.exact.sample(positive_integer("k", k, minimum=0), generator(rng))
-        for labels in found[:1]:
-            require_digits(near.score(labels), LOWEST_ROUGH)
-        return found
+        recentered = self.recentered[0]
+        labelings = recentered.exact.sample(positive_integer("k", k, minimum=0), generator(rng))
+        for labels in labelings[:1]:
+            require_digits(recentered.score(labels), LOWEST_ROUGH)
+        return labelings
 
     def mode(self) -> IntArray:
         """Return a labeling (I,) int64 of the highest score, exact."""
-        return best_labeling(self.near[0])
+        return best_labeling(self.recentered[0])
 
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
         """Return up to k best labelings (I,) and their log p in nats, best first; exact.
@@ -206,9 +206,9 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> [(labels.tolist(), round(p, 4)) for labels, p in m.kbest(2)]
         [([1, 0], -0.4402), ([1, 1], -1.4402)]
         """
-        near = self.near[0]
-        log_z, found = exact(near).precise_log_partition, best_labelings(near)
-        return [(y, score - log_z) for y, score in islice(found, positive_integer("k", k))]
+        recentered = self.recentered[0]
+        log_z, labelings = exact(recentered).precise_log_partition, best_labelings(recentered)
+        return [(y, score - log_z) for y, score in islice(labelings, positive_integer("k", k))]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:
         """Return log Z and marginals by a method of `fstgrad.mrf.inference`, with its options."""

@@ -124,11 +124,11 @@ class MRFClassifier:
         if self.method in SMOOTH:
             from scipy.optimize import minimize
 
-            found = minimize(
+            optimum = minimize(
                 self._objective, start, (features, labels, self.method, [{}] * len(labels)),
                 jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter},
             )  # fmt: skip
-            theta, self.loss_ = found.x, float(found.fun)
+            theta, self.loss_ = optimum.x, float(optimum.fun)
         else:
             theta, self.loss_ = self._descend(start, features, labels)
         self.weights_, self.edge_scores_ = self._split(theta)
@@ -173,8 +173,8 @@ class MRFClassifier:
         """Return the mean loss per example with the penalty, and its gradient by theta."""
         weights, table = self._split(theta)
         value, by_weight, by_table = 0.0, np.zeros_like(weights), np.zeros_like(table)
-        for x, labels, own in zip(X, y, options, strict=True):
-            part, gradient = self._model(x, weights, table).nll(labels, method, **own)
+        for x, labels, more in zip(X, y, options, strict=True):
+            part, gradient = self._model(x, weights, table).nll(labels, method, **more)
             value += part
             by_weight += x.T @ gradient.node
             by_table += gradient.edge
@@ -195,11 +195,11 @@ class MRFClassifier:
         by_method: dict[str, list[dict[str, Any]]] = {
             "hinge": [{}] * len(X),
             "cd": [{"rng": random}] * len(X),
-            "pcd": [{"persistent": own} for own in chains],
+            "pcd": [{"persistent": persistent} for persistent in chains],
         }
         options = by_method[self.method]
         kind = "hinge" if self.method == "hinge" else "cd"
-        total, kept, value = np.zeros_like(theta), 0, float("nan")
+        total, averaged, value = np.zeros_like(theta), 0, float("nan")
         for number in range(self.max_iter):
             value, slope = self._objective(theta, X, y, kind, options)
             rate = self.step / X.shape[1] / np.sqrt(1 + number / 10)
@@ -207,8 +207,8 @@ class MRFClassifier:
             if kind == "hinge":
                 self._make_submodular(theta)
             if number >= 2 * self.max_iter // 3:
-                total, kept = total + theta, kept + 1
-        return total / kept, value if kind == "hinge" else float("nan")
+                total, averaged = total + theta, averaged + 1
+        return total / averaged, value if kind == "hinge" else float("nan")
 
     def _make_submodular(self, theta: FloatArray) -> None:
         """Project the table of two labels to the nearest submodular one, in place."""

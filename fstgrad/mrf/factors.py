@@ -76,20 +76,20 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
         The padded tables need more than 4 GiB.
     """
     with np.errstate(over="ignore"):  # two masks near the least float add up to -inf
-        found = _sorted(labels_per_node, factors)
-    if len(found.pairs) * max(found.sizes, default=0) ** 2 > PADDED_CELLS:
-        found.larger.update({(*scope,): table for scope, table in found.pairs.items()})
-        found.pairs.clear()
-    node, edge, edges = _padded(found)
-    larger = [(list(scope), table) for scope, table in found.larger.items()]
-    packed = Factors.pack(len(found.sizes), larger)
-    return Parts(node, edge, edges, np.array(found.sizes), found.offset, packed)
+        by_size = _sorted(labels_per_node, factors)
+    if len(by_size.pairs) * max(by_size.sizes, default=0) ** 2 > PADDED_CELLS:
+        by_size.larger.update({(*scope,): table for scope, table in by_size.pairs.items()})
+        by_size.pairs.clear()
+    node, edge, edges = _padded(by_size)
+    larger = [(list(scope), table) for scope, table in by_size.larger.items()]
+    packed = Factors.pack(len(by_size.sizes), larger)
+    return Parts(node, edge, edges, np.array(by_size.sizes), by_size.offset, packed)
 
 
 def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted:
     """Return the factors, checked, with those over the same nodes added up."""
     sizes = index_array("labels_per_node", labels_per_node, 1 << 40, (None,), lower=1).tolist()
-    found = Sorted(sizes, 0.0, {}, {}, {})
+    by_size = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0
     for number, (_, parts) in enumerate(rows_of("factors", factors)):
         if len(parts) != 2:
@@ -107,33 +107,33 @@ def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted
         if len(nodes) == 0:
             offset += float(table)
         elif len(nodes) == 1:
-            found.unary[key[0]] = found.unary.get(key[0], 0.0) + table
+            by_size.unary[key[0]] = by_size.unary.get(key[0], 0.0) + table
         elif len(nodes) == 2:
             pair = (key[0], key[1])
-            found.pairs[pair] = found.pairs.get(pair, 0.0) + table
+            by_size.pairs[pair] = by_size.pairs.get(pair, 0.0) + table
         else:
-            found.larger[key] = found.larger.get(key, 0.0) + table
+            by_size.larger[key] = by_size.larger.get(key, 0.0) + table
     if offset == -np.inf:
         raise InfeasibleError("a factor over no node is zero, so Z = 0; remove it")
-    return found._replace(offset=offset)
+    return by_size._replace(offset=offset)
 
 
-def _padded(found: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
+def _padded(by_size: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return node scores (I, C), edge scores (E, C, C), padded with 0, and edges (E, 2)."""
-    size = max(found.sizes, default=0)
-    needed = 16 * (len(found.pairs) * size**2 + len(found.sizes) * size)
+    size = max(by_size.sizes, default=0)
+    needed = 16 * (len(by_size.pairs) * size**2 + len(by_size.sizes) * size)
     if needed > PADDED_MEMORY:
         raise MemoryLimitError(
-            f"{len(found.sizes):,} nodes and {len(found.pairs):,} edges of {size:,} labels need "
-            f"{needed / 2**30:,.1f} GiB; split the largest factor or variable"
+            f"{len(by_size.sizes):,} nodes and {len(by_size.pairs):,} edges of {size:,} labels "
+            f"need {needed / 2**30:,.1f} GiB; split the largest factor or variable"
         )
-    node = np.zeros((len(found.sizes), size))
-    edge = np.zeros((len(found.pairs), size, size))
-    for v, scores in found.unary.items():
+    node = np.zeros((len(by_size.sizes), size))
+    edge = np.zeros((len(by_size.pairs), size, size))
+    for v, scores in by_size.unary.items():
         node[v, : len(scores)] = scores
-    for e, scores in enumerate(found.pairs.values()):
+    for e, scores in enumerate(by_size.pairs.values()):
         edge[e, : scores.shape[0], : scores.shape[1]] = scores
-    return node, edge, np.array(list(found.pairs), np.int64).reshape(-1, 2)
+    return node, edge, np.array(list(by_size.pairs), np.int64).reshape(-1, 2)
 
 
 def pairwise_form(model: ScoredGraph) -> ScoredGraph:
@@ -155,7 +155,7 @@ def pairwise_form(model: ScoredGraph) -> ScoredGraph:
         (a, b): stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
         for e, (a, b) in enumerate(ends)
     }
-    found = Sorted(sizes, 0.0, unary, pairs, {})
+    by_size = Sorted(sizes, 0.0, unary, pairs, {})
     for f in range(model.factors.number):
         table, new = model.factors.view(f), len(sizes)
         sizes.append(table.size)
@@ -164,6 +164,6 @@ def pairwise_form(model: ScoredGraph) -> ScoredGraph:
         for v, digit in zip(model.factors.nodes(f), digits, strict=True):
             agrees = digit == np.arange(sizes[v])[:, None]
             pairs[v, new] = np.where(agrees, 0.0, -np.inf)
-    node, edge, edges = _padded(found)
+    node, edge, edges = _padded(by_size)
     graph = Graph.checked(len(sizes), edges)
     return ScoredGraph(graph, node, edge, np.array(sizes), model.offset)

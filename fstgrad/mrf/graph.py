@@ -57,11 +57,11 @@ class Graph:
         """
         if self.pixels == tuple(size):
             return
-        own = "no grid" if self.pixels is None else f"a grid of {self.pixels}"
+        expected = "no grid" if self.pixels is None else f"a grid of {self.pixels}"
         remedy = "nodes in one axis" if self.pixels is None else "an image of this size"
         raise InvalidInputError(
-            f"{name} is an image of (height, width) = {tuple(size)}, and the graph is {own}; give "
-            f"{remedy}, or the model of PairwiseMRF.grid({size[0]}, {size[1]}, ...)"
+            f"{name} is an image of (height, width) = {tuple(size)}, and the graph is {expected}; "
+            f"give {remedy}, or the model of PairwiseMRF.grid({size[0]}, {size[1]}, ...)"
         )
 
     @property

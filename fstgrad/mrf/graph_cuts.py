@@ -105,9 +105,9 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
     for _ in range(max_iter):
         before = score
         for alpha in range(model.num_labels):
-            found = graph_cut(_move(model, labels, alpha))
-            if found.score > score + 1e-12 * max(1.0, abs(score)):
-                labels = np.where(found.labels == 1, alpha, labels)
+            move = graph_cut(_move(model, labels, alpha))
+            if move.score > score + 1e-12 * max(1.0, abs(score)):
+                labels = np.where(move.labels == 1, alpha, labels)
                 score = model.score(labels)
         converged = score == before
         if converged:

@@ -165,8 +165,8 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
             f"{path} is not an image in a known format ({', '.join(FORMATS)}); give a PNG"
         ) from error
     except Exception as error:  # Pillow's decoders raise a dozen kinds
-        said = str(error).rstrip(".")
-        raise InvalidInputError(f"{path} cannot be read: {said}; give an intact PNG") from error
+        reason = str(error).rstrip(".")
+        raise InvalidInputError(f"{path} cannot be read: {reason}; give an intact PNG") from error
 
 
 def _values(image: Any, colour: bool) -> FloatArray:

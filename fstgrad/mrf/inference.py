@@ -93,8 +93,8 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
     """
     begun = time.perf_counter()
     if max_memory is None or model.is_forest:
-        found = exact(model)
-        value, table = found.log_partition, found.marginals
+        results = exact(model)
+        value, table = results.log_partition, results.marginals
     else:
         engine = Elimination(model, positive_integer("max_memory", max_memory))
         value, table = engine.log_partition() + model.offset, engine.marginals()
@@ -121,7 +121,7 @@ def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
 
     Raises InvalidInputError for an unknown method or option.
     """
-    near, offset = model.near
-    found = bound(METHODS, method, options)(near)
-    require_digits(found.log_partition, LOWEST_ROUGH)
-    return found.shifted(offset)
+    recentered, offset = model.recentered
+    result = bound(METHODS, method, options)(recentered)
+    require_digits(result.log_partition, LOWEST_ROUGH)
+    return result.shifted(offset)

@@ -210,11 +210,11 @@ class _Blocks:
         out = self.model.scores.node.copy()
         if self.model.factors.number:
             kernels.coordinate_ascent.add_expected_factors(self.model.factors, q, out)
-        for own, other, rule in (
+        for near, far, rule in (
             (self.left, self.right, "ecd,ed->ec"), (self.right, self.left, "ecd,ec->ed"),
         ):  # fmt: skip
-            np.add.at(out, own, np.einsum(rule, self.soft, q[other]))
-            np.add.at(out, own, np.where(np.einsum(rule, self.hard, q[other]) > 0, -np.inf, 0.0))
+            np.add.at(out, near, np.einsum(rule, self.soft, q[far]))
+            np.add.at(out, near, np.where(np.einsum(rule, self.hard, q[far]) > 0, -np.inf, 0.0))
         return out
 
     def forest(self, theta: FloatArray) -> Forest:
@@ -257,19 +257,19 @@ def structured_mean_field(
             before = value
             below = np.full(q.shape, -np.inf)
             for b in range(int(blocks.block.max()) + 1):
-                own = blocks.block == b
-                theta = np.where(own[:, None], blocks.expected(q), theta)
-                found = blocks.forest(theta).marginals()
-                q = np.where(own[:, None], found.node, q)
+                members = blocks.block == b
+                theta = np.where(members[:, None], blocks.expected(q), theta)
+                marginals = blocks.forest(theta).marginals()
+                q = np.where(members[:, None], marginals.node, q)
                 # fixing a label within a block multiplies the block's sum by P(label)
-                value = blocks.value(theta, Table(q, found.edge))
-                below[own] = value + np.log(q[own])
+                value = blocks.value(theta, Table(q, marginals.edge))
+                below[members] = value + np.log(q[members])
             if value - before <= LEAST_GAIN * max(1.0, abs(value)):
                 break
             # during the first sweep, blocks not yet visited keep their start: `below` is no bound
             if sweep > 0 and budget.is_spent:
                 break
     edge = q[model.graph.edges[:, 0]][:, :, None] * q[model.graph.edges[:, 1]][:, None, :]
-    edge[blocks.inner] = found.edge
+    edge[blocks.inner] = marginals.edge
     # the nodes of a larger factor are in different blocks, so they are independent under q
     return StructuredField(value, below, Table(q, edge, _products(model, q)))

@@ -168,14 +168,14 @@ class MiniBuckets:
         tables = [self._sum(scope, part) for scope, part in zip(scopes, parts, strict=True)]
         if len(parts) > 1:
             power = 1.0 if self.maximum else weight
-            own = [
+            max_marginals = [
                 np.max(t, axis=tuple(range(t.ndim - 1))) if self.maximum
                 else _log_sum(t / power, tuple(range(t.ndim - 1)))
                 for t in tables
             ]  # fmt: skip
-            mean = np.sum(own, axis=0) / len(own)
+            mean = np.sum(max_marginals, axis=0) / len(max_marginals)
             dead = mean == -np.inf
-            for t, mine in zip(tables, own, strict=True):
+            for t, mine in zip(tables, max_marginals, strict=True):
                 t += np.where(dead, -np.inf, power * (mean - np.where(dead, 0.0, mine)))
         return [
             MiniBucket(*given) for given in zip(scopes, tables, [weight] * len(parts), parts,
@@ -198,19 +198,19 @@ class MiniBuckets:
 
         If no bucket was split, this is the best labeling.
         """
-        found = np.zeros(self.model.num_nodes, np.int64)
+        labels = np.zeros(self.model.num_nodes, np.int64)
         rows: dict[int, FloatArray] = {}
         ahead: int | None = None
         for bucket in reversed(self.buckets):
             v = bucket.scope[-1]
             if ahead is not None and v != ahead:
-                found[ahead] = rows.pop(ahead).argmax()
-            row = bucket.table[tuple(found[list(bucket.scope[:-1])])]
+                labels[ahead] = rows.pop(ahead).argmax()
+            row = bucket.table[tuple(labels[list(bucket.scope[:-1])])]
             rows[v] = rows[v] + row if v in rows else row
             ahead = v
         if ahead is not None:
-            found[ahead] = rows.pop(ahead).argmax()
-        return found
+            labels[ahead] = rows.pop(ahead).argmax()
+        return labels
 
     def gradient(self) -> Table:
         """Return the derivatives of the bound on log Z by the scores, for fixed shifts.
@@ -221,7 +221,7 @@ class MiniBuckets:
         node = np.zeros(model.scores.node.shape)
         edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
         factors = empty(len(model.factors.table))  # each is a piece of one bucket
-        said: dict[int, FloatArray] = {}
+        messages_down: dict[int, FloatArray] = {}
         for number in range(len(self.buckets) - 1, -1, -1):
             self.budget.check()
             bucket = self.buckets[number]
@@ -229,12 +229,12 @@ class MiniBuckets:
             norm = _log_sum(scaled, (scaled.ndim - 1,))[..., None]
             belief = np.exp(np.where(norm == -np.inf, -np.inf, scaled - np.where(
                 norm == -np.inf, 0.0, norm)))  # fmt: skip
-            belief *= said.pop(number, np.ones(()))[..., None]
+            belief *= messages_down.pop(number, np.ones(()))[..., None]
             for piece in bucket.pieces:
                 axes = tuple(a for a, v in enumerate(bucket.scope) if v not in piece.scope)
                 share = belief.sum(axis=axes)
                 if piece.source >= 0:
-                    said[piece.source] = share
+                    messages_down[piece.source] = share
                 else:
                     self._put(~piece.source, piece.scope, share, (node, edge, factors))
         return Table(node, edge, factors)
@@ -249,13 +249,13 @@ class MiniBuckets:
             return
         if table < nodes + edges:
             a, b = self.model.graph.edges[table - nodes].tolist()
-            own: list[int] = [a, b]
-            share = share.transpose([scope.index(v) for v in own])
+            members: list[int] = [a, b]
+            share = share.transpose([scope.index(v) for v in members])
             out[1][table - nodes, : share.shape[0], : share.shape[1]] = share
             return
         f = table - nodes - edges
-        own = self.model.factors.nodes(f)
-        self.model.factors.view(f, out[2])[...] = share.transpose([scope.index(v) for v in own])
+        members = self.model.factors.nodes(f)
+        self.model.factors.view(f, out[2])[...] = share.transpose([scope.index(v) for v in members])
 
 
 def _log_sum(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
@@ -263,7 +263,7 @@ def _log_sum(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
     if not axes:
         return np.array(table)
     top = table.max(axis=axes, keepdims=True)
-    held = np.where(top == -np.inf, 0.0, top)
+    peak = np.where(top == -np.inf, 0.0, top)
     with np.errstate(divide="ignore"):
-        found = np.log(np.exp(table - held).sum(axis=axes, keepdims=True)) + held
-    return np.asarray(found.squeeze(axis=axes))
+        log_sums = np.log(np.exp(table - peak).sum(axis=axes, keepdims=True)) + peak
+    return np.asarray(log_sums.squeeze(axis=axes))

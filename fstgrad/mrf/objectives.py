@@ -71,8 +71,8 @@ def zeros(model: ScoredGraph) -> Table:
 def _labels(model: ScoredGraph, labels: npt.ArrayLike) -> IntArray:
     """Return labels (I,) int64, checked, because kernels use labels as indices."""
     instance("model", model, ScoredGraph, "a PairwiseMRF")
-    found: IntArray = model.labeling(labels, "labels")
-    return found
+    checked: IntArray = model.labeling(labels, "labels")
+    return checked
 
 
 def _like(model: ScoredGraph, out: Table) -> Table:
@@ -92,9 +92,9 @@ def _stack(edge: FloatArray) -> FloatArray:
 def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -log p(gold) in nats and its gradient, marginals - gold; inf if gold is forbidden."""
     gold = _labels(model, gold)
-    found = exact(model)
-    gradient = counts(model, gold, -1.0)
-    return found.log_partition - model.score(gold), add_marginals(gradient, found.marginals, 1.0)
+    results = exact(model)
+    gradient = add_marginals(counts(model, gold, -1.0), results.marginals, 1.0)
+    return results.log_partition - model.score(gold), gradient
 
 
 def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
@@ -149,9 +149,9 @@ class PersistentChains:
 
     def __getitem__(self, item: int) -> "PersistentChains":
         """Return the chains of one item; they share memory and generator with these."""
-        own = object.__new__(PersistentChains)
-        own.labels, own.rng = self.labels[item], self.rng
-        return own
+        chains = object.__new__(PersistentChains)
+        chains.labels, chains.rng = self.labels[item], self.rng
+        return chains
 
 
 def item_options(options: Mapping[str, Any], item: int, items: int) -> dict[str, Any]:
@@ -315,12 +315,12 @@ class Estimated(float):
     converged: bool
     residual: float
 
-    def __new__(cls, value: float, found: list[Inference]) -> "Estimated":
+    def __new__(cls, value: float, results: list[Inference]) -> "Estimated":
         """Return the value with its attributes."""
         self = super().__new__(cls, value)
-        self.kind = found[0].kind
-        self.converged = all(one.converged for one in found)
-        self.residual = max(float(np.append(0.0, one.residuals)[-1]) for one in found)
+        self.kind = results[0].kind
+        self.converged = all(one.converged for one in results)
+        self.residual = max(float(np.append(0.0, one.residuals)[-1]) for one in results)
         return self
 
 
@@ -344,7 +344,7 @@ def nll(
     """
     method = one_of("method", method, [*LOSSES, *ESTIMATES])
     instance("model", model, ScoredGraph, "a PairwiseMRF")
-    model, _ = model.near
+    model, _ = model.recentered
     known = integers("gold", gold)
     if known.shape == (model.num_nodes,) and (known == UNKNOWN).any():
         return _partial_nll(model, known, method, options)
@@ -353,9 +353,9 @@ def nll(
         return function(model, model.labeling(gold, "gold"))
     estimate = bound(ESTIMATES, method, options)
     labels = model.labeling(gold, "gold")
-    found = estimate(model)
-    gradient = _add_found(counts(model, labels, -1.0), model, found, 1.0)
-    return _estimated(found.log_partition - model.score(labels), [found]), gradient
+    result = estimate(model)
+    gradient = _add_result(counts(model, labels, -1.0), model, result, 1.0)
+    return _estimated(result.log_partition - model.score(labels), [result]), gradient
 
 
 def _partial_nll(
@@ -371,24 +371,24 @@ def _partial_nll(
     given = np.flatnonzero(known != UNKNOWN)
     clamped = model.condition(dict(zip(given.tolist(), known[given].tolist(), strict=True)))
     free, tied = infer(model), infer(clamped)
-    gradient = _add_found(_add_found(zeros(model), model, free, 1.0), model, tied, -1.0)
+    gradient = _add_result(_add_result(zeros(model), model, free, 1.0), model, tied, -1.0)
     return _estimated(free.log_partition - tied.log_partition, [free, tied]), gradient
 
 
-def _add_found(out: Table, model: ScoredGraph, found: Inference, weight: float) -> Table:
+def _add_result(out: Table, model: ScoredGraph, result: Inference, weight: float) -> Table:
     """Add weight times the marginals of a result to a table like the scores; return the table."""
-    edge = found.edge_sum if model.shared else found.edge
-    return add_marginals(out, Table(found.node, edge, found.factors), weight)
+    edge = result.edge_sum if model.shared else result.edge
+    return add_marginals(out, Table(result.node, edge, result.factors), weight)
 
 
-def _estimated(value: float, found: list[Inference]) -> float:
+def _estimated(value: float, results: list[Inference]) -> float:
     """Return the value as `Estimated`; warn if a result did not converge."""
-    estimated = Estimated(value, found)
+    estimated = Estimated(value, results)
     if not estimated.converged:
         warnings.warn(
-            f"{found[0].method} did not converge (last change {estimated.residual:.2g}); the loss "
-            "and its gradient are not estimates of the likelihood: raise max_iter (or, except with "
-            "'mean-field', damping), or use 'pseudolikelihood'",
+            f"{results[0].method} did not converge (last change {estimated.residual:.2g}); the "
+            "loss and its gradient are not estimates of the likelihood: raise max_iter (or, except "
+            "with 'mean-field', damping), or use 'pseudolikelihood'",
             RuntimeWarning,
             stacklevel=4,
         )

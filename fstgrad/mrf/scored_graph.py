@@ -221,8 +221,8 @@ class ScoredGraph:
             for f in range(self.factors.number):
                 pairs.update(combinations(sorted(self.factors.nodes(f)), 2))
             self.graph.cache["interactions"] = Graph.checked(self.num_nodes, sorted(pairs))
-        found: Graph = self.graph.cache["interactions"]
-        return found
+        cached: Graph = self.graph.cache["interactions"]
+        return cached
 
     @property
     def links(self) -> Graph:
@@ -242,8 +242,8 @@ class ScoredGraph:
             ties = np.stack((self.factors.scope, self.num_nodes + self.factors.owner), axis=1)
             edges = np.concatenate((self.graph.edges, ties))
             self.graph.cache["links"] = Graph(self.num_nodes + self.factors.number, edges)
-        found: Graph = self.graph.cache["links"]
-        return found
+        cached: Graph = self.graph.cache["links"]
+        return cached
 
     @property
     def is_forest(self) -> bool:
@@ -270,7 +270,7 @@ class ScoredGraph:
         return array
 
     @property
-    def near(self: Scored) -> tuple[Scored, float]:
+    def recentered(self: Scored) -> tuple[Scored, float]:
         """The model without node offsets that reduce precision, and the sum of these offsets.
 
         A node whose labels are all masked by a large finite number, for example a pixel of padding,
@@ -280,13 +280,13 @@ class ScoredGraph:
         --------
         >>> import fstgrad as fg
         >>> m = fg.PairwiseMRF([[0.0, 1.0], [-1e30, -1e30]], np.eye(2), [(0, 1)])
-        >>> m.near[0].scores.node.tolist(), m.near[1]
+        >>> m.recentered[0].scores.node.tolist(), m.recentered[1]
         ([[0.0, 1.0], [0.0, 0.0]], -1e+30)
         """
-        if "near" not in self.cache:
-            self.cache["near"] = self._without_offsets()
-        found: tuple[Scored, float] = self.cache["near"]
-        return found
+        if "recentered" not in self.cache:
+            self.cache["recentered"] = self._without_offsets()
+        cached: tuple[Scored, float] = self.cache["recentered"]
+        return cached
 
     def _without_offsets(self: Scored) -> tuple[Scored, float]:
         offset = offsets(self.scores.node.max(axis=1))

@@ -129,9 +129,9 @@ def _swept(
         kernels.trw_s.read_labels(m, edge_to_variable, factor_to_variable, labels)
         best.take(labels)
         bound = kernels.trw_s.dual(m, edge_to_variable, factor_to_variable) + model.offset
-        settled = upper - bound <= tol * max(1.0, abs(bound))
+        converged = upper - bound <= tol * max(1.0, abs(bound))
         upper = min(upper, bound)
-        if settled or best.closes(upper):
+        if converged or best.closes(upper):
             return upper, True
         if budget.is_spent:
             break
@@ -160,24 +160,24 @@ def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
     than WINDOW_MEMORY, nothing is replaced.
     """
     graph = model.interactions
-    near = graph.source[graph.leaving ^ 1]
+    neighbours = graph.source[graph.leaving ^ 1]
     inside = np.zeros(model.num_nodes, np.bool_)
     inside[rng.integers(model.num_nodes)] = True
     queue = np.flatnonzero(inside).tolist()
     for v in queue:  # grows as it is read
-        for u in near[graph.start[v] : graph.start[v + 1]].tolist():
+        for u in neighbours[graph.start[v] : graph.start[v + 1]].tolist():
             if not inside[u] and len(queue) < WINDOW_NODES:
                 inside[u] = True
                 queue.append(u)
-    found = labels.copy()
+    improved = labels.copy()
     rest = clamp(model, np.where(inside, -1, labels)).rest
     if rest is not None:
         try:
             engine = Forest(rest) if rest.is_forest else Elimination(rest, WINDOW_MEMORY)
-            found[inside] = engine.mode()
+            improved[inside] = engine.mode()
         except MemoryLimitError:
             pass
-    return found
+    return improved
 
 
 class _Best:
@@ -194,15 +194,15 @@ class _Best:
 
     def take(self, labels: IntArray) -> None:
         """Consider a labeling (I,); a forbidden one is repaired if there is no labeling yet."""
-        found = labels.copy()
-        if self.model.score(found) == -np.inf:
+        candidate = labels.copy()
+        if self.model.score(candidate) == -np.inf:
             if self.labels is not None:
                 return
-            alive = self.model.scores.node[np.arange(len(found)), found] > -np.inf
-            start = np.where(alive, found, self.model.scores.node.argmax(axis=1))
-            found = allowed_labels(self.model, start.astype(np.int64), generator(0)).copy()
-        while kernels.coordinate_ascent.improve(self.model.pieces, found):
+            alive = self.model.scores.node[np.arange(len(candidate)), candidate] > -np.inf
+            start = np.where(alive, candidate, self.model.scores.node.argmax(axis=1))
+            candidate = allowed_labels(self.model, start.astype(np.int64), generator(0)).copy()
+        while kernels.coordinate_ascent.improve(self.model.pieces, candidate):
             pass
-        score = self.model.score(found)
+        score = self.model.score(candidate)
         if score > self.score:
-            self.labels, self.score = found, score
+            self.labels, self.score = candidate, score

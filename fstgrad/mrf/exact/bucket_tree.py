@@ -1,4 +1,4 @@
-"""A bucket tree wired to the arrays of a model: where each bucket reads its tables and messages."""
+"""A bucket tree connected to the arrays of a model: where buckets read tables and messages."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -171,14 +171,14 @@ class BucketTree:
         If no number of segments is enough, returns the one that needs least memory.
         """
         if max_memory not in self._folded:
-            found: list[Folded] = []
+            candidates: list[Folded] = []
             number = 1
             while number <= max(1, len(self.plan.order) // 2):
-                found.append(self._fold(number))
-                if self.needed(found[-1].program) <= max_memory:
+                candidates.append(self._fold(number))
+                if self.needed(candidates[-1].program) <= max_memory:
                     break
                 number *= 2
-            self._folded[max_memory] = min(found, key=lambda f: int(f.program.message[-1]))
+            self._folded[max_memory] = min(candidates, key=lambda f: int(f.program.message[-1]))
         return self._folded[max_memory]
 
     def needed(self, program: Program) -> int:
@@ -193,17 +193,17 @@ class BucketTree:
         done = np.cumsum(cells)
         segment = (done - cells) * number // done[-1]
         parent = self.program.parent
-        kept = (parent >= 0) & (segment[parent] != segment)
+        crosses = (parent >= 0) & (segment[parent] != segment)
         message = empty(len(cells) + 1, np.int64)
-        ends = np.cumsum(cells[kept])
-        message[:-1][kept] = ends - cells[kept]
+        ends = np.cumsum(cells[crosses])
+        message[:-1][crosses] = ends - cells[crosses]
         first, cuts = int(ends[-1]) if len(ends) else 0, np.flatnonzero(np.diff(segment)) + 1
         bounds = [0, *cuts.tolist(), len(cells)]
         message[-1] = first
         for low, high in pairwise(bounds):
-            own = ~kept[low:high]
-            inner = np.cumsum(cells[low:high][own])
-            message[low:high][own] = first + inner - cells[low:high][own]
+            within = ~crosses[low:high]
+            inner = np.cumsum(cells[low:high][within])
+            message[low:high][within] = first + inner - cells[low:high][within]
             message[-1] = max(message[-1], first + int(inner[-1]) if len(inner) else first)
         source, target = self._ends(self.program.child, message)
         program = self.program._replace(message=message, source=source, target=target)

@@ -26,7 +26,7 @@ from fstgrad.mrf.resources import NO_LIMIT, Budget
 from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
 
 # If its tables have at most this many cells, the plan for all labels is also used with evidence.
-KEPT_CELLS = 1 << 21
+REUSED_CELLS = 1 << 21
 
 
 class Solved(NamedTuple):
@@ -97,7 +97,7 @@ class Elimination:
         return self.tree.plan
 
     def _bucket_tree(self, alive: BoolArray) -> BucketTree:
-        """Return the wired bucket tree, for all labels or the range of allowed ones, cached.
+        """Return the bucket tree, for all labels or the range of allowed ones, cached.
 
         alive : (I, C) bool, the allowed labels.
         """
@@ -107,17 +107,17 @@ class Elimination:
         high = size - alive[:, ::-1].argmax(axis=1)
         all_labels = tuple(self.model.labels_per_node.tolist())
         what = "elimination", self.model.shared, self.max_memory
-        whole = *what, (0,) * len(low), all_labels
+        all_key = *what, (0,) * len(low), all_labels
         key = *what, tuple(low.tolist()), tuple(high.tolist())
-        if whole in cache and sum(cache[whole].plan.cells) <= KEPT_CELLS:
-            key = whole
+        if all_key in cache and sum(cache[all_key].plan.cells) <= REUSED_CELLS:
+            key = all_key
             low, high = np.zeros_like(low), self.model.labels_per_node
         if key not in cache:
             sizes = (high - low).tolist()
             plan = make_plan(self.model.interactions, sizes, self.max_memory, self.budget)
             cache[key] = BucketTree(plan, Layout.of(self.model), low)
-        found: BucketTree = cache[key]
-        return found
+        tree: BucketTree = cache[key]
+        return tree
 
     def _solved(self, folded: Folded) -> Solved:
         """Return log Z and the messages of a program after a sweep up through all segments."""
@@ -145,12 +145,13 @@ class Elimination:
 
     def marginals(self) -> Table:
         """Return marginals of nodes (I, C), edges (E, C, C) and larger factors (cells,)."""
-        found = self._solved(self.tree.folded(self.max_memory))
+        solved = self._solved(self.tree.folded(self.max_memory))
         out = np.zeros(self.tree.layout.marginal_cells)
-        for low, high in found.backwards():
+        for low, high in solved.backwards():
             kernels.buckets.sweep_down(
-                found.folded.program, low, high, found.in_logs, found.weights, found.messages, out
-            )
+                solved.folded.program, low, high, solved.in_logs, solved.weights, solved.messages,
+                out,
+            )  # fmt: skip
         return self.tree.layout.table(out)
 
     def tangents(self, direction: Table) -> Table:
@@ -159,23 +160,25 @@ class Elimination:
         direction : a Table of finite numbers, shaped like the scores or like the marginals.
         """
         program = self.tree.program
-        found = self._solved(Folded(program, [(0, len(self.plan.order))]))
+        solved = self._solved(Folded(program, [(0, len(self.plan.order))]))
         out = np.zeros(self.tree.layout.marginal_cells)
         moved = self.tree.layout.flat(direction)
-        kernels.buckets.tangents(program, found.in_logs, found.weights, found.messages, moved, out)
+        kernels.buckets.tangents(
+            program, solved.in_logs, solved.weights, solved.messages, moved, out
+        )
         return self.tree.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield each bucket, last first, with P(node | separator), (separator states, labels)."""
-        found = self._solved(self.tree.folded(self.max_memory))
-        program = found.folded.program
+        solved = self._solved(self.tree.folded(self.max_memory))
+        program = solved.folded.program
         size = kernels.tables.most_blocks(program)
         scratch = empty(size, np.int64), empty(size, np.int64)
-        for low, high in found.backwards():
+        for low, high in solved.backwards():
             for k in range(high - 1, low - 1, -1):
                 table = empty(self.plan.cells[k])
                 kernels.buckets.conditional(
-                    program, k, found.in_logs, found.weights, found.messages, table, *scratch
+                    program, k, solved.in_logs, solved.weights, solved.messages, table, *scratch
                 )
                 yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
 

@@ -65,8 +65,8 @@ def exact(model: ScoredGraph) -> Exact:
     """Return the exact results for a model, cached in `model.cache`."""
     if "exact" not in model.cache:
         model.cache["exact"] = Exact(model)
-    found: Exact = model.cache["exact"]
-    return found
+    cached: Exact = model.cache["exact"]
+    return cached
 
 
 def best_labeling(model: ScoredGraph) -> IntArray:
@@ -79,7 +79,8 @@ def best_labeling(model: ScoredGraph) -> IntArray:
 def require_digits(nats: float, lowest: float = LOWEST) -> None:
     """Raise InfeasibleError if log Z or the score of a best labeling leaves differences no digits.
 
-    nats : log Z or a score, without the offsets of nodes (`ScoredGraph.near`); NaN and -inf pass.
+    nats : log Z or a score, without the offsets of nodes (`ScoredGraph.recentered`); NaN and -inf
+        pass.
     """
     if -math.inf < nats < lowest:
         raise InfeasibleError(

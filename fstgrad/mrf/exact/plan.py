@@ -74,7 +74,7 @@ class Plan:
         for k, parent in enumerate(self.parent):
             if parent >= 0:
                 children[parent].append(k)
-        return tuple(tuple(found) for found in children)
+        return tuple(tuple(positions) for positions in children)
 
     def require(self, needed: int, max_memory: int) -> None:
         """Raise MemoryLimitError if `needed` bytes exceed the limit."""
@@ -151,8 +151,8 @@ def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = NO_LIMIT) -> 
                 return order
             order = order if greedy is None else greedy[0].tolist()
         graph.cache[key] = order
-    found: list[int] = graph.cache[key]
-    return found
+    cached: list[int] = graph.cache[key]
+    return cached
 
 
 def _depth_first(plan: Plan) -> Plan:
@@ -164,27 +164,27 @@ def _depth_first(plan: Plan) -> Plan:
     """
     peak = [0] * len(plan.order)
     children: list[list[int]] = []
-    for k, own in enumerate(plan.children):
-        ranked = sorted(own, key=lambda c: peak[c] - plan.messages[c], reverse=True)
+    for k, siblings in enumerate(plan.children):
+        ranked = sorted(siblings, key=lambda c: peak[c] - plan.messages[c], reverse=True)
         children.append(ranked)
         waiting = 0
         for c in ranked:
             peak[k] = max(peak[k], waiting + peak[c])
             waiting += plan.messages[c]
         peak[k] = max(peak[k], waiting + plan.messages[k])
-    found: list[int] = []
+    sequence: list[int] = []
     roots = [k for k, parent in enumerate(plan.parent) if parent < 0]
     stack = sorted(roots, key=lambda k: peak[k])
     while stack:  # parents before children, the last child first: the reverse of the order
         k = stack.pop()
-        found.append(k)
+        sequence.append(k)
         stack += children[k]
-    found.reverse()
-    place = {k: at for at, k in enumerate(found)}
+    sequence.reverse()
+    place = {k: at for at, k in enumerate(sequence)}
     return Plan(
-        tuple(plan.order[k] for k in found),
-        tuple(plan.cliques[k] for k in found),
-        tuple(place.get(plan.parent[k], -1) for k in found),
+        tuple(plan.order[k] for k in sequence),
+        tuple(plan.cliques[k] for k in sequence),
+        tuple(place.get(plan.parent[k], -1) for k in sequence),
         plan.sizes,
     )
 
@@ -201,8 +201,10 @@ def _by_bits(
     if greedy is None:
         return None
     order, separators = greedy
-    found = empty(graph.num_nodes, np.int64)
-    sets = [found[: kernels.elimination_orders.members(row, found)].tolist() for row in separators]
+    members = empty(graph.num_nodes, np.int64)
+    sets = [
+        members[: kernels.elimination_orders.members(row, members)].tolist() for row in separators
+    ]
     return _plan(order.tolist(), sets, sizes)
 
 

@@ -141,8 +141,8 @@ def _pairwise(model: ScoredGraph) -> ScoredGraph:
         return model
     if "pairwise" not in model.cache:
         model.cache["pairwise"] = pairwise_form(model)
-    found: ScoredGraph = model.cache["pairwise"]
-    return found
+    cached: ScoredGraph = model.cache["pairwise"]
+    return cached
 
 
 def _run(

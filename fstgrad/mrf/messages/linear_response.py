@@ -58,13 +58,13 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
             "has larger factors; use method='exact'"
         )
     run = RUNS[method]
-    found = run(model, **options)
+    result = run(model, **options)
     graph = model.graph
     rho = spanning_tree_weights(graph) if method == "trw" else np.ones(graph.num_edges)
-    changes = _Changes(graph, rho, found.node, found.edge, direction)
+    changes = _Changes(graph, rho, result.node, result.edge, direction)
     used = (run.__kwdefaults__ or {}) | options
-    settled = changes.settle(used["max_iter"], used["tol"], used["damping"])
-    if not (found.converged and settled):
+    derivative_converged = changes.iterate(used["max_iter"], used["tol"], used["damping"])
+    if not (result.converged and derivative_converged):
         warnings.warn(
             f"{method} or its derivative did not converge; the derivative is not that of the "
             "marginals: raise max_iter or damping",
@@ -82,7 +82,7 @@ class _Changes:
     ) -> None:
         from scipy.sparse import csr_matrix
 
-        self.node, self.edge, self.own = node, edge, direction.node
+        self.node, self.edge, self.direction = node, edge, direction.node
         arcs = 2 * len(rho)
         self.source, self.head = graph.source, graph.source[np.arange(arcs) ^ 1]
         weights = np.repeat(rho, 2)
@@ -98,11 +98,11 @@ class _Changes:
 
     def cavity(self) -> FloatArray:
         """Return dt_i - dm_ji for each arc i -> j, (2E, C)."""
-        total = self.own + self.incoming @ self.messages
+        total = self.direction + self.incoming @ self.messages
         back = self.messages.reshape(-1, 2, total.shape[1])[:, ::-1]
         return np.asarray(total[self.source] - back.reshape(self.messages.shape))
 
-    def settle(self, max_iter: int, tol: float, damping: float) -> bool:
+    def iterate(self, max_iter: int, tol: float, damping: float) -> bool:
         """Iterate; return whether the last step was at most tol * max(1, largest derivative)."""
         for _ in range(max_iter):
             fresh = self.forced + np.einsum("ahs,as->ah", self.given, self.cavity())
@@ -116,7 +116,7 @@ class _Changes:
 
     def marginals(self) -> Table:
         """Return the derivatives of the beliefs of nodes and edges."""
-        total = self.own + self.incoming @ self.messages
+        total = self.direction + self.incoming @ self.messages
         node = self.node * (total - (self.node * total).sum(axis=1, keepdims=True))
         sides = self.cavity()
         score = self.along + sides[::2, :, None] + sides[1::2, None, :]

@@ -122,8 +122,8 @@ def tree_cover(graph: Graph) -> TreeCover:
     """
     if "trees" not in graph.cache:
         graph.cache["trees"] = _cover(graph)
-    found: TreeCover = graph.cache["trees"]
-    return found
+    cached: TreeCover = graph.cache["trees"]
+    return cached
 
 
 def spanning_tree_weights(graph: Graph) -> FloatArray:

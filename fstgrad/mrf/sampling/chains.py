@@ -250,8 +250,8 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
             count = kernels.graphs.breadth_first(graph.shape, member, order, parent_arc)
             orders.append(order[:count].copy())
         graph.cache["blocks"] = block, orders, parent_arc
-    found: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]
-    return found
+    cached: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]
+    return cached
 
 
 def _combs(height: int, width: int) -> IntArray:

@@ -40,7 +40,7 @@ class ColourDraws:
         self.blocks, lane, self.cuts = colour_blocks(self.model.graph, self.sites, self.cuts)
         gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
         with np.errstate(invalid="ignore"):  # -inf - (-inf) at a node without an allowed label
-            self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
+            self.node_gain = (node[:, 1] - node[:, 0])[self.blocks.node]
         self.gain = gain.reshape(-1, 2)[which[lane]]
         self.table = kernels.chromatic_gibbs.logistic_table()
 
@@ -81,7 +81,7 @@ class ColourDraws:
         which = kernels.chromatic_gibbs.Range(low, high, sweeps, key, counter, room)
         if self.binary:
             kernels.chromatic_gibbs.draw_binary(
-                which, self.blocks, self.own, self.gain, self.table, labels
+                which, self.blocks, self.node_gain, self.gain, self.table, labels
             )
         else:
             kernels.chromatic_gibbs.draw_many(
@@ -114,8 +114,8 @@ def colour_sites(graph: Graph) -> tuple[Sites, list[int]]:
         sites = Sites(nodes, start, network.head[arcs], graph.leaving[arcs])
         cuts = [0, *np.cumsum(np.bincount(graph.colour)).tolist()]
         graph.cache["sites"] = sites, cuts
-    found: tuple[Sites, list[int]] = graph.cache["sites"]
-    return found
+    cached: tuple[Sites, list[int]] = graph.cache["sites"]
+    return cached
 
 
 def colour_blocks(
@@ -146,5 +146,5 @@ def colour_blocks(
             slot.astype(np.uint64), sites.head[lane].astype(np.uint32),
         )  # fmt: skip
         graph.cache["colour blocks"] = blocks, lane, block_cuts
-    found: tuple[Blocks, IntArray, list[int]] = graph.cache["colour blocks"]
-    return found
+    cached: tuple[Blocks, IntArray, list[int]] = graph.cache["colour blocks"]
+    return cached
