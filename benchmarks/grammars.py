@@ -27,9 +27,9 @@ import fstgrad as fg  # noqa: E402
 from fstgrad.costs import Schedule, pair_transducer  # noqa: E402
 from fstgrad.costs.ranking import (  # noqa: E402
     Questions,
-    interval,
+    bootstrap_interval,
     losses_of,
-    nearest,
+    nearest_words,
     ranking,
     ranks,
 )
@@ -72,7 +72,9 @@ def misreadings(name: str) -> tuple[list[Pair], list[Pair]]:
 
 def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count: int) -> list[Any]:
     found = []
-    for (x, y), near in zip(pairs, nearest([x for x, _ in pairs], dictionary, count), strict=True):
+    for (x, y), near in zip(
+        pairs, nearest_words([x for x, _ in pairs], dictionary, count), strict=True
+    ):
         others = [dictionary[k] for k in near if dictionary[k] not in (x, y)]
         found.append((x, 0, [y, *others[: count - 1]]))
     return found
@@ -85,7 +87,7 @@ def measured(case: str, costs: str, loss, asked: Questions, seconds: float, base
     found = ranking(ranks(asked, losses_of(transducer, asked.pairs, transducer.cost, semiring)))
     draws = np.random.default_rng(0).integers(0, len(found.ranks), size=(1000, len(found.ranks)))
     first = (found.ranks <= 1).astype(float)
-    gains = [shown(interval(first - base, draws)) for base in bases] + ["-", "-"]
+    gains = [shown(bootstrap_interval(first - base, draws)) for base in bases] + ["-", "-"]
     row = {
         "case": case,
         "costs": costs,

@@ -25,7 +25,7 @@ from fstgrad.costs.ranking import (
     Questions,
     Ranking,
     Semiring,
-    interval,
+    bootstrap_interval,
     losses_of,
     ranking,
     ranks,
@@ -101,7 +101,7 @@ def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> No
         0, len(found[0].ranks), size=(1000, len(found[0].ranks))
     )
     scores = [(1.0 / m.ranks, 1.0 * (m.ranks <= 1), 1.0 * (m.ranks <= 5)) for m in found]
-    cells = (cell(interval(b - a, draws)) for a, b in zip(*scores, strict=True))
+    cells = (cell(bootstrap_interval(b - a, draws)) for a, b in zip(*scores, strict=True))
     echo(f"{'difference':{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fstgrad.cli.grammar_options import named_alphabet, named_loss
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.costs.ranking import nearest
+from fstgrad.costs.ranking import nearest_words
 from fstgrad.grammars import Grammar
 from fstgrad.io import Row, located, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss
@@ -74,7 +74,9 @@ def questions_of(
     The candidates are the target and at most `count` - 1 other words near the hypothesis.
     """
     asked = []
-    for (x, y), near in zip(rows, nearest([x for x, _ in rows], dictionary, count), strict=True):
+    for (x, y), near in zip(
+        rows, nearest_words([x for x, _ in rows], dictionary, count), strict=True
+    ):
         others = [dictionary[k] for k in near if dictionary[k] != tuple(y)][: count - 1]
         asked.append((x, 0, [y, *others]))
     return asked

@@ -15,10 +15,9 @@ from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import nbest_option
 from fstgrad.cli.text import echo
 from fstgrad.costs import pair_transducer
-from fstgrad.costs.explain import explained
+from fstgrad.costs.explain import explain_pair
 from fstgrad.grammars import Grammar
-from fstgrad.grammars.checking import Checked, Coverage, check_examples
-from fstgrad.grammars.updating import updated
+from fstgrad.grammars.checking import Checked, Coverage, check_examples, updated
 from fstgrad.io import write_text
 
 _MOST_NAMES = 8
@@ -117,4 +116,4 @@ def explain(
     loss = named_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters
     x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
-    echo(str(explained(pair_transducer(loss), x, y, nbest)))
+    echo(str(explain_pair(pair_transducer(loss), x, y, nbest)))

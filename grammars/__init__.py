@@ -25,7 +25,7 @@ Reading order
 - `dna`, `protein`, `codons` : mutations; classes of residues; protein against DNA.
 - `smiles`, `code_tokens`, `melody` : molecules, programs and tunes as tokens.
 - `templates` : the text of new grammars.
-- `checking`, `updating` : check examples and their coverage; update the examples of a file.
+- `checking` : check examples and their coverage; update the examples of a file.
 """
 
 from fstgrad.grammars.loading import NAMES, Grammar, ModuleGrammar, RuleGrammar

@@ -11,7 +11,7 @@ import numpy as np
 
 from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.costs.pairs import Pairs
-from fstgrad.costs.ties import Ties, gates
+from fstgrad.costs.parameter_tying import ParameterTying, gates
 from fstgrad.costs.transducer import PairTransducer
 
 
@@ -34,7 +34,7 @@ class Estimator:
     """
 
     pair_transducer: PairTransducer
-    ties: Ties
+    ties: ParameterTying
     pseudo: FloatArray
     gate_pseudo: float
 
@@ -45,7 +45,7 @@ class Estimator:
         theta = np.bincount(ties.class_of, cost) / np.bincount(ties.class_of)
         return Weights(theta, self._even_gates())
 
-    def disturbed(self, weights: Weights, rng: np.random.Generator) -> Weights:
+    def perturbed(self, weights: Weights, rng: np.random.Generator) -> Weights:
         """Return the weights of a restart: standard normal noise is added to each theta."""
         return replace(weights, theta=weights.theta + rng.standard_normal(len(weights.theta)))
 
@@ -58,8 +58,8 @@ class Estimator:
     def log_prior(self, weights: Weights) -> float:
         """Return the log-prior of the weights, in nats, up to a constant."""
         log_cell = self.ties.log_cells(weights.theta)
-        given = self.pseudo > 0
-        value = float(self.pseudo[given] @ log_cell[given])
+        has_prior = self.pseudo > 0
+        value = float(self.pseudo[has_prior] @ log_cell[has_prior])
         if self.gate_pseudo and len(weights.log_gate):
             exists = np.bincount(self.ties.gate, minlength=len(weights.log_gate)) > 0
             value += self.gate_pseudo * float(weights.log_gate[exists].sum())
@@ -75,19 +75,20 @@ class Estimator:
         ties = self.ties
         seen = counts[ties.events]
         cells = np.bincount(ties.cell, seen) + self.pseudo
-        met = np.bincount(ties.cell_group, cells) > 0
-        in_met = np.bincount(ties.cell_class, met[ties.cell_group]) > 0
+        # a class keeps its weight if no alignment meets any of its groups
+        is_met_group = np.bincount(ties.cell_group, cells) > 0
+        is_met = np.bincount(ties.cell_class, is_met_group[ties.cell_group]) > 0
         total = np.bincount(ties.cell_class, cells)
         with np.errstate(divide="ignore"):
-            if ties.crossed:
-                theta = self._crossed(weights.theta, cells, total > 0)
-                theta = np.where(in_met & (total == 0), np.inf, theta)
+            if ties.has_shared_classes:
+                theta = self._maximize_shared(weights.theta, cells, total > 0)
+                theta = np.where(is_met & (total == 0), np.inf, theta)
             else:
                 theta = -np.log(total / ties.cell_size[np.argsort(ties.cell_class)])
-                theta = np.where(in_met, theta, weights.theta)
+                theta = np.where(is_met, theta, weights.theta)
         return Weights(theta, gates(ties, seen, self.gate_pseudo, weights.log_gate))
 
-    def _crossed(self, theta: FloatArray, cells: FloatArray, free: BoolArray) -> FloatArray:
+    def _maximize_shared(self, theta: FloatArray, cells: FloatArray, free: BoolArray) -> FloatArray:
         """Return theta if classes are in several groups; the objective does not fall."""
         from scipy.optimize import minimize
 
@@ -96,9 +97,9 @@ class Estimator:
         used = cells > 0
 
         def negative(values: FloatArray) -> tuple[float, FloatArray]:
-            whole = np.where(free, theta, np.inf)
-            whole[free] = values
-            log_cell = ties.log_cells(whole)
+            all_theta = np.where(free, theta, np.inf)
+            all_theta[free] = values
+            log_cell = ties.log_cells(all_theta)
             share = np.where(np.isfinite(log_cell), np.exp(log_cell), 0.0)
             slope: FloatArray = cells - in_group[ties.cell_group] * share
             value = -float((cells * log_cell)[used].sum())
@@ -107,10 +108,10 @@ class Estimator:
             return value, by_class[free]
 
         start = np.where(np.isfinite(theta[free]), theta[free], 50.0)
-        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
+        optimum = minimize(negative, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
         result = theta.copy()
-        if found.fun <= negative(start)[0]:
-            result[free] = found.x - found.x.min()
+        if optimum.fun <= negative(start)[0]:
+            result[free] = optimum.x - optimum.x.min()  # theta counts up to a constant
         return result
 
     def _even_gates(self) -> FloatArray:

@@ -14,9 +14,8 @@ from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
 from fstgrad.core.sequences import items
 from fstgrad.core.summary import short_repr
-from fstgrad.costs.source import Source, pair_transducer
-from fstgrad.costs.ties import END, kind
-from fstgrad.costs.transducer import PairTransducer
+from fstgrad.costs.parameter_tying import END, edit_kind
+from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
 _GAP = "·"
 _MOST_PATHS = 2_000  # searched for distinct alignments
@@ -64,16 +63,16 @@ class Alignment:
     @property
     def key(self) -> tuple[object, ...]:
         """A key of the alignment that ignores the order within runs of deletions and insertions."""
-        found: list[object] = []
+        key: list[object] = []
         run: list[tuple[object, ...]] = []
         for operation in self.operations:
             shown = (operation.read, operation.written, operation.name, operation.cost)
             if bool(operation.read) == bool(operation.written):
-                found += [*sorted(run, key=repr), shown]
+                key += [*sorted(run, key=repr), shown]
                 run = []
             else:
                 run.append(shown)
-        return (*found, *sorted(run, key=repr))
+        return (*key, *sorted(run, key=repr))
 
     def lines(self, mark: str = "") -> tuple[str, str]:
         """Return the aligned strings as two lines; `·` is a gap, and `mark` separates symbols."""
@@ -118,9 +117,9 @@ class Explanation:
     def __str__(self) -> str:
         if not self.alignments:
             return "inf: no alignment; the grammar has no way from one to the other"
-        text = "\n".join(itertools.chain(*(self._shown(a) for a in self.alignments)))
+        text = "\n".join(itertools.chain(*(self._lines_of(a) for a in self.alignments)))
         changes = [
-            f"  without {_named(step, self._mark)}: "
+            f"  without {_operation_text(step, self._separator)}: "
             + (f"{cost:g}" if np.isfinite(cost) else "no alignment")
             for step, cost in self.without
         ]
@@ -130,20 +129,20 @@ class Explanation:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     @cached_property
-    def _mark(self) -> str:
+    def _separator(self) -> str:
         return "" if self.alphabet.is_characters else " "
 
-    def _shown(self, alignment: Alignment) -> Iterator[str]:
-        above, below = alignment.lines(self._mark)
+    def _lines_of(self, alignment: Alignment) -> Iterator[str]:
+        above, below = alignment.lines(self._separator)
         indent = " " * len(f"{alignment.cost:g}")
         yield f"{alignment.cost:g}  {above}"
         yield f"{indent}  {below}"
         for step in alignment.operations:
             if step.cost:
-                yield f"{indent}    {step.cost:g}  {_named(step, self._mark)}"
+                yield f"{indent}    {step.cost:g}  {_operation_text(step, self._separator)}"
 
 
-def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
+def explain(source: TransducerSource, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
     """Return the k cheapest alignments of a hypothesis with a target, and the effect of each edit.
 
     Parameters
@@ -173,38 +172,38 @@ def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Exp
     what would change it
       without substitute h -> a: 2
     """
-    return explained(pair_transducer(source), x, y, k)
+    return explain_pair(pair_transducer(source), x, y, k)
 
 
-def explained(
+def explain_pair(
     transducer: PairTransducer, x: SequenceLike, y: SequenceLike, k: int = 3
 ) -> Explanation:
     """Return the explanation of a pair by a transducer, as `explain` does."""
     k = positive_integer("k", k)
     x = transducer.alphabet.encode(x, name="hypothesis")
     y = transducer.alphabet.encode(y, name="target")
-    found: dict[tuple[object, ...], Alignment] = {}
-    for events in itertools.islice(_cheapest(transducer, x, y), _MOST_PATHS):
+    by_key: dict[tuple[object, ...], Alignment] = {}
+    for events in itertools.islice(_cheapest_paths(transducer, x, y), _MOST_PATHS):
         alignment = _alignment(transducer, events)
-        found.setdefault(alignment.key, alignment)
-        if len(found) == k:
+        by_key.setdefault(alignment.key, alignment)
+        if len(by_key) == k:
             break
-    alignments = tuple(found.values())
+    alignments = tuple(by_key.values())
     if not alignments:
         return Explanation(np.inf, (), (), transducer.alphabet)
-    without, named = [], set()
+    without, seen = [], set()
     for step in alignments[0].operations:
-        if step.cost and (key := step[:4]) not in named and step.events[0] < transducer.num_arcs:
-            named.add(key)
-            weight = np.where(_alike(transducer, step), -np.inf, -transducer.cost)
+        if step.cost and (key := step[:4]) not in seen and step.events[0] < transducer.num_arcs:
+            seen.add(key)
+            weight = np.where(_events_like(transducer, step), -np.inf, -transducer.cost)
             without.append((step, -transducer.best_path(x, y, weight)[1]))
     return Explanation(alignments[0].cost, alignments, tuple(without), transducer.alphabet)
 
 
-class _Partial(NamedTuple):
+class _PathSuffix(NamedTuple):
     """The end of a path, from a node on; sorted by the cost of the whole path, newest first."""
 
-    whole: float
+    least_cost: float
     newest: int
     node: tuple[int, int, int]
     cost: float
@@ -212,24 +211,28 @@ class _Partial(NamedTuple):
     silent: tuple[int, ...]
 
 
-def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
+def _cheapest_paths(
+    transducer: PairTransducer, x: SequenceLike, y: SequenceLike
+) -> Iterator[IntArray]:
     """Yield the events of the alignments of a pair, the cheapest first.
 
     Paths grow backwards from the end, ordered by their cost so far plus the least cost from the
     start to their node (A* with an exact bound).  No path repeats a silent cycle.
     """
     ids = [transducer.alphabet.encode(side) + 1 for side in (x, y)]
-    ahead: FloatArray = -transducer.best_sums(x, y, -transducer.cost)
+    cost_before: FloatArray = -transducer.best_sums(x, y, -transducer.cost)
     number = itertools.count(0, -1)
-    heap: list[_Partial] = []
+    heap: list[_PathSuffix] = []
 
     def push(
         node: tuple[int, int, int], cost: float, path: tuple[object, ...], silent: tuple[int, ...]
     ) -> None:
-        whole = cost + float(ahead[node])
-        if np.isfinite(whole):
+        least_cost = cost + float(cost_before[node])
+        if np.isfinite(least_cost):
             # rounded, so that paths of equal cost are completed one after the other
-            heapq.heappush(heap, _Partial(round(whole, 9), next(number), node, cost, path, silent))
+            heapq.heappush(
+                heap, _PathSuffix(round(least_cost, 9), next(number), node, cost, path, silent)
+            )
 
     for state in range(transducer.num_states):
         event = transducer.num_arcs + state
@@ -239,7 +242,7 @@ def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> I
     while heap:
         _, _, (i, j, state), cost, path, silent = heapq.heappop(heap)
         if (i, j, state) == (0, 0, transducer.start):
-            yield np.array(_unrolled(path), dtype=np.int64)
+            yield np.array(_events_of(path), dtype=np.int64)
         for p, q in ((i - 1, j - 1), (i - 1, j), (i, j - 1), (i, j)):
             if p < 0 or q < 0:
                 continue
@@ -253,7 +256,7 @@ def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> I
                 push((p, q, source), cost + float(transducer.cost[arc]), (arc, path), visited)
 
 
-def _unrolled(path: tuple[object, ...]) -> list[int]:
+def _events_of(path: tuple[object, ...]) -> list[int]:
     events = []
     while path:
         event, path = path  # type: ignore[assignment]
@@ -264,32 +267,32 @@ def _unrolled(path: tuple[object, ...]) -> list[int]:
 def _alignment(transducer: PairTransducer, events: IntArray) -> Alignment:
     """Return the operations of a path: one for each arc, or one for all arcs of a rule."""
     operations = []
-    at = 0
-    while at < len(events):
-        event = int(events[at])
-        at += 1
-        own = [event]
+    place = 0
+    while place < len(events):
+        event = int(events[place])
+        place += 1
+        step_events = [event]
         is_arc = event < transducer.num_arcs
         rule = int(transducer.rule[event]) if is_arc else -1
-        while rule >= 0 and _size(transducer, own) != transducer.sizes[rule]:
-            own.append(int(events[at]))
-            at += 1
-        read, written = _sides(transducer, own)
-        cost = float(transducer.cost[own].sum())
+        while rule >= 0 and _number_of_symbols(transducer, step_events) != transducer.sizes[rule]:
+            step_events.append(int(events[place]))
+            place += 1
+        read, written = _symbols_of(transducer, step_events)
+        cost = float(transducer.cost[step_events].sum())
         name = transducer.rules[rule] if rule >= 0 else END
         if is_arc and rule < 0:
-            name = kind("".join(read), "".join(written))
+            name = edit_kind("".join(read), "".join(written))
         if read or written or cost:
-            operations.append(Operation(read, written, name, cost, tuple(own)))
+            operations.append(Operation(read, written, name, cost, tuple(step_events)))
     return Alignment(tuple(operations), float(transducer.cost[events].sum()))
 
 
-def _size(transducer: PairTransducer, events: list[int]) -> tuple[int, int]:
+def _number_of_symbols(transducer: PairTransducer, events: list[int]) -> tuple[int, int]:
     read = int((transducer.ilabel[events] > 0).sum())
     return read, int((transducer.olabel[events] > 0).sum())
 
 
-def _sides(
+def _symbols_of(
     transducer: PairTransducer, events: list[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     arcs = [event for event in events if event < transducer.num_arcs]
@@ -299,7 +302,7 @@ def _sides(
     return read, written
 
 
-def _alike(transducer: PairTransducer, step: Operation) -> BoolArray:
+def _events_like(transducer: PairTransducer, step: Operation) -> BoolArray:
     """Return a mask (A + S,) of the events with the rule or the edit of a step."""
     alike = np.zeros(len(transducer.cost), dtype=bool)
     first = step.events[0]
@@ -315,7 +318,7 @@ def _alike(transducer: PairTransducer, step: Operation) -> BoolArray:
     return alike
 
 
-def _named(step: Operation, mark: str) -> str:
+def _operation_text(step: Operation, mark: str) -> str:
     """Return an operation as text: the rule, or the edit with its symbols."""
     read, written = mark.join(step.read), mark.join(step.written)
     if step.name in ("substitute", "copy"):

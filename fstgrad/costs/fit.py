@@ -18,11 +18,10 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.costs.em import Estimator, Weights
+from fstgrad.costs.learned_costs import CostFit
 from fstgrad.costs.pairs import Pairs
-from fstgrad.costs.result import CostFit
-from fstgrad.costs.source import Source, pair_transducer
-from fstgrad.costs.ties import Given, Tie, Ties
-from fstgrad.costs.transducer import PairTransducer
+from fstgrad.costs.parameter_tying import Given, ParameterTying, Tie
+from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
 Prior = Literal["uniform", "transducer"]
 
@@ -52,7 +51,7 @@ class Schedule(NamedTuple):
 
 
 def fit_costs(
-    source: Source,
+    source: TransducerSource,
     pairs: Iterable[Sequence[Any]],
     alphabet: Alphabet | None = None,
     *,
@@ -136,13 +135,13 @@ def fit_costs(
     )
     random = generator(rng)
     transducer = pair_transducer(source, alphabet)
-    ties = Ties.of(transducer, tie, given)
+    ties = ParameterTying.of(transducer, tie, given)
     estimator = _estimator(transducer, ties, smoothing, prior)
     data = Pairs.encode(transducer.alphabet, pairs)
     _check_aligned(estimator, data)
-    data, other = _divided(transducer, data, held_out, random)
+    data, validation = _held_out_split(transducer, data, held_out, random)
     starts = [
-        _climbed(estimator, data, other, schedule, start, random)
+        _run_start(estimator, data, validation, schedule, start, random)
         for start in range(schedule.restarts)
     ]
     best = max(starts, key=lambda start: start.quality)
@@ -160,7 +159,7 @@ def fit_costs(
     )
 
 
-class _Start(NamedTuple):
+class _StartResult(NamedTuple):
     """One start of EM: its best weights, the counts under them, the values of all its steps."""
 
     weights: Weights
@@ -170,18 +169,18 @@ class _Start(NamedTuple):
     quality: float
 
 
-def _climbed(
+def _run_start(
     estimator: Estimator,
     data: Pairs,
-    other: Pairs | None,
+    validation: Pairs | None,
     schedule: Schedule,
     start: int,
     random: np.random.Generator,
-) -> _Start:
+) -> _StartResult:
     """Run EM from one start; return its best step."""
     weights = estimator.initial()
     if start:
-        weights = estimator.disturbed(weights, random)
+        weights = estimator.perturbed(weights, random)
     likelihood: list[float] = []
     held_out: list[float] = []
     best, last, waited = None, -math.inf, 0
@@ -190,26 +189,30 @@ def _climbed(
         likelihood.append(float(data.mass @ values))
         posterior = likelihood[-1] + estimator.log_prior(weights)
         quality = posterior
-        if other is not None:
+        if validation is not None:
             quality = float(
-                other.mass
-                @ estimator.pair_transducer.log_sums(other, estimator.log_weights(weights))
+                validation.mass
+                @ estimator.pair_transducer.log_sums(validation, estimator.log_weights(weights))
             )
             held_out.append(quality)
         if schedule.progress is not None:
             schedule.progress(start, iteration, likelihood[-1] / float(data.mass.sum()))
-        better = best is None or quality > best.quality
-        waited = 0 if better else waited + 1
-        if better:
-            best = _Start(weights, counts, likelihood, held_out, quality)
+        is_better = best is None or quality > best.quality
+        waited = 0 if is_better else waited + 1
+        if is_better:
+            best = _StartResult(weights, counts, likelihood, held_out, quality)
         is_flat = posterior - last <= schedule.tolerance * float(data.mass.sum())
-        if is_flat or (other is not None and waited >= schedule.patience):
+        if is_flat or (validation is not None and waited >= schedule.patience):
             break
         weights, last = after, posterior
-    return best if best is not None else _Start(weights, counts, likelihood, held_out, quality)
+    return (
+        best if best is not None else _StartResult(weights, counts, likelihood, held_out, quality)
+    )
 
 
-def _estimator(transducer: PairTransducer, ties: Ties, smoothing: float, prior: Prior) -> Estimator:
+def _estimator(
+    transducer: PairTransducer, ties: ParameterTying, smoothing: float, prior: Prior
+) -> Estimator:
     """Return the estimator with its prior."""
     pseudo = np.full(len(ties.cell_class), smoothing)
     estimator = Estimator(transducer, ties, pseudo, smoothing)
@@ -233,7 +236,7 @@ def _check_aligned(estimator: Estimator, data: Pairs) -> None:
         )
 
 
-def _divided(
+def _held_out_split(
     transducer: PairTransducer,
     data: Pairs,
     held_out: float | Iterable[Sequence[Any]],

@@ -10,9 +10,9 @@ from fstgrad.core.checks import FloatArray, Seed, instance, positive_integer
 from fstgrad.core.summary import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
+from fstgrad.costs.parameter_tying import ParameterTying, Tie
 from fstgrad.costs.ranking import Semiring
-from fstgrad.costs.source import pair_transducer
-from fstgrad.costs.ties import Tie, Ties
+from fstgrad.costs.transducer import pair_transducer
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 
@@ -65,7 +65,7 @@ def loss_gradient(
     """
     instance("loss", loss, TransducerLoss, "a TransducerLoss")
     transducer = pair_transducer(loss)
-    ties = Ties.of(transducer, tie, "nothing")
+    ties = ParameterTying.of(transducer, tie, "nothing")
     pair = Pairs.encode(transducer.alphabet, [(y, target)])
     semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
     count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
@@ -118,14 +118,14 @@ def softmax_margin_gradient(
     instance("loss", loss, TransducerLoss, "a TransducerLoss")
     target = loss.alphabet.encode(gold, name="gold")
     distribution = StringDistribution(scores, loss.compile(target, len(target)))
-    drawn, often = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)
+    drawn, times = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)
     transducer = pair_transducer(loss)
-    ties = Ties.of(transducer, tie, "nothing")
+    ties = ParameterTying.of(transducer, tie, "nothing")
     count = transducer.best_counts if loss.semiring == "tropical" else transducer.expected_counts
     rows = empty((len(drawn), len(ties.names)))
     for n, y in enumerate(drawn):
         counts = count(Pairs.encode(loss.alphabet, [(y, target)]), -transducer.cost)[1]
         rows[n] = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
-    mean = often @ rows / samples
-    variance = often @ (rows - mean) ** 2 / (samples - 1)
+    mean = times @ rows / samples
+    variance = times @ (rows - mean) ** 2 / (samples - 1)
     return CostGradient(ties.names, mean, np.sqrt(variance / samples))

@@ -73,14 +73,16 @@ class Pairs:
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         xs, ys, mass = [], [], []
-        for own, row in rows_of(name, rows):
+        for row_name, row in rows_of(name, rows):
             if len(row) not in (2, 3):
                 raise InvalidInputError(
-                    f"{own} has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
+                    f"{row_name} has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
                 )
-            xs.append(alphabet.encode(row[0], name=f"{own}[0]") + 1)
-            ys.append(alphabet.encode(row[1], name=f"{own}[1]") + 1)
-            mass.append(positive_number(f"the mass of {own}", row[2]) if len(row) == 3 else 1.0)
+            xs.append(alphabet.encode(row[0], name=f"{row_name}[0]") + 1)
+            ys.append(alphabet.encode(row[1], name=f"{row_name}[1]") + 1)
+            mass.append(
+                positive_number(f"the mass of {row_name}", row[2]) if len(row) == 3 else 1.0
+            )
         if not xs:
             raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
         return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))

@@ -18,11 +18,10 @@ from fstgrad.core.checks import (
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import batch, rows_of
 from fstgrad.core.summary import short_repr
+from fstgrad.costs.learned_costs import LearnedCosts
 from fstgrad.costs.pairs import Pairs
-from fstgrad.costs.result import LearnedCosts
-from fstgrad.costs.source import Source, pair_transducer
-from fstgrad.costs.ties import END, Tie, Ties
-from fstgrad.costs.transducer import PairTransducer
+from fstgrad.costs.parameter_tying import END, ParameterTying, Tie
+from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
 Semiring = Literal["tropical", "probability"]
 Question = tuple[SequenceLike, int, Sequence[SequenceLike]]
@@ -59,18 +58,18 @@ class Questions(NamedTuple):
         """
         rows: list[tuple[Any, Any]] = []
         first, right = [0], []
-        for own, fields in rows_of("questions", questions):
+        for name, fields in rows_of("questions", questions):
             if len(fields) != 3:
                 raise InvalidInputError(
-                    f"{own} has {len(fields)} fields; a question is (hypothesis, number "
+                    f"{name} has {len(fields)} fields; a question is (hypothesis, number "
                     "of the right candidate, candidates)"
                 )
             hypothesis = fields[0]
-            number = positive_integer(f"{own}[1]", fields[1], minimum=0)
-            candidates = batch(f"{own}[2]", fields[2])
+            number = positive_integer(f"{name}[1]", fields[1], minimum=0)
+            candidates = batch(f"{name}[2]", fields[2])
             if not 0 <= number < len(candidates):
                 raise InvalidInputError(
-                    f"{own}[1], the number of the right candidate, is {number}; the "
+                    f"{name}[1], the number of the right candidate, is {number}; the "
                     f"question has {len(candidates)} candidates, counted from 0"
                 )
             right.append(len(rows) + number)
@@ -111,29 +110,29 @@ def losses_of(
 def ranks(questions: Questions, losses: FloatArray) -> FloatArray:
     """Return the rank (N,) of each right candidate, from 1; equal losses share a mean rank."""
     number = np.repeat(np.arange(len(questions.right)), np.diff(questions.first))
-    own = losses[questions.right][number]
+    right_losses = losses[questions.right][number]
     with np.errstate(invalid="ignore"):
-        is_equal = (losses == own) | (np.abs(losses - own) <= _SAME)
-    before = np.bincount(number, (losses < own) & ~is_equal)
+        is_equal = (losses == right_losses) | (np.abs(losses - right_losses) <= _SAME)
+    before = np.bincount(number, (losses < right_losses) & ~is_equal)
     return np.asarray(1.0 + before + (np.bincount(number, is_equal) - 1.0) / 2.0)
 
 
-def ranking(found: FloatArray, *, rng: Seed = 0, resamples: int = 1000) -> Ranking:
+def ranking(ranks: FloatArray, *, rng: Seed = 0, resamples: int = 1000) -> Ranking:
     """Return the measures of ranks (N,) with bootstrapped 95 % intervals."""
-    measures = (1.0 / found, found <= 1.0, found <= 5.0)
-    draws = generator(rng).integers(0, len(found), size=(resamples, len(found)))
-    values = [interval(np.asarray(values, dtype=float), draws) for values in measures]
-    return Ranking(found, *values)
+    measures = (1.0 / ranks, ranks <= 1.0, ranks <= 5.0)
+    draws = generator(rng).integers(0, len(ranks), size=(resamples, len(ranks)))
+    values = [bootstrap_interval(np.asarray(values, dtype=float), draws) for values in measures]
+    return Ranking(ranks, *values)
 
 
-def interval(values: FloatArray, draws: IntArray) -> tuple[float, float, float]:
+def bootstrap_interval(values: FloatArray, draws: IntArray) -> tuple[float, float, float]:
     """Return the mean of values (N,), and its 95 % interval over `draws` (resamples, N) of them."""
     means = values[draws].mean(axis=1)
     lower, upper = np.quantile(means, [0.025, 0.975])
     return float(values.mean()), float(lower), float(upper)
 
 
-def nearest(
+def nearest_words(
     texts: Sequence[Sequence[str]], dictionary: Sequence[Sequence[str]], number: int
 ) -> list[list[int]]:
     """Return, for each text, the indices of up to `number` most similar words of a dictionary.
@@ -148,23 +147,23 @@ def nearest(
 
     def table(rows: Sequence[Sequence[str]]) -> Any:
         sets = [{*zip(("", *row), (*row, ""), strict=True)} for row in rows]
-        index = [column.setdefault(gram, len(column)) for own in sets for gram in sorted(own)]
-        first = np.concatenate([[0], np.cumsum([len(own) for own in sets])])
+        index = [column.setdefault(gram, len(column)) for grams in sets for gram in sorted(grams)]
+        first = np.concatenate([[0], np.cumsum([len(grams) for grams in sets])])
         return index, first
 
-    words, asked = table(dictionary), table(texts)
-    shape = len(column)
-    left = csr_array((np.ones(len(asked[0])), *asked), shape=(len(texts), shape))
-    right = csr_array((np.ones(len(words[0])), *words), shape=(len(dictionary), shape))
+    of_words, of_texts = table(dictionary), table(texts)
+    width = len(column)
+    left = csr_array((np.ones(len(of_texts[0])), *of_texts), shape=(len(texts), width))
+    right = csr_array((np.ones(len(of_words[0])), *of_words), shape=(len(dictionary), width))
     shared = (left @ right.T).tocsr()
     sizes = np.diff(right.indptr)
     result = []
     for n in range(len(texts)):
-        own = slice(shared.indptr[n], shared.indptr[n + 1])
-        where, common = shared.indices[own], shared.data[own]
-        dice = 2 * common / (sizes[where] + left.indptr[n + 1] - left.indptr[n])
-        order = np.lexsort((where, -dice))[:number]
-        result.append([int(k) for k in where[order]])
+        row = slice(shared.indptr[n], shared.indptr[n + 1])
+        words, common = shared.indices[row], shared.data[row]
+        dice = 2 * common / (sizes[words] + left.indptr[n + 1] - left.indptr[n])
+        order = np.lexsort((words, -dice))[:number]
+        result.append([int(k) for k in words[order]])
     return result
 
 
@@ -175,7 +174,7 @@ class RankingFit(LearnedCosts):
 
 
 def fit_ranking(
-    source: Source | LearnedCosts,
+    source: TransducerSource | LearnedCosts,
     questions: Iterable[Question],
     alphabet: Alphabet | None = None,
     *,
@@ -241,24 +240,26 @@ def fit_ranking(
     margin = positive_number("margin", margin, allow_zero=True)
     max_iter = positive_integer("max_iter", max_iter)
     if isinstance(source, LearnedCosts):
-        transducer, first = source.pair_transducer, source.cost
+        transducer, initial_cost = source.pair_transducer, source.cost
     else:
         transducer = pair_transducer(source, alphabet)
-        first = transducer.cost
-    ties = Ties.of(transducer, tie, "nothing")
-    asked = Questions.encode(transducer.alphabet, questions)
-    problem = _Problem(transducer, ties, first, asked, objective, margin, semiring, penalty)
+        initial_cost = transducer.cost
+    ties = ParameterTying.of(transducer, tie, "nothing")
+    encoded = Questions.encode(transducer.alphabet, questions)
+    problem = _RankingProblem(
+        transducer, ties, initial_cost, encoded, objective, margin, semiring, penalty
+    )
     cost = problem.solved(max_iter)
-    counts = _counts(transducer, asked.pairs, cost, semiring, np.ones(len(asked.pairs)))[1]
-    return RankingFit(transducer, ties, cost, first, counts)
+    counts = _counts(transducer, encoded.pairs, cost, semiring, np.ones(len(encoded.pairs)))[1]
+    return RankingFit(transducer, ties, cost, initial_cost, counts)
 
 
-class _Problem(NamedTuple):
+class _RankingProblem(NamedTuple):
     """The objective of `fit_ranking` as a function of the changes of the classes' costs."""
 
     pair_transducer: PairTransducer
-    ties: Ties
-    first: FloatArray
+    ties: ParameterTying
+    initial_cost: FloatArray
     questions: Questions
     objective: str
     margin: float
@@ -271,13 +272,13 @@ class _Problem(NamedTuple):
 
         ties = self.ties
         least = np.full(len(ties.names), np.inf)
-        np.minimum.at(least, ties.class_of, self.first[ties.events])
+        np.minimum.at(least, ties.class_of, self.initial_cost[ties.events])
         fixed = np.array([name.startswith(END) for name in ties.names])
         bounds = [
-            (0.0, 0.0) if held or not np.isfinite(low) else (min(-low, 0.0), None)
-            for low, held in zip(least, fixed, strict=True)
+            (0.0, 0.0) if is_fixed or not np.isfinite(low) else (min(-low, 0.0), None)
+            for low, is_fixed in zip(least, fixed, strict=True)
         ]
-        found = minimize(
+        optimum = minimize(
             self.value,
             np.zeros(len(ties.names)),
             jac=True,
@@ -285,11 +286,11 @@ class _Problem(NamedTuple):
             bounds=bounds,
             options={"maxiter": max_iter},
         )
-        return self.costs(found.x)
+        return self.costs(optimum.x)
 
     def costs(self, change: FloatArray) -> FloatArray:
         """Return the costs (A + S,) after adding `change` (K,) to the costs of the classes."""
-        cost = self.first.copy()
+        cost = self.initial_cost.copy()
         cost[self.ties.events] += change[self.ties.class_of]
         return cost
 
@@ -306,9 +307,9 @@ class _Problem(NamedTuple):
                 f"questions[{bad}] is {shown}, which the transducer cannot align; add edits to "
                 "the transducer, or leave the question out"
             )
-        away = np.full(len(losses), self.margin)
-        away[right] = 0.0
-        score = away + losses[right][number] - losses
+        margin = np.full(len(losses), self.margin)
+        margin[right] = 0.0
+        score = margin + losses[right][number] - losses
         if self.objective == "softmax":
             top = np.maximum.reduceat(score, first[:-1])
             total = np.add.reduceat(np.exp(score - top[number]), first[:-1])

@@ -11,9 +11,8 @@ import numpy as np
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, RowError
-from fstgrad.costs.source import Source, pair_transducer
-from fstgrad.costs.ties import TIES, Given, Tie, Ties
-from fstgrad.costs.transducer import PairTransducer
+from fstgrad.costs.parameter_tying import TIES, Given, ParameterTying, Tie
+from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 from fstgrad.io import Row, located, read_rows, write_text
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import from_arrays, with_symbols
@@ -45,21 +44,25 @@ class CostRow(NamedTuple):
 
 
 def rows_of(
-    transducer: PairTransducer, ties: Ties, cost: FloatArray, was: FloatArray, counts: FloatArray
+    transducer: PairTransducer,
+    ties: ParameterTying,
+    cost: FloatArray,
+    was: FloatArray,
+    counts: FloatArray,
 ) -> list[CostRow]:
     """Return one row for each class of each group, sorted by state and given symbol."""
     _, first = np.unique(ties.cell, return_index=True)
     total = np.bincount(ties.cell, counts[ties.events])
     symbols = ("", *transducer.alphabet)
     rows = []
-    for at, count in zip(first, total, strict=True):
-        event, given = int(ties.events[at]), ""
+    for place, count in zip(first, total, strict=True):
+        event, given = int(ties.events[place]), ""
         is_arc = event < transducer.num_arcs
         state = int(transducer.source[event]) if is_arc else event - transducer.num_arcs
         if is_arc and ties.given != "nothing":
             side = transducer.ilabel if ties.given == "hypothesis" else transducer.olabel
             given = symbols[side[event]]
-        name = ties.names[ties.class_of[at]]
+        name = ties.names[ties.class_of[place]]
         rows.append(
             CostRow(
                 state, given, name, float(cost[event]) + 0.0, float(was[event]) + 0.0, float(count)
@@ -68,7 +71,9 @@ def rows_of(
     return rows
 
 
-def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow]) -> None:
+def write_costs(
+    path: str | os.PathLike[str], ties: ParameterTying, rows: Iterable[CostRow]
+) -> None:
     """Write rows as TSV for people to read and edit; a cost of inf leaves the arcs out."""
     lines = [
         f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost",
@@ -82,7 +87,7 @@ def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow
 
 
 def with_costs(
-    source: Source, path: str | os.PathLike[str], alphabet: Alphabet | None = None
+    source: TransducerSource, path: str | os.PathLike[str], alphabet: Alphabet | None = None
 ) -> TransducerLoss:
     """Return the loss of a transducer with the costs of a table that its fit wrote.
 
@@ -109,7 +114,7 @@ def with_costs(
             f"{path}: not a table of learned costs; its first line must be "
             "'# costs in nats, tie=... given=...', with a tie that has a name"
         )
-    ties = Ties.of(transducer, cast(Tie, header[1]), cast(Given, header[2]))
+    ties = ParameterTying.of(transducer, cast(Tie, header[1]), cast(Given, header[2]))
     cells = rows_of(
         transducer, ties, transducer.cost, transducer.cost, np.zeros(len(transducer.cost))
     )
@@ -117,7 +122,7 @@ def with_costs(
     cost = np.full(len(cells), np.inf)
     for row in rows[2:]:
         with located(row):
-            k, value = _parsed(row, number)
+            k, value = _cell_and_cost(row, number)
             cost[k] = value
     events = np.full(len(transducer.cost), np.inf)
     events[ties.events] = cost[ties.cell]
@@ -127,7 +132,7 @@ def with_costs(
     )
 
 
-def _parsed(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, float]:
+def _cell_and_cost(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, float]:
     """Return the index of the cell and the cost of a row, in nats."""
     fields = row.columns(_COLUMNS)
     key = (fields[0], fields[1], fields[2])

@@ -1,22 +1,34 @@
-"""A transducer as arrays for aligning many pairs of strings, and its silent cycles."""
+"""A transducer as arrays, which scores the alignments of many pairs of strings.
+
+- `PairTransducer` : its arcs, and sums and maxima over alignments.
+- `pair_transducer`, `loss_of` : the transducer of an FST, a loss or a grammar.
+- `silent_arcs` : the arcs that neither read nor write, with the sums over their cycles.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from fstgrad.core import checks
 from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, index_array, instance, positive_integer
-from fstgrad.core.errors import FstError, InvalidInputError, MemoryLimitError
+from fstgrad.core.errors import (
+    FstError,
+    InvalidInputError,
+    MemoryLimitError,
+    NotSupportedError,
+)
 from fstgrad.core.sequences import items
 from fstgrad.core.summary import short_repr
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses
+from fstgrad.losses import Loss, RuleLoss, TransducerLoss
 from fstgrad.losses.pairs import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
-from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
+from fstgrad.openfst import Fst, FstArrays, compose, connect, from_arrays, to_arrays
 
 
 @dataclass(frozen=True)
@@ -60,8 +72,8 @@ class PairTransducer:
             ("ilabel", n + 1, 0), ("olabel", n + 1, 0), ("source", states, 0),
             ("nextstate", states, 0), ("rule", 2**31, -1),
         ):  # fmt: skip
-            given = index_array(name, getattr(self, name), size, (arcs,), lower=lower)
-            object.__setattr__(self, name, given)
+            labels = index_array(name, getattr(self, name), size, (arcs,), lower=lower)
+            object.__setattr__(self, name, labels)
         object.__setattr__(self, "start", positive_integer("start", self.start, minimum=0))
         if self.start >= states:
             raise InvalidInputError(f"start is {self.start}; states run from 0 to {states - 1}")
@@ -91,8 +103,8 @@ class PairTransducer:
         trimmed = to_arrays(connect(from_arrays(fst)))
         if trimmed.start < 0:
             raise FstError("the transducer has no path; it accepts no pair of strings")
-        named = trimmed.olabel - len(alphabet) - 1
-        olabel = np.where(named >= 0, 0, trimmed.olabel)
+        rule = trimmed.olabel - len(alphabet) - 1
+        olabel = np.where(rule >= 0, 0, trimmed.olabel)
         order = np.lexsort((trimmed.source, olabel, trimmed.ilabel))
         return cls(
             alphabet,
@@ -101,7 +113,7 @@ class PairTransducer:
             olabel[order],
             trimmed.source[order],
             trimmed.nextstate[order],
-            np.maximum(named, -1)[order],
+            np.maximum(rule, -1)[order],
             np.concatenate([trimmed.weight[order], trimmed.final]),
             tuple(items("rules", rules)),
             tuple(items("sizes", sizes)),
@@ -132,7 +144,7 @@ class PairTransducer:
             `weight` has NaN or +inf or another shape, or a label of `pairs` is not in 1 .. n.
         """
         weight = self._checked(pairs, weight, tables=1)
-        silent = self._silent(self._arcs, weight)
+        silent = self._silent_arcs(self._arcs, weight)
         result: FloatArray = kernels.alignments.log_sums(
             pairs.labels, self._arcs, silent, weight, self.start
         )
@@ -150,9 +162,9 @@ class PairTransducer:
         result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
             pairs.labels,
             self._arcs,
-            self._silent(self._arcs, weight),
+            self._silent_arcs(self._arcs, weight),
             self._reversed,
-            self._silent(self._reversed, weight),
+            self._silent_arcs(self._reversed, weight),
             weight,
             self.start,
             mass,
@@ -214,26 +226,26 @@ class PairTransducer:
         cost = checks.cost_array("cost", cost, (len(self.cost),))
         return self._fst(cost, np.flatnonzero(np.isfinite(cost[: self.num_arcs])))
 
-    def _fst(self, cost: FloatArray, kept: IntArray | slice) -> FstArrays:
+    def _fst(self, cost: FloatArray, arcs: IntArray | slice) -> FstArrays:
         return FstArrays(
             "log64",
             self.start,
             cost[self.num_arcs :],
-            self.source[kept],
-            self.ilabel[kept],
-            self.olabel[kept],
-            self.nextstate[kept],
-            cost[: self.num_arcs][kept],
+            self.source[arcs],
+            self.ilabel[arcs],
+            self.olabel[arcs],
+            self.nextstate[arcs],
+            cost[: self.num_arcs][arcs],
         )
 
     @cached_property
     def arcs_into(self) -> dict[tuple[int, int, int], list[int]]:
         """The indices of the arcs by (nextstate, ilabel, olabel)."""
-        found: dict[tuple[int, int, int], list[int]] = {}
-        ends = zip(self.nextstate.tolist(), self.ilabel.tolist(), self.olabel.tolist(), strict=True)
-        for arc, key in enumerate(ends):
-            found.setdefault(key, []).append(arc)
-        return found
+        arcs: dict[tuple[int, int, int], list[int]] = {}
+        keys = zip(self.nextstate.tolist(), self.ilabel.tolist(), self.olabel.tolist(), strict=True)
+        for arc, key in enumerate(keys):
+            arcs.setdefault(key, []).append(arc)
+        return arcs
 
     def _checked(self, pairs: Pairs, weight: FloatArray, tables: int) -> FloatArray:
         """Return the weights (A + S,) after checks; raise if the tables would be too large."""
@@ -264,18 +276,85 @@ class PairTransducer:
     def _reversed(self) -> AlignmentArcs:
         return self._arcs._replace(source=self.nextstate, nextstate=self.source)
 
-    def _silent(self, arcs: AlignmentArcs, weight: FloatArray) -> SilentArcs:
+    def _silent_arcs(self, arcs: AlignmentArcs, weight: FloatArray) -> SilentArcs:
         """Return `silent` of the kernels: the arcs that neither read nor write."""
         count = int(np.searchsorted(arcs.key_of, 0, side="right"))
-        return silent_program(
+        return silent_arcs(
             arcs.source[:count], arcs.nextstate[:count], weight[:count], self.num_states
         )
 
 
-def silent_program(
+@runtime_checkable
+class HasLoss(Protocol):
+    """An object with a loss over an alphabet, such as a grammar."""
+
+    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
+        """Return the loss over `alphabet`, or over the object's own alphabet if left out."""
+
+
+TransducerSource: TypeAlias = TransducerLoss | HasLoss | Fst
+
+
+def loss_of(source: TransducerSource, alphabet: Alphabet | None = None) -> TransducerLoss:
+    """Return the loss of a source: a transducer, a grammar or a loss.
+
+    Raises
+    ------
+    InvalidInputError
+        `source` is none of these, it is a transducer without symbols and `alphabet` is left out, or
+        `alphabet` is not that of the loss.
+    """
+    if alphabet is not None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+    if isinstance(source, Fst):
+        table = to_arrays(source).input_symbols or ()
+        of_table = alphabet or Alphabet(symbol for label, symbol in table if label != 0)
+        return TransducerLoss(source, of_table)
+    if isinstance(source, TransducerLoss):
+        if alphabet is not None and alphabet != source.alphabet:
+            raise InvalidInputError(
+                f"alphabet is {alphabet!r}, but the loss has {source.alphabet!r}; leave it out"
+            )
+        return source
+    if isinstance(source, HasLoss) and not isinstance(source, Loss):  # a wrapper holds its loss
+        loss = source.loss(alphabet)
+        if isinstance(loss, TransducerLoss):  # a loss automaton has a method of this name, too
+            return loss
+    raise InvalidInputError(
+        f"source is a {type(source).__name__}; give a pynini.Fst, a TransducerLoss or a grammar"
+    )
+
+
+def pair_transducer(source: TransducerSource, alphabet: Alphabet | None = None) -> PairTransducer:
+    """Return the transducer of a source: a transducer, a grammar or a loss.
+
+    Raises
+    ------
+    NotSupportedError
+        The loss has log=False or smoothing > 0.
+    InvalidInputError
+        As for `loss_of`.
+    FstError
+        The transducer has no path.
+    """
+    loss = loss_of(source, alphabet)
+    if not loss.log or loss.smoothing:
+        raise NotSupportedError(
+            "the loss is not a cost of its transducer; give a loss with log=True and smoothing=0"
+        )
+    if isinstance(loss, RuleLoss):
+        compiled = loss.compiled
+        return PairTransducer.from_fst(compiled.fst, loss.alphabet, compiled.names, compiled.sizes)
+    return PairTransducer.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)
+
+
+def silent_arcs(
     source: IntArray, nextstate: IntArray, weight: FloatArray, states: int
 ) -> SilentArcs:
     """Return `silent` of the kernels: components in topological order, stars, arcs that leave.
+
+    A path of silent arcs runs through the components in this order.  Inside a component it may use
+    cycles any number of times, which `_star` sums up in closed form.
 
     Raises
     ------
@@ -287,21 +366,21 @@ def silent_program(
     member_first, star_first, push_first = [0], [0], [0]
     stars, push = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for component in order:
-        own = np.flatnonzero(number == component)
+        states_inside = np.flatnonzero(number == component)
         inside = (number[source] == component) & (number[nextstate] == component)
         leaving = np.flatnonzero((number[source] == component) & ~inside)
         stars.append(
             _star(
-                np.searchsorted(own, source[inside]),
-                np.searchsorted(own, nextstate[inside]),
+                np.searchsorted(states_inside, source[inside]),
+                np.searchsorted(states_inside, nextstate[inside]),
                 weight[inside],
-                len(own),
+                len(states_inside),
             ).ravel()
         )
-        members += own.tolist()
+        members += states_inside.tolist()
         push.append(leaving)
         member_first.append(len(members))
-        star_first.append(star_first[-1] + len(own) ** 2)
+        star_first.append(star_first[-1] + len(states_inside) ** 2)
         push_first.append(push_first[-1] + len(leaving))
     firsts = (np.array(first, dtype=np.int64) for first in (member_first, star_first, push_first))
     first_member, first_star, first_push = firsts
@@ -323,18 +402,18 @@ def _components(source: IntArray, nextstate: IntArray, states: int) -> tuple[Int
     from scipy.sparse.csgraph import connected_components
 
     graph = coo_array((np.ones(len(source)), (source, nextstate)), shape=(states, states))
-    _, found = connected_components(graph, connection="strong")
-    number: IntArray = np.asarray(found, dtype=np.int64)
-    follows: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, nextstate)]}
+    _, labels = connected_components(graph, connection="strong")
+    number: IntArray = np.asarray(labels, dtype=np.int64)
+    before: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, nextstate)]}
     for a, b in zip(number[source].tolist(), number[nextstate].tolist(), strict=True):
         if a != b:
-            follows[b].add(a)
+            before[b].add(a)
     order: list[int] = []
-    while follows:
-        free = sorted(c for c, before in follows.items() if not before & follows.keys())
+    while before:
+        free = sorted(c for c, others in before.items() if not others & before.keys())
         order += free
         for c in free:
-            del follows[c]
+            del before[c]
     return number, order
 
 

@@ -9,9 +9,9 @@ import torch
 from fstgrad.core.checks import FloatArray, one_of
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.costs import Pairs, PairTransducer, pair_transducer
+from fstgrad.costs.parameter_tying import ParameterTying, Tie
 from fstgrad.costs.ranking import Semiring
-from fstgrad.costs.source import Source
-from fstgrad.costs.ties import Tie, Ties
+from fstgrad.costs.transducer import TransducerSource
 from fstgrad.torch import arguments
 from fstgrad.torch.functions import to_numpy
 from fstgrad.torch.operators import aside, from_host, widened
@@ -48,12 +48,12 @@ class TransducerCosts(torch.nn.Module):
     """
 
     def __init__(
-        self, source: Source, *, tie: Tie = "pair", semiring: Semiring = "probability"
+        self, source: TransducerSource, *, tie: Tie = "pair", semiring: Semiring = "probability"
     ) -> None:
         super().__init__()
         one_of("semiring", semiring, ("tropical", "probability"))
         self.pair_transducer = pair_transducer(source)
-        self.ties = Ties.of(self.pair_transducer, tie, "nothing")
+        self.ties = ParameterTying.of(self.pair_transducer, tie, "nothing")
         self.semiring = semiring
         first = self.pair_transducer.cost[self.ties.events]
         mean = np.bincount(self.ties.class_of, first) / np.bincount(self.ties.class_of)
@@ -109,7 +109,7 @@ class _Problem(NamedTuple):
     """Pairs, with the transducer and the classes of arcs that define their losses."""
 
     transducer: PairTransducer
-    ties: Ties
+    ties: ParameterTying
     pairs: Pairs
     semiring: Semiring
 

@@ -10,7 +10,7 @@ from fstgrad.cli.grammar_fit import _progress
 from fstgrad.costs import Schedule, pair_transducer, with_costs
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.fit import _estimator
-from fstgrad.costs.ties import Ties
+from fstgrad.costs.parameter_tying import ParameterTying
 from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.openfst import FstArrays, from_arrays
 from tests.oracles import costs as oracle
@@ -107,7 +107,7 @@ def test_a_step_is_that_of_enumeration(seed, given):
     """Starting from normalized weights, one step of EM on random transducers with epsilons."""
     rng = np.random.default_rng(seed)
     transducer, _ = trimmed(random_machine(rng))
-    ties = Ties.of(transducer, "arc", given)
+    ties = ParameterTying.of(transducer, "arc", given)
     estimator = Estimator(transducer, ties, np.zeros(len(ties.cell_class)), 0.0)
     weights = estimator.initial()
     start = -estimator.log_weights(weights)
@@ -144,7 +144,7 @@ def test_likelihood_never_decreases(given, tie, smoothing):
     fst = as_fst(random_machine(rng))
     loss = fg.TransducerLoss(from_arrays(fst), ABC)
     transducer = PairTransducer.from_fst(fst, ABC)
-    ties = Ties.of(transducer, tie, given)
+    ties = ParameterTying.of(transducer, tie, given)
     estimator = Estimator(transducer, ties, np.full(len(ties.cell_class), smoothing), smoothing)
     weights, pairs, before = estimator.initial(), Pairs.encode(ABC, rows), -np.inf
     for _ in range(12):
@@ -385,9 +385,9 @@ def test_a_grammar_of_one_rule_may_be_tied_by_rule():
     one = PairTransducer(
         made.alphabet, made.start, cost=made.cost, rules=("any",), rule=0 * made.rule, **lists
     )
-    assert Ties.of(one, "rule", "nothing").names == ("any", "(end)")
+    assert ParameterTying.of(one, "rule", "nothing").names == ("any", "(end)")
     with pytest.raises(fg.InvalidInputError, match="no arc of the transducer names a rule"):
-        Ties.of(made, "rule", "nothing")
+        ParameterTying.of(made, "rule", "nothing")
 
 
 def test_progress_is_the_likelihood_of_each_step():
@@ -404,7 +404,7 @@ def test_progress_is_the_likelihood_of_each_step():
 def test_both_priors_have_equally_many_counts(given, tie):
     """`smoothing` for each class of a group in total, however they are divided."""
     transducer = pair_transducer(fg.EditDistance(ABC, substitute_cost=3.0))
-    ties = Ties.of(transducer, tie, given)
+    ties = ParameterTying.of(transducer, tie, given)
     totals = {}
     for prior in ("uniform", "transducer"):
         pseudo = _estimator(transducer, ties, 0.7, prior).pseudo
@@ -420,7 +420,7 @@ def test_a_step_maximizes_the_likelihood_with_the_prior(given, prior):
     """No other weights have a greater sum of expected complete log-likelihood and log-prior."""
     rng = np.random.default_rng(1)
     transducer = pair_transducer(fg.EditDistance(ABC, substitute_cost=2.0))
-    estimator = _estimator(transducer, Ties.of(transducer, "pair", given), 0.7, prior)
+    estimator = _estimator(transducer, ParameterTying.of(transducer, "pair", given), 0.7, prior)
     counts = np.where(np.isfinite(transducer.cost), rng.uniform(size=len(transducer.cost)), 0.0)
     best = estimator.maximized(estimator.initial(), counts)
 

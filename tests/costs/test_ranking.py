@@ -7,8 +7,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.costs import Pairs, loss_gradient, pair_transducer, softmax_margin_gradient
-from fstgrad.costs.ranking import Questions, _Problem, nearest, ranking, ranks
-from fstgrad.costs.ties import Ties
+from fstgrad.costs.parameter_tying import ParameterTying
+from fstgrad.costs.ranking import Questions, _RankingProblem, nearest_words, ranking, ranks
 from tests.oracles import costs as oracle
 
 ABC = fg.Alphabet("abc")
@@ -27,11 +27,11 @@ def questions(rng, count=6):
 def test_the_gradient_is_that_of_differences(objective, semiring, margin):
     rng = np.random.default_rng(1)
     transducer = pair_transducer(fg.EditDistance(ABC))
-    ties = Ties.of(transducer, "pair", "nothing")
+    ties = ParameterTying.of(transducer, "pair", "nothing")
     # costs at random, so that no two alignments are the best and no hinge is at its corner
     first = transducer.cost + rng.uniform(0.1, 0.9, size=len(transducer.cost))
     asked = Questions.encode(ABC, questions(rng))
-    problem = _Problem(transducer, ties, first, asked, objective, margin, semiring, 0.01)
+    problem = _RankingProblem(transducer, ties, first, asked, objective, margin, semiring, 0.01)
     change = rng.uniform(0.0, 0.1, size=len(ties.names))
     value, slope = problem.value(change)
     assert value > 0.005 * float(change @ change)  # some answer is not the nearest
@@ -77,7 +77,7 @@ def test_ranks_and_intervals():
 
 def test_nearest_words_share_most_bigrams():
     words = ["cat", "cart", "dog", "art", "cat"]
-    assert nearest(["cat", "xyz"], words, 3) == [[0, 4, 1], []]
+    assert nearest_words(["cat", "xyz"], words, 3) == [[0, 4, 1], []]
 
 
 def test_gradients_of_a_loss():
@@ -103,7 +103,7 @@ def test_the_softmax_margin_in_the_costs(semiring):
     abc = fg.Alphabet("ab")
     scores, gold = rng.normal(size=(3, 3, 2)), "aba"
     transducer = pair_transducer(fg.EditDistance(abc))
-    ties = Ties.of(transducer, "pair", "nothing")
+    ties = ParameterTying.of(transducer, "pair", "nothing")
     cost = transducer.cost + np.append(rng.uniform(0.2, 0.9, size=transducer.num_arcs), 0.0)
     loss = fg.TransducerLoss(transducer.to_fst(cost), abc, semiring=semiring)
     found = softmax_margin_gradient(scores, gold, loss, samples=4000, rng=1)
@@ -176,10 +176,10 @@ def test_objectives_are_their_definitions(semiring, margin):
         away = np.where(np.arange(len(candidates)) == right, 0.0, margin)
         softmax += losses[right] + np.logaddexp.reduce(away - losses)
         hinge += np.maximum(away + losses[right] - losses, 0.0).sum()
-    ties = Ties.of(transducer, "pair", "nothing")
+    ties = ParameterTying.of(transducer, "pair", "nothing")
     for objective, total in (("softmax", softmax), ("hinge", hinge)):
         encoded = Questions.encode(ABC, asked)
-        problem = _Problem(
+        problem = _RankingProblem(
             transducer, ties, transducer.cost, encoded, objective, margin, semiring, 2.0
         )
         change = np.zeros(len(ties.names))

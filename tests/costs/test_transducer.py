@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.costs.source import loss_of
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import Pairs, PairTransducer, loss_of
 from fstgrad.openfst import with_symbols
 
 ABC = fg.Alphabet("ab")

@@ -1,14 +1,15 @@
 """Each grammar on real data: words, sequences and tunes that it was not written from."""
 
 import datetime
+import io
 import pathlib
 import tokenize
 import unicodedata
 from collections import Counter
 
 import fstgrad as fg
-from fstgrad.costs.ranking import Questions, losses_of, nearest, ranks
-from fstgrad.costs.source import pair_transducer
+from fstgrad.costs.ranking import Questions, losses_of, nearest_words, ranks
+from fstgrad.costs.transducer import pair_transducer
 from fstgrad.grammars import Grammar
 
 
@@ -22,7 +23,9 @@ def mean_rank(loss, asked):
 
 def questions(pairs, dictionary, count=20):
     found = []
-    for (x, y), near in zip(pairs, nearest([x for x, _ in pairs], dictionary, count), strict=True):
+    for (x, y), near in zip(
+        pairs, nearest_words([x for x, _ in pairs], dictionary, count), strict=True
+    ):
         found.append((x, 0, [y, *(dictionary[k] for k in near if dictionary[k] != y)]))
     return found
 
@@ -188,18 +191,23 @@ def test_smiles_of_drugs():
 
 
 def test_tokens_of_our_own_programs():
+    """A program with other names is close to its original, and another program is not."""
     folder = pathlib.Path(__file__).parent.parent.parent / "grammars"
-    programs = {name: program(folder / f"{name}.py") for name in ("azerty", "dvorak", "melody")}
-    abc = fg.Alphabet(sorted({token for tokens in programs.values() for token in tokens}))
+    damerau, melody = ((folder / f"{name}.py").read_text() for name in ("damerau", "melody"))
+    renamed = damerau
+    for name, other in (("_transpositions", "_swaps"), ("alphabet", "abc"), ("single", "one_edit")):
+        assert name in damerau
+        renamed = renamed.replace(name, other)
+    programs = [program(text) for text in (damerau, renamed, melody)]
+    abc = fg.Alphabet(sorted({token for tokens in programs for token in tokens}))
     loss = Grammar.load("code_tokens").loss(abc)
-    near = loss(programs["azerty"], programs["dvorak"])
-    assert near < 0.25 * loss(programs["azerty"], programs["melody"])
+    assert 0 < loss(programs[0], programs[1]) < 0.25 * loss(programs[0], programs[2])
 
 
-def program(path):
-    with path.open("rb") as file:
-        kept = (tokenize.NAME, tokenize.OP, tokenize.NUMBER)
-        return [t.string for t in tokenize.tokenize(file.readline) if t.type in kept]
+def program(text):
+    kept = (tokenize.NAME, tokenize.OP, tokenize.NUMBER)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type in kept]
 
 
 def test_tunes():

@@ -1,4 +1,4 @@
-"""Sums and maxima over the alignments of pairs of strings: the loops behind `transducer`.
+"""Sums and maxima over the alignments of pairs of strings: the loops backward `transducer`.
 
 An alignment of x and y is a path of the transducer that reads x and writes y.  The tables have one
 entry per node (i, j, s): i symbols read, j written, in state s.  All weights are logarithms: higher
@@ -33,15 +33,15 @@ def log_sums(
     x, x_first, y, y_first = pairs
     arc_count = len(arcs.source)
     states = len(weight) - arc_count
-    initial, final = _only(start, states), weight[arc_count:]
-    table, found = _tables(x_first, y_first, states)
+    initial, final = _initial_weights(start, states), weight[arc_count:]
+    table, groups = _empty_tables(x_first, y_first, states)
     result = empty(len(x_first) - 1)
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
         lengths = len(a), len(b)
-        _keys(a, b, arcs, found)
-        _forward(lengths, found, arcs, silent, weight, initial, table)
-        result[n] = _ended(table[lengths[0], lengths[1]], final)
+        _arc_groups(a, b, arcs, groups)
+        _forward(lengths, groups, arcs, silent, weight, initial, table)
+        result[n] = _log_sum_at_end(table[lengths[0], lengths[1]], final)
     return result
 
 
@@ -66,21 +66,21 @@ def expected_counts(
     x, x_first, y, y_first = pairs
     arc_count = len(arcs.source)
     states = len(weight) - arc_count
-    initial, final = _only(start, states), weight[arc_count:].copy()
-    ahead, found = _tables(x_first, y_first, states)
-    behind, back_found = empty_like(ahead), empty_like(found)
+    initial, final = _initial_weights(start, states), weight[arc_count:].copy()
+    forward, groups = _empty_tables(x_first, y_first, states)
+    backward, back_groups = empty_like(forward), empty_like(groups)
     result, counts = empty(len(x_first) - 1), np.zeros(len(weight))
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
         lengths = len(a), len(b)
-        _keys(a, b, arcs, found)
-        _forward(lengths, found, arcs, silent, weight, initial, ahead)
-        result[n] = _ended(ahead[lengths[0], lengths[1]], final)
+        _arc_groups(a, b, arcs, groups)
+        _forward(lengths, groups, arcs, silent, weight, initial, forward)
+        result[n] = _log_sum_at_end(forward[lengths[0], lengths[1]], final)
         if result[n] > -np.inf and mass[n] != 0:
-            _keys(a[::-1].copy(), b[::-1].copy(), arcs, back_found)
-            _forward(lengths, back_found, back_arcs, back_silent, weight, final, behind)
+            _arc_groups(a[::-1].copy(), b[::-1].copy(), arcs, back_groups)
+            _forward(lengths, back_groups, back_arcs, back_silent, weight, final, backward)
             share = result[n], mass[n]
-            _count(lengths, found, arcs, weight, ahead, behind, share, counts)
+            _count(lengths, groups, arcs, weight, forward, backward, share, counts)
     return result, counts
 
 
@@ -94,13 +94,13 @@ def best_counts(
     form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
-    table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
+    table, groups = _empty_tables(x_first, y_first, len(weight) - len(arcs.source))
     result, counts = empty(len(x_first) - 1), np.zeros(len(weight))
     parent = empty(table.shape, np.int64)
     for n in range(len(result)):
         a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
-        _keys(a, b, arcs, found)
-        path, result[n] = _best((len(a), len(b)), found, arcs, weight, start, table, parent)
+        _arc_groups(a, b, arcs, groups)
+        path, result[n] = _best((len(a), len(b)), groups, arcs, weight, start, table, parent)
         for event in path:
             counts[event] += mass[n]
     return result, counts
@@ -116,15 +116,15 @@ def best_sums(
     form a cycle of positive weight.
     """
     x, x_first, y, y_first = pairs
-    table, found = _tables(x_first, y_first, len(weight) - len(arcs.source))
-    _keys(x, y, arcs, found)
+    table, groups = _empty_tables(x_first, y_first, len(weight) - len(arcs.source))
+    _arc_groups(x, y, arcs, groups)
     parent = empty(table.shape, np.int64)
-    _, value = _best((len(x), len(y)), found, arcs, weight, start, table, parent)
+    _, value = _best((len(x), len(y)), groups, arcs, weight, start, table, parent)
     return table, value
 
 
 @kernel
-def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
+def _empty_tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
     """Return empty tables for the nodes of the longest strings: weights, and keys of arcs."""
     longest = np.array([1, 1])
     for n in range(len(x_first) - 1):
@@ -135,7 +135,7 @@ def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArr
 
 
 @kernel
-def _only(start: int, states: int) -> FloatArray:
+def _initial_weights(start: int, states: int) -> FloatArray:
     """Return the initial log-weights (S,): 0 for `start`, -inf for other states."""
     initial = np.full(states, -np.inf)  # 0 <= start < states: PairTransducer checks it
     initial[start] = 0.0
@@ -149,7 +149,7 @@ def _log_add(a: float, b: float) -> float:
 
 
 @kernel
-def _ended(row: FloatArray, final: FloatArray) -> float:
+def _log_sum_at_end(row: FloatArray, final: FloatArray) -> float:
     """Return the log-sum of row + final (S,) over the states."""
     total = -np.inf
     for s in range(len(row)):
@@ -158,8 +158,8 @@ def _ended(row: FloatArray, final: FloatArray) -> float:
 
 
 @kernel
-def _keys(x: IntArray, y: IntArray, arcs: AlignmentArcs, found: IntArray) -> None:
-    """Fill found[i, j, step] with the k of the arcs that lead to nodes (i, j) by this step.
+def _arc_groups(x: IntArray, y: IntArray, arcs: AlignmentArcs, groups: IntArray) -> None:
+    """Fill groups[i, j, step] with the k of the arcs that lead to nodes (i, j) by this step.
 
     Step 0 reads x[i - 1] and writes y[j - 1], step 1 reads only, step 2 writes only.  Without arcs,
     k is that of the empty range.
@@ -168,7 +168,7 @@ def _keys(x: IntArray, y: IntArray, arcs: AlignmentArcs, found: IntArray) -> Non
     for i in range(len(x) + 1):
         for j in range(len(y) + 1):
             for step in range(3):
-                found[i, j, step] = len(keys)
+                groups[i, j, step] = len(keys)
                 if (step < 2 and i == 0) or (step != 1 and j == 0):
                     continue
                 key = (x[i - 1] * width if step < 2 else 0) + (y[j - 1] if step != 1 else 0)
@@ -180,13 +180,13 @@ def _keys(x: IntArray, y: IntArray, arcs: AlignmentArcs, found: IntArray) -> Non
                     else:
                         high = middle
                 if low < len(keys) and keys[low] == key:
-                    found[i, j, step] = low
+                    groups[i, j, step] = low
 
 
 @kernel
 def _forward(
     lengths: tuple[int, int],
-    found: IntArray,
+    groups: IntArray,
     arcs: AlignmentArcs,
     silent: SilentArcs,
     weight: FloatArray,
@@ -198,6 +198,8 @@ def _forward(
     table[i, j, t] = log sum of exp(table[p, q, s] + weight) over the arcs s -> t that lead from
     (p, q) to (i, j), then closed over silent arcs; exp(initial) is added at (0, 0).
     """
+    # Two rounds over the arcs: the largest weight into each state first, so that no exponential
+    # overflows.
     states, is_silent = table.shape[2], len(silent.member_first) > 1
     first, source, nextstate = arcs.first, arcs.source, arcs.nextstate
     top, total = empty(states), empty(states)
@@ -207,12 +209,12 @@ def _forward(
                 top[s] = initial[s] if i + j == 0 else -np.inf
                 total[s] = 1.0 if i + j == 0 else 0.0
             for step in range(3):
-                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                k, p, q = groups[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
                     top[nextstate[a]] = max(top[nextstate[a]], value)
             for step in range(3):
-                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                k, p, q = groups[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
                     if value > -np.inf:
@@ -220,11 +222,13 @@ def _forward(
             for s in range(states):
                 table[i, j, s] = top[s] + np.log(total[s]) if top[s] > -np.inf else -np.inf
             if is_silent:
-                _closed(table[i, j], arcs, silent, weight)
+                _close_over_silent_arcs(table[i, j], arcs, silent, weight)
 
 
 @kernel
-def _closed(row: FloatArray, arcs: AlignmentArcs, silent: SilentArcs, weight: FloatArray) -> None:
+def _close_over_silent_arcs(
+    row: FloatArray, arcs: AlignmentArcs, silent: SilentArcs, weight: FloatArray
+) -> None:
     """Add the weights that reach each state of a node over silent arcs, in place."""
     member_first, members, star_first, push_first, push, stars = silent
     for c in range(len(member_first) - 1):
@@ -236,26 +240,27 @@ def _closed(row: FloatArray, arcs: AlignmentArcs, silent: SilentArcs, weight: Fl
                 sums[t] = _log_add(sums[t], row[members[begin + s]] + star)
         for t in range(size):
             row[members[begin + t]] = sums[t]
-        for at in range(push_first[c], push_first[c + 1]):
-            s, t = arcs.source[push[at]], arcs.nextstate[push[at]]
-            row[t] = _log_add(row[t], row[s] + weight[push[at]])
+        for k in range(push_first[c], push_first[c + 1]):
+            s, t = arcs.source[push[k]], arcs.nextstate[push[k]]
+            row[t] = _log_add(row[t], row[s] + weight[push[k]])
 
 
 @kernel
 def _count(
     lengths: tuple[int, int],
-    found: IntArray,
+    groups: IntArray,
     arcs: AlignmentArcs,
     weight: FloatArray,
-    ahead: FloatArray,
-    behind: FloatArray,
+    forward: FloatArray,
+    backward: FloatArray,
     share: tuple[float, float],
     counts: FloatArray,
 ) -> None:
     """Add mass times the expected number of each arc and end to the counts.
 
-    counts[a] += mass exp(ahead + weight[a] + behind - log-sum), over all nodes that arc a leaves;
-    share = (log-sum, mass).  behind[i, j] are the sums with i symbols left to read and j to write.
+    counts[a] += mass exp(forward + weight[a] + backward - log-sum), over all nodes that arc a
+    leaves; share = (log-sum, mass).  backward[i, j] are the sums with i symbols left to read and j
+    to write.
     """
     keys, first, source, nextstate = arcs.keys, arcs.first, arcs.source, arcs.nextstate
     silent = first[1] if len(keys) and keys[0] == 0 else 0
@@ -263,17 +268,19 @@ def _count(
         for j in range(lengths[1] + 1):
             left, right = lengths[0] - i, lengths[1] - j
             for step in range(3):
-                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                k, p, q = groups[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
-                    value = ahead[p, q, source[a]] + weight[a] + behind[left, right, nextstate[a]]
+                    value = (
+                        forward[p, q, source[a]] + weight[a] + backward[left, right, nextstate[a]]
+                    )
                     if value > -np.inf:
                         counts[a] += share[1] * np.exp(value - share[0])
             for a in range(silent):
-                value = ahead[i, j, source[a]] + weight[a] + behind[left, right, nextstate[a]]
+                value = forward[i, j, source[a]] + weight[a] + backward[left, right, nextstate[a]]
                 if value > -np.inf:
                     counts[a] += share[1] * np.exp(value - share[0])
-    for s in range(ahead.shape[2]):
-        value = ahead[lengths[0], lengths[1], s] + weight[len(source) + s]
+    for s in range(forward.shape[2]):
+        value = forward[lengths[0], lengths[1], s] + weight[len(source) + s]
         if value > -np.inf:
             counts[len(source) + s] += share[1] * np.exp(value - share[0])
 
@@ -281,7 +288,7 @@ def _count(
 @kernel
 def _best(
     lengths: tuple[int, int],
-    found: IntArray,
+    groups: IntArray,
     arcs: AlignmentArcs,
     weight: FloatArray,
     start: int,
@@ -299,11 +306,13 @@ def _best(
                 table[i, j, s] = 0.0 if is_start else -np.inf
                 parent[i, j, s] = _START if is_start else _NONE
             for step in range(3):
-                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                k, p, q = groups[i, j, step], i - (step < 2), j - (step != 1)
                 for a in range(first[k], first[k + 1]):
                     value = table[p, q, source[a]] + weight[a]
                     if value > table[i, j, nextstate[a]]:
                         table[i, j, nextstate[a]], parent[i, j, nextstate[a]] = value, a
+            # Bellman-Ford over the silent arcs: a path without a cycle has fewer arcs than there
+            # are states, so a change in a later round shows a cycle of positive weight.
             changed, rounds = silent > 0, 0
             while changed:
                 changed, rounds = False, rounds + 1
@@ -321,11 +330,11 @@ def _best(
             last, value = s, ended
     if value == -np.inf:
         return nothing, value
-    return _traced(lengths[0], lengths[1], last, arcs, parent), value
+    return _trace_back(lengths[0], lengths[1], last, arcs, parent), value
 
 
 @kernel
-def _traced(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArray) -> IntArray:
+def _trace_back(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArray) -> IntArray:
     """Return the arcs of the best path from the start to a node, then A + its state."""
     width, key_of, source = arcs.width, arcs.key_of, arcs.source
     path = empty(64, np.int64)

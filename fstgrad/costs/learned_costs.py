@@ -13,8 +13,8 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.summary import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
+from fstgrad.costs.parameter_tying import ParameterTying
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
-from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
@@ -27,14 +27,14 @@ class LearnedCosts:
     Attributes
     ----------
     pair_transducer : PairTransducer, the transducer.
-    ties : Ties, the classes that share a weight.
+    ties : ParameterTying, the classes that share a weight.
     cost : (A + S,) float64, the cost of each event in nats.
     initial_cost : (A + S,) float64, these costs before learning.
     counts : (A + S,) float64, the expected number of times that each event happened.
     """
 
     pair_transducer: PairTransducer
-    ties: Ties
+    ties: ParameterTying
     cost: FloatArray
     initial_cost: FloatArray
     counts: FloatArray
@@ -72,7 +72,7 @@ class LearnedCosts:
         for row in self.rows:
             if np.isfinite(row.cost) and row.times > 0:
                 rows.setdefault(row.name, []).append(row)
-        merged = [_merged(own) for own in rows.values()]
+        merged = [_merged(of_class) for of_class in rows.values()]
         return sorted(merged, key=lambda row: -row.times * abs(row.cost - row.was))[:count]
 
     def write(
@@ -155,8 +155,8 @@ class CostFit(LearnedCosts):
         slope = np.zeros((len(share), len(ties.names)))
         slope[np.arange(len(share)), ties.cell_class] = 1.0
         for cell, group in enumerate(ties.cell_group):
-            own = ties.cell_group == group
-            slope[cell, ties.cell_class[own]] -= share[own]
+            in_group = ties.cell_group == group
+            slope[cell, ties.cell_class[in_group]] -= share[in_group]
         variance = np.einsum("ij,jk,ik->i", slope, covariance, slope)
         return np.where(share > 0, np.sqrt(np.maximum(variance, 0.0)), np.nan)
 

@@ -1,4 +1,4 @@
-"""Which events share a weight, and which weights sum to 1: the free parameters of a transducer.
+"""Parameter tying: which events of a transducer share a weight, and which weights sum to 1.
 
 An event is an arc, or the end of a path in a state.  Events of one class share one weight theta (a
 cost in nats).  Events of one group are alternatives, exactly one of which happens:
@@ -34,7 +34,7 @@ END = "(end)"  # unlikely as the name of a rule
 
 
 @dataclass(frozen=True)
-class Ties:
+class ParameterTying:
     """Classes, groups and gates of the events of a transducer.
 
     Attributes
@@ -60,7 +60,7 @@ class Ties:
     __repr__ = short_repr
 
     @classmethod
-    def of(cls, transducer: PairTransducer, tie: Tie, given: Given) -> "Ties":
+    def of(cls, transducer: PairTransducer, tie: Tie, given: Given) -> "ParameterTying":
         """Return the ties of a transducer; `tie` and `given` are those of `fit_costs`.
 
         Raises
@@ -70,9 +70,9 @@ class Ties:
         """
         one_of("given", given, ("nothing", "hypothesis", "target"))
         events = np.flatnonzero(np.isfinite(transducer.cost))
-        labels = _labels(transducer, tie, events)
+        keys = _class_keys(transducer, tie, events)
         number: dict[Hashable, int] = {}
-        class_of = np.array([number.setdefault(label, len(number)) for label in labels])
+        class_of = np.array([number.setdefault(key, len(number)) for key in keys])
         arcs = transducer.num_arcs
         state = np.concatenate([transducer.source, np.arange(transducer.num_states)])[events]
         if given == "nothing":
@@ -84,11 +84,11 @@ class Ties:
                 events
             ]
             gate = 2 * state + (read == 0) * (events < arcs)
-        key = state * (len(transducer.alphabet) + 2) + read
-        _, group = np.unique(key, return_inverse=True)
-        said = tie if isinstance(tie, str) else "function"
+        group_key = state * (len(transducer.alphabet) + 2) + read
+        _, group = np.unique(group_key, return_inverse=True)
+        tie_name = tie if isinstance(tie, str) else "function"
         names = tuple(name if isinstance(name, str) else repr(name) for name in number)
-        return cls(names, class_of, events, group.astype(np.int64), gate, given, said)
+        return cls(names, class_of, events, group.astype(np.int64), gate, given, tie_name)
 
     @cached_property
     def cell(self) -> IntArray:
@@ -111,7 +111,7 @@ class Ties:
         return np.bincount(self.cell)
 
     @cached_property
-    def crossed(self) -> bool:
+    def has_shared_classes(self) -> bool:
         """Whether a class is in several groups, so that its weight has no closed form."""
         return len(self.cell_class) > len(self.names)
 
@@ -126,8 +126,8 @@ class Ties:
         top[np.isneginf(top)] = 0.0
         total = np.bincount(self.cell_group, np.exp(log_weight - top[self.cell_group]))
         with np.errstate(divide="ignore"):
-            whole = np.where(total > 0, top + np.log(total), 0.0)
-        return log_weight - whole[self.cell_group]
+            log_total = np.where(total > 0, top + np.log(total), 0.0)
+        return log_weight - log_total[self.cell_group]
 
     def log_weights(self, theta: FloatArray, log_gate: FloatArray, size: int) -> FloatArray:
         """Return the log-probabilities (size,) of all events; -inf for impossible ones."""
@@ -143,7 +143,9 @@ class Ties:
         return self.group * len(self.names) + self.class_of
 
 
-def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) -> FloatArray:
+def gates(
+    ties: ParameterTying, counts: FloatArray, smoothing: float, before: FloatArray
+) -> FloatArray:
     """Return the log-probabilities (2 S,) of the gates from the counts (E,) of the events.
 
     Each side gets its share of the counts plus `smoothing`.  If only one side has events, its
@@ -160,7 +162,7 @@ def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) 
     return np.where(total > 0, log_gate, before.reshape(-1, 2)).ravel()
 
 
-def _labels(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[Hashable]:
+def _class_keys(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[Hashable]:
     """Return a key for each event; events with equal keys form a class."""
     if not callable(tie) and not (isinstance(tie, str) and tie in TIES):
         raise InvalidInputError(
@@ -172,10 +174,10 @@ def _labels(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[
             "tie is 'rule', and no arc of the transducer names a rule; give a grammar of rules, "
             "or tie='cost'"
         )
-    return [_label(transducer, tie, int(event)) for event in events]
+    return [_class_key(transducer, tie, int(event)) for event in events]
 
 
-def _label(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
+def _class_key(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
     if event >= transducer.num_arcs:
         return END if tie != "arc" else f"{END} in {event - transducer.num_arcs}"
     symbols = ("", *transducer.alphabet)
@@ -197,10 +199,10 @@ def _label(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
         return name
     if tie == "arc":
         return f"{name} from {transducer.source[event]} to {transducer.nextstate[event]} ({event})"
-    return f"{kind(read, written)} {cost:g}"
+    return f"{edit_kind(read, written)} {cost:g}"
 
 
-def kind(read: str, written: str) -> str:
+def edit_kind(read: str, written: str) -> str:
     """Return the kind of an arc: copy, substitute, delete, insert or silent."""
     if read and written:
         return "copy" if read == written else "substitute"
