@@ -14,8 +14,8 @@ Python module with
 Reading order
 -------------
 - `loading` : find and load grammars.
-- `pieces`, `layouts` : the building blocks of grammars; the layouts of keyboards.
-- `keyboard`, `qwertz`, `azerty`, `dvorak` : slips to neighbouring keys.
+- `pieces` : the building blocks of grammars.
+- `keyboard` : slips to neighbouring keys, for the layouts qwerty, qwertz, azerty and dvorak.
 - `damerau`, `caseless`, `unicode_forms` : transpositions; ignored case; width, case, diacritics.
 - `german`, `french`, `names` : spellings of German, of French, of English names.
 - `ocr`, `fraktur` : characters of similar shape, in roman type and in black letter.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import instance, optional, path_name
@@ -57,6 +57,7 @@ NAMES = (
     "smiles",
     "unicode_forms",
 )
+_LAYOUTS = ("azerty", "dvorak", "qwertz")  # builders in the module `keyboard`
 _FOLDER = pathlib.Path(__file__).parent
 MOST_BYTES = 16 * 2**20
 
@@ -103,8 +104,9 @@ class Grammar(ABC):
             return RuleGrammar.read(file)
         if not IS_INSTALLED:
             raise missing()
-        module = importlib.import_module(f"fstgrad.grammars.{reference}")
-        return ModuleGrammar(reference, pathlib.Path(module.__file__ or ""), module)
+        name, builder = ("keyboard", reference) if reference in _LAYOUTS else (reference, "build")
+        module = importlib.import_module(f"fstgrad.grammars.{name}")
+        return ModuleGrammar(reference, pathlib.Path(module.__file__ or ""), module, builder)
 
     @property
     @abstractmethod
@@ -208,6 +210,9 @@ class Grammar(ABC):
 class ModuleGrammar(Grammar):
     """A Python module that builds a loss.
 
+    A builder may be an object with its own `description`, `alphabet` and `examples`, which then
+    take the place of those of the module.
+
     Attributes
     ----------
     name, file : the name and the path of the module.
@@ -234,8 +239,8 @@ class ModuleGrammar(Grammar):
             with caught_messages() as reasons:
                 spec.loader.exec_module(module)
         except Exception as error:
-            said = _said(error, path, reasons)
-            raise FstError(f"{path} cannot be imported: {said}") from error
+            reason = _failure(error, path, reasons)
+            raise FstError(f"{path} cannot be imported: {reason}") from error
         if not isinstance(builder, str) or not callable(getattr(module, builder, None)):
             raise FstError(
                 f"{path} has no function {builder!r}; a grammar has build(alphabet), which "
@@ -245,8 +250,8 @@ class ModuleGrammar(Grammar):
 
     @property
     def description(self) -> str:
-        """The docstring of the module."""
-        return inspect.cleandoc(self.module.__doc__ or "")
+        """The description of the builder if it has one, otherwise the docstring of the module."""
+        return inspect.cleandoc(self._setting("description", "__doc__") or "")
 
     @property
     def semiring(self) -> Literal["tropical", "probability"]:
@@ -256,13 +261,14 @@ class ModuleGrammar(Grammar):
     @property
     def alphabet(self) -> Alphabet | None:
         """ALPHABET of the module; None if it has none."""
-        symbols = getattr(self.module, "ALPHABET", None)
+        symbols = self._setting("alphabet", "ALPHABET")
         return None if symbols is None else Alphabet(symbols)
 
     @property
     def examples(self) -> Sequence[tuple[str, str, float]]:
         """EXAMPLES of the module, rows (hypothesis, target, loss)."""
-        return getattr(self.module, "EXAMPLES", ())
+        rows: Sequence[tuple[str, str, float]] | None = self._setting("examples", "EXAMPLES")
+        return () if rows is None else rows
 
     @property
     def takes_alphabet(self) -> bool:
@@ -282,16 +288,25 @@ class ModuleGrammar(Grammar):
             with caught_messages() as reasons:
                 fst = getattr(self.module, self.builder)(*arguments)
         except Exception as error:
-            said = _said(error, self.file, reasons)
-            raise FstError(f"{self._called} failed: {said}") from error
+            reason = _failure(error, self.file, reasons)
+            raise FstError(f"{self._builder_text} failed: {reason}") from error
         if not isinstance(fst, Fst):
-            raise FstError(f"{self._called} returned a {type(fst).__name__}; return a pynini.Fst")
+            raise FstError(
+                f"{self._builder_text} returned a {type(fst).__name__}; return a pynini.Fst"
+            )
         if is_empty(fst):
-            raise FstError(f"{self._called} returned an empty FST; it accepts no pair of strings")
+            raise FstError(
+                f"{self._builder_text} returned an empty FST; it accepts no pair of strings"
+            )
         return with_character_symbols(fst)
 
+    def _setting(self, of_builder: str, of_module: str) -> Any:
+        """Return an attribute of the builder if it has it, otherwise of the module, or None."""
+        default = getattr(self.module, of_module, None)
+        return getattr(getattr(self.module, self.builder, None), of_builder, default)
+
     @property
-    def _called(self) -> str:
+    def _builder_text(self) -> str:
         return f"{self.builder}() of the grammar {self.name!r}"
 
 
@@ -384,7 +399,7 @@ def _unknown(reference: str) -> str:
     return f"no grammar {reference!r}; {hint} A file ends in .py or .rules"
 
 
-def _said(error: Exception, file: pathlib.Path, reasons: Sequence[str]) -> str:
+def _failure(error: Exception, file: pathlib.Path, reasons: Sequence[str]) -> str:
     """Return an error's text, with the line of the file that raised it and OpenFst's reasons."""
     if isinstance(error, SyntaxError) and _is_same(error.filename, file):
         return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"

@@ -1,5 +1,6 @@
 """Grammars written, tested, explained, trained and compared on the command line."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -8,8 +9,10 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.cli.grammar_pairs import loss_of
+from fstgrad.core.errors import FstError
 from fstgrad.costs import explain
 from fstgrad.grammars import Grammar
+from fstgrad.grammars.checking import check_examples, updated
 from fstgrad.grammars.templates import TEMPLATES
 
 RULES = """# Two rules.
@@ -333,6 +336,15 @@ def test_a_grammar_without_an_alphabet_has_the_symbols_of_its_examples(run, tmp_
     code, _, err = run("grammar", "test", path)
     assert code == 1
     assert "has no ALPHABET" in err
+
+
+def test_examples_of_another_builder_are_not_updated_in_the_rows_of_the_module():
+    grammar = Grammar.load("qwertz")
+    _, checked, _ = check_examples(grammar)
+    wrong = [dataclasses.replace(checked[0], expected=9.0), *checked[1:]]
+    assert len(wrong) == len(Grammar.load("keyboard").examples)
+    with pytest.raises(FstError, match="EXAMPLES has other rows than those of the grammar"):
+        updated(grammar, wrong)
 
 
 def test_symbols_of_a_file_may_be_words(run, tmp_path, monkeypatch):
