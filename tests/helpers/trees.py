@@ -64,6 +64,17 @@ def nested_cycles():
     return scores + normal(1, n=8)
 
 
+def nested_pairs(n=16, step=60.0):
+    """Word k joins the cycle of the words before it at the cost of `step`: n - 1 nested cycles.
+
+    Weights fall below those that floats tell from 0 even in normal form.
+    """
+    ranks = np.maximum.outer(np.arange(n + 1), np.arange(n + 1)) - 1
+    scores = -step * ranks
+    scores[0] = -step * (n + 1)
+    return scores + normal(1, n=n)
+
+
 def offsets():
     return normal(1) + 100 * np.random.default_rng(3).normal(size=8)
 

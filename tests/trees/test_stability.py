@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.trees.kernels import elimination, normal_form
+from fstgrad.trees.kernels import elimination, matrix_tree, normal_form, stable
 from fstgrad.trees.solution import solve
-from tests.helpers.trees import KILLERS, mutual_heads, normal
+from tests.helpers.trees import KILLERS, mutual_heads, nested_pairs, normal
 from tests.oracles import elimination as logarithmic
 from tests.oracles import trees as oracle
 
@@ -244,6 +244,85 @@ def test_the_levels_agree(single_root):
             for sign in (1, -1)
         ]
         np.testing.assert_allclose(out[3], (ends[0] - ends[1]) / (2 * step), atol=1e-8)
+
+
+def one_root_dependent():
+    """Word 1 alone can hang on the root, and no other word can be its head."""
+    scores = normal(1, n=5)
+    scores[0, 2:] = scores[2:, 1] = -np.inf
+    return scores
+
+
+def forced_heads():
+    """Masks leave word 1 the root as its head, and word 2 word 1."""
+    scores = normal(1, n=5)
+    scores[:, [1, 2]] = -1e9
+    scores[0, 1] = scores[1, 2] = 0.0
+    return scores
+
+
+RUNGS = {
+    "inverse": (normal(1), [True, False], None),
+    "inverse with the root's dependent last": (
+        one_root_dependent(), [True], ["invert_with_last"]
+    ),
+    "inverse in normal form": (forced_heads(), [True], ["normalise", "invert_with_last"]),
+    "elimination": (
+        mutual_heads(), [True, False], ["normalise", "invert_with_last", "first_order"]
+    ),
+    "elimination on logarithms": (
+        nested_pairs(), [True, False], ["normalise", "invert_with_last", "solve_logs"]
+    ),
+}  # fmt: skip
+
+
+def record(monkeypatch, *names):
+    """Return a list to which calls of these functions of `kernels.stable` are added."""
+    calls = []
+    for name in names:
+        function = getattr(stable, name)
+        monkeypatch.setattr(
+            stable, name, lambda *xs, name=name, f=function: calls.append(name) or f(*xs)
+        )
+    return calls
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_each_rung_has_tables_that_need_it(rung, monkeypatch):
+    """The kernel as Python, its calls recorded: the last one is the method that is trusted."""
+    scores, roots, expected = RUNGS[rung]
+    n = len(scores) - 1
+    calls = record(monkeypatch, "invert_with_last", "normalise", "first_order", "solve_logs")
+    for single_root in roots:
+        tables, (log_z, relative) = np.empty((2, 1, n + 1, n + 1)), np.empty((2, 1))
+        untrusted = matrix_tree.solve_batch(
+            scores[None], np.array([n]), single_root, tables, log_z, relative
+        )
+        assert untrusted == (expected is not None)
+        marginals, value = tables[1, 0], log_z[0]
+        if untrusted:
+            calls.clear()
+            work = np.empty((5, n + 1, n + 1))
+            marginals = work[2]
+            value, _, _ = stable.solve_item.py_func(
+                scores, single_root, False, work[0], work[1], marginals, work[3:]
+            )
+            assert calls[-len(expected) :] == expected
+        wanted = logarithmic.solve(scores, np.zeros_like(scores), single=single_root)
+        assert value == pytest.approx(wanted.log_partition, rel=1e-14, abs=1e-11)
+        np.testing.assert_allclose(marginals, wanted.marginals, atol=1e-11)
+
+
+@pytest.mark.parametrize("table, last", [(mutual_heads(), "solve"), (nested_pairs(), "solve_logs")])
+def test_each_rung_of_the_second_order_has_tables_that_need_it(table, last, monkeypatch):
+    calls = record(monkeypatch, "solve", "solve_logs")
+    v = normal(1, n=len(table) - 1, seed=5)
+    for single_root in (True, False):
+        change = np.empty_like(v)
+        stable.second_order.py_func(table, single_root, v, change)
+        assert calls[-1] == last
+        wanted = logarithmic.solve(table, v, single=single_root)
+        np.testing.assert_allclose(change, wanted.change, atol=1e-10)
 
 
 @pytest.mark.parametrize("single_root", [True, False])
