@@ -280,12 +280,14 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
     rows: list[dict[str, Any]] = []
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
-        row = evaluation.compare(distribution, next(remaining), names, minimum_risk=decode == "mbr")
+        row = evaluation.sentence_scores(
+            distribution, next(remaining), names, minimum_risk=decode == "mbr"
+        )
         rows.append(row)
-        return evaluation.for_people(row)
+        return evaluation.json_row(row)
 
     for_each(tables, family, answer)
-    echo(json.dumps(evaluation.total(rows)))
+    echo(json.dumps(evaluation.totals(rows)))
 
 
 class TreebankWriter:
@@ -363,7 +365,7 @@ class TreebankWriter:
 
     def _next(self, distribution: TreeDistribution) -> treebank.Block:
         block = next(self.blocks)
-        evaluation.check_words(distribution, block.name, len(block.words))
+        evaluation.check_length(distribution, block.name, len(block.words))
         return block
 
 

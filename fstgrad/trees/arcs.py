@@ -134,7 +134,7 @@ class ArcTable:
             inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
             yield ArcTable(inner, inner[None], np.array([n]), (), self.labeled)
 
-    def spread(self, marginals: FloatArray) -> FloatArray:
+    def marginals_like_scores(self, marginals: FloatArray) -> FloatArray:
         """Return arc probabilities (b, n+1, n+1) as a read-only table shaped like the scores."""
         if self.labeled:
             marginals = marginals[..., None] * self.shares
@@ -160,9 +160,9 @@ class ArcTable:
         if not self.labeled:
             return self.like_scores(moments.covariance_product(v))
         mean = (self.shares * v).sum(axis=-1)
-        own = moments.marginals[..., None] * (v - mean[..., None])
+        within_arc = moments.marginals[..., None] * (v - mean[..., None])
         change = moments.covariance_product(mean)[..., None]
-        return self.like_scores(self.shares * (change + own))
+        return self.like_scores(self.shares * (change + within_arc))
 
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool

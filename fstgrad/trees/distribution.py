@@ -190,7 +190,7 @@ class TreeDistribution(ArrayDistribution):
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
         if self._marginals is None:
-            self._marginals = self._table.spread(self._solution.marginals)
+            self._marginals = self._table.marginals_like_scores(self._solution.marginals)
         return self._marginals
 
     def entropy(self) -> Scalar:

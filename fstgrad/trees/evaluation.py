@@ -15,7 +15,7 @@ PUNCTUATION = "PUNCT"
 COUNTS = ("words", "words_no_punct")
 
 
-def compare(
+def sentence_scores(
     distribution: TreeDistribution,
     sentence: Sentence,
     names: Sequence[str] | None,
@@ -30,7 +30,7 @@ def compare(
     the labels forbid them.
     """
     n = len(sentence.heads)
-    check_words(distribution, sentence.name, n)
+    check_length(distribution, sentence.name, n)
     best = distribution.minimum_risk_tree() if minimum_risk else distribution.mode()
     known = sentence.heads != PADDING
     real = known & np.array([tag != PUNCTUATION for tag in sentence.tags], dtype=bool)
@@ -59,7 +59,7 @@ def compare(
     return row
 
 
-def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the scores over all words, and means over sentences."""
     result: dict[str, Any] = {"sentences": len(rows)}
     result |= {name: sum(row[name] for row in rows) for name in COUNTS}
@@ -74,14 +74,14 @@ def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def for_people(row: dict[str, Any]) -> dict[str, Any]:
+def json_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row for JSON, which has no infinity: None if the gold tree is impossible."""
     return row | {
         "gold_log_prob": row["gold_log_prob"] if np.isfinite(row["gold_log_prob"]) else None
     }
 
 
-def check_words(distribution: TreeDistribution, name: str, n: int) -> None:
+def check_length(distribution: TreeDistribution, name: str, n: int) -> None:
     """Raise if a table does not fit a sentence of n words."""
     if n + 1 != distribution.scores.shape[0]:
         raise InvalidInputError(

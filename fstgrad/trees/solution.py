@@ -93,15 +93,17 @@ class Solution(NamedTuple):
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Replace a finite table v (b, m+1, m+1) by Cov v: O(n^3), two matrix products."""
         ill_conditioned = self.ill_conditioned()
-        directions = {i: self.inner(v, i).copy() for i in ill_conditioned.nonzero()[0].tolist()}
+        directions = {
+            i: self.item_table(v, i).copy() for i in ill_conditioned.nonzero()[0].tolist()
+        }
         kernels.matrix_tree.hessian_batch(
             self.scores, self.lengths, self.single_root, self.tables, ill_conditioned, v
         )
         for item, direction in directions.items():
             change = empty_like(direction)
-            scores = np.ascontiguousarray(self.inner(self.scores, item))
+            scores = np.ascontiguousarray(self.item_table(self.scores, item))
             kernels.stable.second_order(scores, self.single_root, direction, change)
-            self.inner(v, item)[:] = change
+            self.item_table(v, item)[:] = change
         return v
 
     def third_order(self, v: FloatArray, u: FloatArray) -> FloatArray:
@@ -109,20 +111,22 @@ class Solution(NamedTuple):
         result = np.zeros_like(self.given)
         for item, n in enumerate(self.lengths.tolist()):
             if n > 0:
-                tables = (np.ascontiguousarray(self.inner(t, item)) for t in (self.scores, v, u))
+                tables = (
+                    np.ascontiguousarray(self.item_table(t, item)) for t in (self.scores, v, u)
+                )
                 scores, first, second = tables
                 out = empty((4, n + 1, n + 1))
                 kernels.stable.third_order(scores, self.single_root, first, second, out)
-                self.inner(result, item)[:] = out[3]
+                self.item_table(result, item)[:] = out[3]
         return result
 
     def log_weights(self, item: int) -> FloatArray:
         """Return the logarithms of one item's weights, (n+1, n+1), scaled as in `matrix_tree`."""
-        return self.scaled(item)[0]
+        return self.scaled_log_weights(item)[0]
 
-    def scaled(self, item: int) -> tuple[FloatArray, float]:
+    def scaled_log_weights(self, item: int) -> tuple[FloatArray, float]:
         """Return `log_weights`, and the log of the sum over trees of these weights, in nats."""
-        scores = self.inner(self.scores, item)
+        scores = self.item_table(self.scores, item)
         table = empty(scores.shape)
         taken = kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
         return table, float(self.relative[item]) - taken[2]
@@ -145,11 +149,13 @@ class Solution(NamedTuple):
         constants = self.relative.copy()
         if self.scores is not self.given:
             for item in range(len(constants)):
-                if not np.array_equal(self.inner(self.scores, item), self.inner(self.given, item)):
+                if not np.array_equal(
+                    self.item_table(self.scores, item), self.item_table(self.given, item)
+                ):
                     constants[item], table = self._normal_negative_log_probability(
-                        item, self.inner(marginals, item)
+                        item, self.item_table(marginals, item)
                     )
-                    self.inner(reduced_costs, item)[:] = table
+                    self.item_table(reduced_costs, item)[:] = table
         return constants, reduced_costs
 
     def _normal_negative_log_probability(
@@ -158,14 +164,14 @@ class Solution(NamedTuple):
         """Return `negative_log_probability` of an item in normal form, without its limits."""
         n = len(marginals) - 1
         lifted = empty((n + 1, n + 1))
-        has_lifted = kernels.normal_form.lift_masks(self.inner(self.given, item), lifted)
+        has_lifted = kernels.normal_form.lift_masks(self.item_table(self.given, item), lifted)
         reduced, dual = empty_like(lifted), np.zeros(2 * n + 1)
         members = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
         count, dual_total = kernels.normal_form.dual_solution(
             lifted, n, self.single_root, reduced, dual, members
         )
         reduced_costs = np.where(reduced > -np.inf, -reduced, 0.0)
-        normal = self.inner(self.scores, item)[:, 1:].copy()
+        normal = self.item_table(self.scores, item)[:, 1:].copy()
         np.fill_diagonal(normal[1:], -np.inf)
         value = self.relative[item] + normal.max(axis=0).sum() - dual_total
         for c in range(n + 1, count):
@@ -178,11 +184,11 @@ class Solution(NamedTuple):
             heads = empty(n, np.int64)
             kernels.normal_form.best_checked(lifted, self.single_root, heads)
             value += lower_masks(
-                self.inner(self.given, item), lifted, heads, marginals, reduced_costs
+                self.item_table(self.given, item), lifted, heads, marginals, reduced_costs
             )
         return float(value), np.where(reduced > -np.inf, reduced_costs, 0.0)
 
-    def inner(self, tables: FloatArray, item: int) -> FloatArray:
+    def item_table(self, tables: FloatArray, item: int) -> FloatArray:
         """Return an item's table, (n+1, n+1), without its padding."""
         n = int(self.lengths[item])
         return tables[item, : n + 1, : n + 1]

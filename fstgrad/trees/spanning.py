@@ -250,8 +250,10 @@ class SpanningTrees(TreeDistribution):
             tilted, logs = arcs._tilted(np.log(np.abs(table)))
         solution, values = cast(Solution, tilted), np.zeros(len(table))
         for item in np.flatnonzero(logs > -np.inf).tolist():
-            log_w, log_z = solution.scaled(item)
-            used, signs = (solution.inner(x, item) for x in (solution.marginals, np.sign(table)))
+            log_w, log_z = solution.scaled_log_weights(item)
+            used, signs = (
+                solution.item_table(x, item) for x in (solution.marginals, np.sign(table))
+            )
             sign = expected_sign(log_w, log_z, used, signs, one_root)
             values[item] = sign * exponential(logs[item]) if sign else 0.0
         return self._shaped(values)

@@ -210,21 +210,21 @@ class SparseSpanningTrees:
         e = self._elimination
         if e is None:
             return self._dense_marginals()
-        own = np.zeros(self.n)
+        diagonal = np.zeros(self.n)
         to_later, to_earlier = empty((2, len(e.later)))
         kernels.sparse.select_inverse(
-            e.begin, e.later, e.into, e.out, e.pivots, own, to_later, to_earlier
+            e.begin, e.later, e.into, e.out, e.pivots, diagonal, to_later, to_earlier
         )
         heads, dependents = self.arcs.T - 1
         inner = heads >= 0
         other = np.zeros(len(heads))
-        found = empty(int(inner.sum()))
+        entries = empty(int(inner.sum()))
         kernels.sparse.gather(
             e.rank[heads[inner]], e.rank[dependents[inner]], e.begin, e.later, to_later,
-            to_earlier, found,
+            to_earlier, entries,
         )  # fmt: skip
-        other[inner] = found
-        minuend = self._weights * own[e.rank[dependents]]
+        other[inner] = entries
+        minuend = self._weights * diagonal[e.rank[dependents]]
         marginals = minuend - self._weights * other
         sums = np.bincount(dependents, marginals, self.n)
         missed = np.maximum(
@@ -256,11 +256,12 @@ class SparseSpanningTrees:
         ones = np.ones(len(allowed))
         graph = csr_array((ones, (allowed[:, 0], allowed[:, 1])), shape=(self.n + 1,) * 2)
         reached = breadth_first_order(graph, 0, return_predecessors=False)
-        lost = np.setdiff1d(np.arange(self.n + 1), reached)
-        if len(lost):
+        unreachable = np.setdiff1d(np.arange(self.n + 1), reached)
+        if len(unreachable):
             raise InfeasibleError(
-                f"no allowed arcs lead from the root to {len(lost)} of the dependents, among them "
-                f"{lost[:5].tolist()}: Z = 0; allow an arc into each part of the graph"
+                f"no allowed arcs lead from the root to {len(unreachable)} of the dependents, "
+                f"among them {unreachable[:5].tolist()}: Z = 0; allow an arc into each part of the "
+                "graph"
             )
 
 
@@ -300,16 +301,16 @@ class SparseUndirectedTrees:
         self.scores = checks.log_weights("scores", scores, (len(self.edges),))
         self.is_forest = root_scores is not None
         pairs = self.edges + self.is_forest
-        arcs, own = np.concatenate([pairs, pairs[:, ::-1]]), np.tile(self.scores, 2)
+        arcs, arc_scores = np.concatenate([pairs, pairs[:, ::-1]]), np.tile(self.scores, 2)
         if root_scores is not None:
             roots = checks.log_weights("root_scores", root_scores, (self.n,))
             nodes = np.arange(1, self.n + 1)
             arcs = np.concatenate([arcs, np.stack([np.zeros_like(nodes), nodes], axis=1)])
-            own = np.concatenate([own, roots])
+            arc_scores = np.concatenate([arc_scores, roots])
         used = arcs[:, 1] > 0
         self._used = used
         self.arborescences = SparseSpanningTrees(
-            arcs[used], own[used], n=self.n if self.is_forest else self.n - 1
+            arcs[used], arc_scores[used], n=self.n if self.is_forest else self.n - 1
         )
 
     def log_partition(self) -> float:

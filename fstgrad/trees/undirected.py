@@ -71,9 +71,9 @@ class UndirectedTrees:
         self.root_scores: FloatArray | None = None
         if root_scores is not None:
             self.root_scores = checks.log_weights("root_scores", root_scores, (len(table),))
-            whole = np.full((len(table) + 1,) * 2, -np.inf)
-            whole[1:, 1:], whole[0, 1:] = table, self.root_scores
-            table = whole
+            with_root = np.full((len(table) + 1,) * 2, -np.inf)
+            with_root[1:, 1:], with_root[0, 1:] = table, self.root_scores
+            table = with_root
         self.arborescences = SpanningTrees(table, single_root=False, labeled=False)
 
     def log_partition(self) -> float:

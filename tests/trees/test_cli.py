@@ -394,5 +394,5 @@ def test_a_tree_of_least_risk_is_compared():
             break
     words = ("w",) * 4
     sentence = treebank.Sentence("s", words, words, heads, words)
-    assert evaluation.compare(trees, sentence, None, minimum_risk=True)["uas"] == 1.0
-    assert evaluation.compare(trees, sentence, None)["uas"] < 1.0
+    assert evaluation.sentence_scores(trees, sentence, None, minimum_risk=True)["uas"] == 1.0
+    assert evaluation.sentence_scores(trees, sentence, None)["uas"] < 1.0
