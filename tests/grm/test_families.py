@@ -167,6 +167,20 @@ def test_wide_sums_join_the_series_without_a_step():
         assert Poisson().hessian(eta)[0, 0] == pytest.approx(rate, rel=1e-7)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_sums_beyond_the_table_begin_where_it_ends(k):
+    """Each count is in the table or beyond it: none is left out, and none is counted twice."""
+    base = Poisson()
+    end = int(base.table(k).panels[-1])
+    for rate in (end - 3000, end - 30, end, end + 30, end + 3000):
+        eta = [np.log(rate), *[0.0] * (k - 1)]
+        found = base.log_partition(eta)
+        assert found.value == pytest.approx(rate, abs=1e-6)
+        assert found.lower <= rate <= found.upper
+        assert base.gradient(eta)[0] == pytest.approx(rate, rel=1e-9)
+        assert base.hessian(eta)[0, 0] == pytest.approx(rate, rel=1e-6)
+
+
 def test_quadrature_kernel_is_the_plain_trapezoid():
     eta = np.array([-1.0, 2.0, 0.5])
     step = 68 / 200_000

@@ -604,7 +604,7 @@ def wide_derivatives(
             mean[row, 0] = rate
             covariance[row, 0, 0] = rate
             continue
-        first = table.points[-1] + 1.0
+        first = float(table.panels[-1])  # the last point is before the end of its panel
         mode = mode_beyond(first, eta[row])
         if mode > HUGE:
             laplace_approximation(mode, eta[row], bounds[row], mean[row], covariance[row])
