@@ -10,6 +10,7 @@ from fstgrad.mrf.kernels import trw_s
 from fstgrad.mrf.trw_s import _Best
 from tests.helpers.fields import model_of
 from tests.mrf.models import masked_model, random_grid, random_model
+from tests.oracles import mrf as oracle
 
 
 def submodular_grid(height, width, seed):
@@ -234,3 +235,17 @@ def test_published_labelings_are_reached(shared_data, name):
 def test_bad_options_of_trees(options):
     with pytest.raises(fg.InvalidInputError, match=next(iter(options))):
         random_model("triangle").decode("trw", **options)
+
+
+@pytest.mark.parametrize("ways", [[(0, 1)], [(1, 0)], [(0, 1), (1, 0)]])
+def test_cuts_of_forbidden_pairs_equal_enumeration(ways):
+    """Also where the pair (1, 1) scores less than the way that is allowed."""
+    rng = np.random.default_rng(len(ways))
+    edges = [(0, 1), (1, 2), (3, 2), (3, 0), (0, 2)]
+    for _ in range(20):
+        node, edge = 2.0 * rng.normal(size=(4, 2)), 2.0 * rng.normal(size=(5, 2, 2))
+        for way in ways:
+            edge[:, way[0], way[1]] = -np.inf
+        found = fg.PairwiseMRF(node, edge, edges).decode("graph-cut")
+        assert found.score == pytest.approx(oracle.solve(node, edge, edges)[3], abs=1e-10)
+        assert found.gap == pytest.approx(0.0, abs=1e-10)

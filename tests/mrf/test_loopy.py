@@ -394,3 +394,12 @@ def test_messages_that_underflow_are_sums_of_logs(name, labels):
         found = model.infer("max-product", schedule=schedule)
         assert found.log_partition == pytest.approx(best, abs=1e-10)
     assert model.score(model.mode()) == pytest.approx(best, abs=1e-10)
+
+
+@pytest.mark.parametrize("method", ["bp", "trw"])
+def test_a_damped_message_is_sent_until_it_arrives(method):
+    """Nothing else moves: the other node has nothing to say, and no message comes back."""
+    model = fg.PairwiseMRF(np.array([[3.0, 0.0], [0.0, 0.0]]), 2.0 * np.eye(2), [(0, 1)])
+    found = model.infer(method, schedule="residual", damping=0.5, tol=1e-9)
+    assert found.converged
+    np.testing.assert_allclose(found.node, model.marginals().node, atol=1e-8)

@@ -313,3 +313,16 @@ def test_a_pixel_is_drawn_in_logs_where_all_its_weights_underflow(shape, fixed):
     expected = np.exp(given - np.logaddexp.reduce(given))
     np.testing.assert_allclose(found[1 - fixed], expected, atol=0.012)
     assert found[fixed].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_clusters_of_either_sign_have_the_right_marginals(sign):
+    """Neighbours that attract and neighbours that repel, with tables that no bond represents."""
+    rng = np.random.default_rng(2)
+    edges = [(0, 1), (2, 1), (2, 3), (0, 3), (1, 3)]
+    edge = sign * 1.2 * np.eye(2) + 0.3 * rng.normal(size=(5, 2, 2))
+    model = fg.PairwiseMRF(0.5 * rng.normal(size=(4, 2)), edge, edges)
+    assert (np.sign(edge_strengths(model)) == sign).all()
+    found = model.infer("swendsen-wang", samples=4000, rng=0)
+    np.testing.assert_allclose(found.node, model.marginals().node, atol=0.03)
+    np.testing.assert_allclose(found.edge, model.marginals().edge, atol=0.03)
