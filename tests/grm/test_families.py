@@ -181,6 +181,14 @@ def test_sums_beyond_the_table_begin_where_it_ends(k):
         assert base.hessian(eta)[0, 0] == pytest.approx(rate, rel=1e-6)
 
 
+@pytest.mark.parametrize("rate", [1e7, 1e11, 1e13, 1e15])
+def test_moments_of_wide_counts(rate):
+    """On both sides of HUGE: Var x = m, Cov(x, x^(1/j)) = m^(1/j) / j by the delta method."""
+    slopes = np.array([1.0, rate ** (-1 / 2) / 2, rate ** (-2 / 3) / 3])
+    found = Poisson().hessian([np.log(rate), 0.0, 0.0])
+    np.testing.assert_allclose(found, rate * np.outer(slopes, slopes), rtol=1e-6)
+
+
 def test_quadrature_kernel_is_the_plain_trapezoid():
     eta = np.array([-1.0, 2.0, 0.5])
     step = 68 / 200_000
