@@ -52,24 +52,24 @@ class Solution(NamedTuple):
 def fit(
     problem: Problem,
     settings: FitSettings,
-    sizes: dict[int, IntArray],
+    candidates: dict[int, IntArray],
     start: tuple[list[NodeFit], Parameters] | None = None,
 ) -> Solution:
     """Return the fit of a model.
 
     start : the node fits and the parameters of an earlier fit; not used if it does not match.
-    sizes : the candidate sets {size: (m, size)}; a size that is missing has all sets.
+    candidates : the candidate sets {size: (m, size)}; a size that is missing has all sets.
     """
     k, features, is_joint = problem.k, problem.x.shape[1], settings.is_joint
     node_fits, last = start if start and _matches(problem, *start) else (None, None)
     if settings.stagewise:
-        sizes = dict(sizes)
+        candidates = dict(candidates)
         for size in range(2, k):
             larger = {s: np.zeros((0, s), np.int64) for s in range(size + 1, k + 1)}
-            design = problem.design({**sizes, **larger})
+            design = problem.design({**candidates, **larger})
             node_fits = _fit_stage(problem, design, settings, node_fits, size)
-            sizes[size + 1] = cliques(_selected(problem, node_fits, design, size), features)
-    design = problem.design(sizes)
+            candidates[size + 1] = cliques(_selected(problem, node_fits, design, size), features)
+    design = problem.design(candidates)
     if node_fits is None or not is_joint or settings.stagewise:
         first = problem.pairs_of(design) if is_joint else design
         node_fits, last = _fit_stage(problem, first, settings, node_fits, k), None
@@ -103,7 +103,7 @@ def _fit_stage(
 
 def _selected(problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
     """Return the sets (m, size) that at least one node selected."""
-    merged = symmetrize(fits, design, problem.blank(), problem.intercepts, "max")
+    merged = symmetrize(fits, design, problem.without_sets(), problem.intercepts, "max")
     sets = [i.sets for i in merged.interactions if i.term.size == size]
     return np.unique(np.concatenate(sets), axis=0)
 
@@ -120,7 +120,7 @@ def _combined(
     last : the parameters of an earlier joint fit, which are a better start than the node fits.
     """
     rule = "average" if settings.symmetrize == "joint" else settings.symmetrize
-    merged = symmetrize(fits, design, problem.blank(), problem.intercepts, rule)
+    merged = symmetrize(fits, design, problem.without_sets(), problem.intercepts, rule)
     kkt = np.array([fit.kkt for fit in fits])
     scans = max(fit.scans for fit in fits)
     if settings.is_joint:
@@ -204,9 +204,9 @@ def largest_useful_alpha(problem: Problem, settings: FitSettings) -> float:
     design = problem.design({})
     alone = replace(settings, alpha=1e300, screening="kkt")
     fits = solve_nodes(problem, design, alone, None)
-    start = symmetrize(fits, design, problem.blank(), problem.intercepts, "average")
+    start = symmetrize(fits, design, problem.without_sets(), problem.intercepts, "average")
     regression = problem.joint(design, alone)
-    active = regression.start(start)
+    active = regression.active_set_of(start)
     residual = regression.solver.solve(active, 0.5 * settings.tol)[0]
     top = 0.0
     for number, block in enumerate(design.blocks):

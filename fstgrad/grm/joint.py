@@ -65,7 +65,7 @@ class JointRegression:
 
     def fit(self, start: Parameters) -> JointFit:
         """Return the solution, from `start`."""
-        active = self.start(start)
+        active = self.active_set_of(start)
         scans, before = 0, -1
         if (active.term >= 0).any():  # warm start: first add the sets that will become active
             residual = self.solver.residual(active)
@@ -100,7 +100,7 @@ class JointRegression:
         term, key, excess = self.violators(residual, active, EAGER * self.alpha)
         return self._grow(active, term[excess > 0], key[excess > 0])
 
-    def start(self, start: Parameters) -> ActiveSet:
+    def active_set_of(self, start: Parameters) -> ActiveSet:
         """Return the active parameters: the intercepts and the sets of `start`."""
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
         none = np.zeros(0, dtype=np.int64)

@@ -280,7 +280,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         first = clone(self)
         problem = first._prepared(X, sample_weight, offset, feature_names, covariates)
         settings = first._settings()
-        problem.keep = not settings.is_joint and problem.joint_bytes() <= problem.max_memory
+        problem.keep_solvers(settings)
         models: list[GeneralizedRootModel] = []
         for alpha in selection.penalties(problem, settings, alphas).tolist():
             model = clone(self).set_params(alpha=alpha, warm_start=True)
@@ -730,7 +730,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
-        table = preparation.unshared(X)
+        table = preparation.copied_if_sparse(X)
         try:
             array = validate_data(
                 self, table, accept_sparse="csr", dtype=np.float64, reset=reset,
@@ -754,8 +754,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         start, features = None, problem.x.shape[1]
         if self.warm_start and hasattr(self, "node_fits_"):
             start = self.node_fits_, self.parameters_
-        sizes = preparation.candidates(self.candidate_sets, features, problem.k, self.names_)
-        solution = fitting.fit(problem, self._settings(), sizes, start)
+        sets = preparation.candidates(self.candidate_sets, features, problem.k, self.names_)
+        solution = fitting.fit(problem, self._settings(), sets, start)
         self.families_ = problem.families
         self.node_fits_: list[NodeFit] = solution.node_fits
         self.parameters_ = solution.parameters

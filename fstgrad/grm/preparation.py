@@ -44,7 +44,7 @@ def check_parameters(model: Any) -> None:
         checks.one_of("candidate_sets", model.candidate_sets, ("stagewise",))
 
 
-def unshared(x: Any) -> Any:
+def copied_if_sparse(x: Any) -> Any:
     """Return X, copied if it is sparse.
 
     Raises InvalidInputError if X is a damaged sparse matrix or has masked values, which

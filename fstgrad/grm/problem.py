@@ -66,7 +66,7 @@ class Problem:
     weights : (n,), > 0, mean 1.
     offset : (n,), added to the first coordinate of eta.
     max_memory : float, in bytes.
-    keep : whether to keep the solvers of the nodes, so that the next fit continues from them.
+    keeps_solvers : whether the next fit continues from the solvers of the nodes.
     """
 
     x: sparse.csr_matrix
@@ -80,18 +80,18 @@ class Problem:
     max_memory: float
     scale_columns: bool = False
     designs: dict[int, Design] = field(default_factory=dict, init=False)
-    solver: NewtonSolver | None = field(default=None, init=False)
-    keep: bool = field(default=False, init=False)
-    solvers: dict[int, NewtonSolver] = field(default_factory=dict, init=False)
+    solver_of_all: NewtonSolver | None = field(default=None, init=False)
+    keeps_solvers: bool = field(default=False, init=False)
+    solver_of_node: dict[int, NewtonSolver] = field(default_factory=dict, init=False)
 
-    def design(self, sizes: dict[int, IntArray]) -> Design:
+    def design(self, candidates: dict[int, IntArray]) -> Design:
         """Return the design of the candidate sets {size: (m, size)}; for all sets ({}), cached."""
-        if not sizes and 0 in self.designs:
+        if not candidates and 0 in self.designs:
             return self.designs[0]
         statistics = preparation.statistics(self.x, self.varying, self.families[0], self.k)
         weights = self.weights if self.scale_columns else None
-        design = build(statistics, self.terms, sizes, self.max_memory, scale_weights=weights)
-        if not sizes:
+        design = build(statistics, self.terms, candidates, self.max_memory, scale_weights=weights)
+        if not candidates:
             self.designs[0] = design
         return design
 
@@ -100,7 +100,7 @@ class Problem:
         larger = {s: np.zeros((0, s), np.int64) for s in range(3, self.k + 1)}
         return replace(design, candidates={**design.candidates, **larger})
 
-    def blank(self) -> Parameters:
+    def without_sets(self) -> Parameters:
         """Return parameters with the families, zero intercepts and no sets."""
         width = self.k + self.families[0].num_extra
         return Parameters(self.families, self.k, np.zeros((self.x.shape[1], width)), ())
@@ -138,10 +138,10 @@ class Problem:
         if not self.varying[node]:
             nothing = {size: np.zeros((0, size), np.int64) for size in range(2, self.k + 1)}
             design = Design(design.samples, design.features, design.blocks, nothing)
-        solver = self.solvers.get(node) or self.node_solver(node)
+        solver = self.solver_of_node.get(node) or self.node_solver(node)
         solver.steps = 0
-        if self.keep:
-            self.solvers[node] = solver
+        if self.keeps_solvers:
+            self.solver_of_node[node] = solver
         regression = NodeRegression(
             solver, design, node, settings.alpha, settings.tol, settings.max_iter,
             settings.screening,
@@ -162,11 +162,20 @@ class Problem:
 
     def joint(self, design: Design, settings: FitSettings) -> JointRegression:
         """Return the problem of all nodes with tied parameters; its solver is cached."""
-        if self.solver is None:
-            self.solver = self._joint_solver()
+        if self.solver_of_all is None:
+            self.solver_of_all = self._joint_solver()
         return JointRegression(
-            self.solver, design, self.varying, settings.alpha, settings.tol, settings.max_iter
+            self.solver_of_all,
+            design,
+            self.varying,
+            settings.alpha,
+            settings.tol,
+            settings.max_iter,
         )
+
+    def keep_solvers(self, settings: FitSettings) -> None:
+        """Keep the solvers of node regressions for the next fit, if all fit into max_memory."""
+        self.keeps_solvers = not settings.is_joint and self.joint_bytes() <= self.max_memory
 
     def joint_bytes(self) -> int:
         """Return the number of bytes of the derivatives of all nodes at all rows."""
