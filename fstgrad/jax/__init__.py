@@ -26,16 +26,15 @@ Index
 Reading order
 -------------
 - `operators`, `arguments` : the callback with exact gradients; checks.
-- `strings`, `ctc`, `chains`, `lattices`, `trees`, `fields`, `dense` : the objectives.
-- `predictions`, `crf` : distributions.
+- `strings`, `ctc`, `lattices`, `trees`, `mrf`, `dense` : the objectives.
+- `predictions`, `crf` : distributions, and the objective of linear chains.
 """
 
-from fstgrad.jax.chains import linear_chain_nll
-from fstgrad.jax.crf import CRF
+from fstgrad.jax.crf import CRF, linear_chain_nll
 from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.jax.dense import mrf_dense_marginals
-from fstgrad.jax.fields import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
+from fstgrad.jax.mrf import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.jax.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin
 from fstgrad.jax.trees import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.labels import check_mask, check_positions
-from fstgrad.jax.operators import widened
+from fstgrad.jax.operators import upcast
 from fstgrad.objectives.strings import IGNORED
 
 IGNORE_INDEX = -100
@@ -27,7 +27,7 @@ def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
         raise InvalidInputError(f"{name} is {known.dtype}; give floating-point numbers {axes}")
     if known.ndim not in ranks:
         raise InvalidInputError(f"{name} has the shape {known.shape}; give {axes}")
-    return widened(known)
+    return upcast(known)
 
 
 def constant(name: str, given: Any) -> Any:

@@ -8,10 +8,10 @@ from fstgrad.core.checks import instance
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
-from fstgrad.jax.operators import kept, values
+from fstgrad.jax.operators import cached, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.alignments import CTCKind, CTCObjective
+from fstgrad.objectives.ctc import CTCKind, CTCObjective
 
 
 def ctc_nll(
@@ -100,4 +100,4 @@ def _objective(
     gold, lengths, ignore_index = given
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
     sizes = arguments.lengths(lengths, len(table), 1, table.shape[1])
-    return values(kept(CTCObjective, kind, loss, n, blank, *options), [table], [known, sizes])
+    return values(cached(CTCObjective, kind, loss, n, blank, *options), [table], [known, sizes])

@@ -16,8 +16,7 @@ import numpy as np
 
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.threads import cores
-from fstgrad.objectives.base import Array, Objective
-from fstgrad.objectives.threads import Team
+from fstgrad.objectives.base import Array, Objective, Team
 
 
 class _Bound:
@@ -34,16 +33,16 @@ class _Bound:
             self.objective.check([np.zeros(s.shape, s.dtype) for s in scores], self.known)
 
 
-def kept(make: Callable[..., Any], *settings: Any) -> Any:
+def cached(make: Callable[..., Any], *settings: Any) -> Any:
     """Return `make(*settings)`; equal settings give the same object."""
     try:
-        return _kept(make, *settings)
+        return _cached(make, *settings)
     except TypeError:  # a setting without a hash is invalid: an error is raised where it is used
         return make(*settings)
 
 
 @lru_cache(maxsize=512)
-def _kept(make: Callable[..., Any], *settings: Any) -> Any:
+def _cached(make: Callable[..., Any], *settings: Any) -> Any:
     return make(*settings)
 
 
@@ -53,7 +52,7 @@ def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any]
     Within `vmap`, the new axis joins the batch.  Second derivatives, in reverse mode, exist if the
     objective has a Hessian product.
     """
-    tables = tuple(map(widened, scores))
+    tables = tuple(map(upcast, scores))
     found: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
     return found
 
@@ -62,7 +61,7 @@ def gradients(
     objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()
 ) -> list[jax.Array]:
     """Return the gradients of the values, like the scores: marginals, once differentiable."""
-    tables = tuple(map(widened, scores))
+    tables = tuple(map(upcast, scores))
     return list(_outputs(_Bound(objective, constants), tables, tuple(constants))[1])
 
 
@@ -74,7 +73,7 @@ def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: 
     return table
 
 
-def widened(scores: Any) -> jax.Array:
+def upcast(scores: Any) -> jax.Array:
     """Return half-precision and integer scores as float32, others unchanged."""
     array = jnp.asarray(scores)
     narrow = not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize < 4

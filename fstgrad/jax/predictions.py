@@ -17,8 +17,8 @@ from fstgrad.core.checks import flag, instance, positive_integer
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items
 from fstgrad.jax import arguments
-from fstgrad.jax.fields import tables
 from fstgrad.jax.lattices import arc_scores
+from fstgrad.jax.mrf import tables
 from fstgrad.jax.operators import called, shape_of
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF

@@ -9,10 +9,10 @@ from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
-from fstgrad.jax.operators import kept, measured, values
+from fstgrad.jax.operators import cached, measured, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.lists import NbestLosses
+from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import Kind, StringObjective
 
@@ -126,7 +126,7 @@ def nbest_risk(
     every = arguments.ids("hypotheses", hypotheses, (*scores.shape, None), ignore_index)
     golds = arguments.ids("references", references, (len(scores), None), ignore_index)
     counts = arguments.lengths(lengths, len(scores), 1, scores.shape[1])
-    objective = kept(NbestLosses, loss)
+    objective = cached(NbestLosses, loss)
     losses = measured(objective, scores.shape, scores.dtype, [every, golds, counts])
     usable = jnp.isfinite(losses)
     shares = jax.nn.softmax(jnp.where(usable, scores, -jnp.inf), axis=1)
@@ -152,4 +152,4 @@ def _objective(
     constants = [known]
     if lengths is not None:
         constants.append(arguments.lengths(lengths, len(table), 1, known.shape[1]))
-    return values(kept(StringObjective, kind, loss, *options), [table], constants)
+    return values(cached(StringObjective, kind, loss, *options), [table], constants)

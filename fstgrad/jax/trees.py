@@ -22,7 +22,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, flag
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
-from fstgrad.jax.operators import gradients, kept, values
+from fstgrad.jax.operators import cached, gradients, values
 from fstgrad.objectives.trees import TreeKind, TreeObjective
 
 
@@ -221,7 +221,7 @@ def _objective(
 def _family(kind: TreeKind, *flags: bool) -> TreeObjective:
     for name, given in zip(("single_root", "labeled", "projective"), flags, strict=True):
         flag(name, given)
-    found: TreeObjective = kept(TreeObjective, kind, *flags)
+    found: TreeObjective = cached(TreeObjective, kind, *flags)
     return found
 
 

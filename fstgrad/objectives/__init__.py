@@ -2,9 +2,9 @@
 
 Reading order
 -------------
-- `threads`, `base` : the items of a batch in threads; the contract: values, exact gradients, and
-  Hessian products if available.
+- `base` : the contract (values, exact gradients, and Hessian products if available), and the
+  threads that share the items of a batch.
 - `sampling` : settings of sampled objectives, and the accuracy of the estimates.
-- `strings`, `alignments`, `lists`, `lattices`, `fields`, `trees` : the objectives.
+- `strings`, `ctc`, `nbest`, `lattices`, `mrf`, `trees` : the objectives.
 - `predictions` : padded tables and minimum-risk predictions, shared by the frameworks.
 """

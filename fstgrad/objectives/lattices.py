@@ -14,9 +14,8 @@ from fstgrad.core.sequences import items as sequence
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
-from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 

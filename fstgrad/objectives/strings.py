@@ -15,9 +15,8 @@ from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
-from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within

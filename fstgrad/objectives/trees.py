@@ -6,8 +6,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.objectives.base import Array, Arrays, Objective, zeros
-from fstgrad.objectives.threads import ALONE, Team
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team, zeros
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees

@@ -28,12 +28,12 @@ Each function has a module of the same name with a parameter `reduction`.
 
 Reading order
 -------------
-- `arguments`, `reductions`, `transforms`, `threads`, `batching` : checks; sums over a batch; what
-  observes a tensor; threads; the rule of vmap.
-- `operators`, `functions` : the custom operator of all objectives; tensors to arrays and back.
+- `arguments`, `arrays`, `transforms`, `threads` : checks; tensors to arrays and back; what observes
+  a tensor; threads.
+- `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
 - `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
-- `dense_trees`, `tree_arrays`, `matrix_tree`, `tree_log_partition`, `trees` : those of trees.
+- `dense_trees`, `tree_operators`, `trees` : those of trees.
 - `modules`, `predictions` : the objectives as modules; best structures and samples.
 """
 

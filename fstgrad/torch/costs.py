@@ -13,10 +13,9 @@ from fstgrad.costs.parameter_tying import ParameterTying, Tie
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.transducer import TransducerSource
 from fstgrad.torch import arguments
-from fstgrad.torch.functions import to_numpy
-from fstgrad.torch.operators import aside, from_host, widened
+from fstgrad.torch.arrays import to_float64, to_tensor, upcast
 from fstgrad.torch.strings import IGNORE_INDEX
-from fstgrad.torch.transforms import no_vmap, refuse_transforms
+from fstgrad.torch.transforms import no_vmap, refuse_transforms, uncompiled
 
 
 class TransducerCosts(torch.nn.Module):
@@ -71,14 +70,14 @@ class TransducerCosts(torch.nn.Module):
         """
         return self._losses(pairs)
 
-    @aside
+    @uncompiled
     def _losses(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         refuse_transforms([self.costs])
         no_vmap([self.costs])
         given = _without_padding(pairs)
         encoded = Pairs.encode(self.pair_transducer.alphabet, given)
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
-        result: torch.Tensor = _Losses.apply(widened(self.costs), problem)  # type: ignore[no-untyped-call]
+        result: torch.Tensor = _Losses.apply(upcast(self.costs), problem)  # type: ignore[no-untyped-call]
         return result
 
     def extra_repr(self) -> str:
@@ -116,7 +115,7 @@ class _Problem(NamedTuple):
     def weights(self, costs: torch.Tensor) -> FloatArray:
         """Return the log-weights of the arcs."""
         weight = np.full(len(self.transducer.cost), -np.inf)
-        weight[self.ties.events] = -to_numpy(costs)[self.ties.class_of]
+        weight[self.ties.events] = -to_float64(costs)[self.ties.class_of]
         return weight
 
 
@@ -129,8 +128,8 @@ class _Losses(torch.autograd.Function):
         ctx.save_for_backward(costs)
         transducer, weight = problem.transducer, problem.weights(costs)
         if problem.semiring == "tropical":
-            return from_host(-transducer.best_counts(problem.pairs, weight)[0], costs)
-        return from_host(-transducer.log_sums(problem.pairs, weight), costs)
+            return to_tensor(-transducer.best_counts(problem.pairs, weight)[0], costs)
+        return to_tensor(-transducer.log_sums(problem.pairs, weight), costs)
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
@@ -147,9 +146,9 @@ class _Counts(torch.autograd.Function):
     ) -> torch.Tensor:
         transducer, ties, pairs, semiring = problem
         count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
-        counts = count(pairs, problem.weights(costs), to_numpy(weights))[1]
+        counts = count(pairs, problem.weights(costs), to_float64(weights))[1]
         slope = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
-        return from_host(slope, costs)
+        return to_tensor(slope, costs)
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> None:

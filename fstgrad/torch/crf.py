@@ -12,11 +12,11 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupported
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, from_host, to_numpy, widened
-from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
+from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import no_vmap, refuse_transforms
+from fstgrad.torch.transforms import no_vmap, refuse_transforms, uncompiled
 
 SMALL = 2**21  # with fewer steps in all chains, a thread costs more than it saves
 
@@ -120,7 +120,7 @@ class CRF:
             self._check_tags(tags, chain.inside)
         tags = tags.masked_fill(~chain.inside, 0)
         score = _where(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
-        steps = widened(self.transitions)[tags[:, :-1], tags[:, 1:]]
+        steps = upcast(self.transitions)[tags[:, :-1], tags[:, 1:]]
         total = score.double().sum(1) + _where(chain.inside[:, 1:], steps).double().sum(1)
         if not torch.compiler.is_compiling() and bool((total == -torch.inf).any()):
             raise InfeasibleError(
@@ -139,13 +139,13 @@ class CRF:
         _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
         return self._placed(node, chain, 0.0).to(self._dtype)
 
-    @aside
+    @uncompiled
     def decode(self) -> torch.Tensor:
         """Return the best tags (B, T), -100 where the mask is False; ties go to smaller tags."""
         chain = self._compact(self.mask)
         return self._placed(self._tensor(self._chains(chain).best()[0]), chain, IGNORE_INDEX)
 
-    @aside
+    @uncompiled
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
 
@@ -157,14 +157,14 @@ class CRF:
         log_probs = torch.from_numpy(scores - chains.solve().log_z[:, None])
         return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
 
-    @aside
+    @uncompiled
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent tag sequences of each item (B, k, T), -100 as padding."""
         chain = self._compact(self.mask)
         drawn = self._chains(chain).sample(positive_integer("k", k), generator(rng))
         return self._lists(drawn, chain)
 
-    @aside
+    @uncompiled
     def mbr(self) -> torch.Tensor:
         """Return the tags with the fewest expected errors (B, T): those with largest marginals."""
         tags = self.marginals().argmax(dim=2)
@@ -172,14 +172,14 @@ class CRF:
 
     @property
     def _dtype(self) -> torch.dtype:
-        return widened(self.emissions).dtype
+        return upcast(self.emissions).dtype
 
     def _steps(self) -> torch.Tensor:
-        return widened(self.transitions)
+        return upcast(self.transitions)
 
     def _compact(self, mask: torch.Tensor | None) -> "_Chain":
         """Return the emissions of the positions inside the mask, moved to the front."""
-        emissions = widened(self.emissions)
+        emissions = upcast(self.emissions)
         items, length, n = emissions.shape
         place, order = torch.arange(length, device=emissions.device), None
         if mask is None:
@@ -192,14 +192,14 @@ class CRF:
             order = torch.argsort(~mask, dim=1, stable=True)
             emissions = emissions.gather(1, order[..., None].expand(items, length, n))
         # differences of scores keep their digits even if a whole position is masked by finfo.min
-        emissions, offset = _near(emissions, inside)
+        emissions, offset = _recentered(emissions, inside)
         if self.start is not None:
-            emissions = emissions + _where((place == 0)[:, None], widened(self.start))
+            emissions = emissions + _where((place == 0)[:, None], upcast(self.start))
         if self.end is not None:
             last = place == lengths[:, None] - 1
-            emissions = emissions + _where(last[..., None], widened(self.end))
+            emissions = emissions + _where(last[..., None], upcast(self.end))
         if self.start is not None or self.end is not None:  # which may be masks too
-            emissions, further = _near(emissions, inside)
+            emissions, further = _recentered(emissions, inside)
             offset = offset + further
         return _Chain(emissions, lengths, inside, order, offset)
 
@@ -281,7 +281,7 @@ def _each(emissions: Array) -> Each:
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
-def _near(emissions: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _recentered(emissions: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Subtract the largest emission of each position if it is beyond FAR; return it too, (B, T)."""
     largest = emissions.detach().amax(dim=2)
     is_far = inside & (largest.abs() > FAR) & largest.isfinite()
@@ -307,9 +307,9 @@ def _solve(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return log Z (B,) float64, marginals like the emissions, and factors kept on the CPU."""
     solved = _chains(emissions, transitions, lengths).solve()
-    log_z = from_host(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
+    log_z = to_tensor(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
     factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
-    return (log_z, from_host(solved.node, emissions), *factors)  # type: ignore[return-value]
+    return (log_z, to_tensor(solved.node, emissions), *factors)  # type: ignore[return-value]
 
 
 @_solve.register_fake
@@ -348,7 +348,7 @@ def _step_sums(
     total = step_sums(steps, left, right, weight, _each(to_numpy(emissions)))
     if wide.any():
         total += _chains(emissions, transitions, lengths).wide_sums(wide, weight)
-    return from_host(total, transitions)
+    return to_tensor(total, transitions)
 
 
 @_step_sums.register_fake

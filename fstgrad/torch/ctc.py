@@ -6,17 +6,13 @@ label, then blanks are removed.  Each objective and its gradient are exact.
 
 import torch
 
-from fstgrad.core.checks import (
-    instance,
-    one_of,
-)
+from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.alignments import CTCKind, CTCObjective
+from fstgrad.objectives.ctc import CTCKind, CTCObjective
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import keep, values
-from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
 
 
@@ -161,5 +157,5 @@ def _evaluated(
         constants.append(checked_lengths(lengths, scores[..., 0]))
     if not torch.compiler.is_compiling() and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
-    found = values(keep(CTCObjective, kind, loss, n, blank, *options), [scores], constants)
+    found = values(persistent(CTCObjective, kind, loss, n, blank, *options), [scores], constants)
     return found[0] if not is_batch and reduction == "none" else reduced(found, reduction)

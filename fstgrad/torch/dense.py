@@ -15,11 +15,11 @@ from fstgrad.core.checks import positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, widened
-from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms
+from fstgrad.torch.arrays import upcast
+from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms, uncompiled
 
 
-@aside
+@uncompiled
 def mrf_dense_marginals(
     node_scores: torch.Tensor,
     image: torch.Tensor,
@@ -99,7 +99,7 @@ def mrf_dense_marginals(
                 said = said + weight * _Sums.apply(q, own)  # type: ignore[no-untyped-call]
             q = torch.softmax(scores + said @ compatibility.T, dim=-1)
         found.append(q.movedim(-1, 0))
-    return (found[0] if single else torch.stack(found)).to(widened(node_scores).dtype)
+    return (found[0] if single else torch.stack(found)).to(upcast(node_scores).dtype)
 
 
 class _Sums(torch.autograd.Function):

@@ -14,9 +14,9 @@ from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, values
-from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold
+from fstgrad.torch.transforms import uncompiled
 
 Scores = torch.Tensor | Sequence[torch.Tensor]
 Lattices = Lattice | Sequence[Lattice]
@@ -109,7 +109,7 @@ def lattice_risk(
     return _evaluated("risk", scores, lattice, (gold, loss), reduction, options)
 
 
-@aside
+@uncompiled
 def _evaluated(
     kind: Kind,
     scores: Scores,

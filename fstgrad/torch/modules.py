@@ -14,7 +14,7 @@ from fstgrad.core.checks import generator, one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
-from fstgrad.torch.reductions import REDUCTIONS, reduced
+from fstgrad.torch.operators import REDUCTIONS, reduced
 
 
 class ObjectiveModule(torch.nn.Module):

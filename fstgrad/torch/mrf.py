@@ -10,10 +10,9 @@ from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.objectives.fields import FieldLogPartition, FieldNll
-from fstgrad.torch import arguments, functions
-from fstgrad.torch.operators import gradients, values
-from fstgrad.torch.reductions import REDUCTIONS, reduced
+from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
+from fstgrad.torch import arguments, arrays
+from fstgrad.torch.operators import REDUCTIONS, gradients, reduced, values
 
 
 class Marginals(NamedTuple):
@@ -223,7 +222,7 @@ class _Once(torch.autograd.Function):
 
 def _runs_on_device(nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor) -> bool:
     """Whether to run belief propagation on a GPU: finite scores and all labels known."""
-    if not functions.on_gpu(nodes):
+    if not arrays.computes_on_gpu(nodes):
         return False
     if not (torch.isfinite(nodes).all() and torch.isfinite(edges).all()):
         warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=3)

@@ -10,11 +10,11 @@ from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import batch
 from fstgrad.losses import Loss
-from fstgrad.objectives.lists import NbestLosses
+from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import keep, measured, widened
-from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.arrays import upcast
+from fstgrad.torch.operators import REDUCTIONS, Reduction, measured, persistent, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, marked
 from fstgrad.torch.transforms import knows_values
 
@@ -94,10 +94,10 @@ def nbest_risk(
         )
     if lengths is not None:
         counts = arguments.numbers("lengths", lengths, len(log_probs))
-    losses = measured(keep(NbestLosses, loss), log_probs, [ids, golds, counts])
+    losses = measured(persistent(NbestLosses, loss), log_probs, [ids, golds, counts])
     place = torch.arange(log_probs.shape[1], device=log_probs.device)
     outside = place >= counts.to(log_probs.device)[:, None]
-    scores = widened(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
+    scores = upcast(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
     finite = losses.isfinite()
     if knows_values(scores, losses):
         if not bool((scores < torch.inf).all()):
@@ -109,7 +109,7 @@ def nbest_risk(
                 "allow at least one of them"
             )
     shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
-    found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(widened(log_probs).dtype)
+    found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(upcast(log_probs).dtype)
     return found[0] if single and reduction == "none" else reduced(found, reduction)
 
 

@@ -8,12 +8,12 @@ An objective is a Python object that computes B values and their exact gradients
   loss neither overflows nor loses its small gradients.  Gradients have the dtype of the scores.
 - Tensors on another device are copied through pinned memory to the CPU and back.
 - `torch.compile` keeps the operator in its graph: shapes come from fake kernels.  An objective is
-  not a tensor, so the graph holds its key, a string, which `keep` creates once per process.
+  not a tensor, so the graph holds its key, a string, which `persistent` creates once per process.
 - `torch.vmap` adds its axis to the batch.  The other transforms of `torch.func` need a rule for
   every order of derivative, so they raise an error that names the supported functions.
 - A second derivative is the objective's Hessian product, or its `NotSupportedError`.
 
-Objectives are classes of `fstgrad.objectives`.  Call `values(keep(Class, settings), scores,
+Objectives are classes of `fstgrad.objectives`.  Call `values(persistent(Class, settings), scores,
 constants)` if the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
 scores, constants)` if every batch has its own objects (lattices); the latter breaks a compiled
 graph.
@@ -21,35 +21,31 @@ graph.
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
 
-from fstgrad.core.errors import NotSupportedError
-from fstgrad.objectives.base import Array, Objective
+from fstgrad.core.checks import one_of
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.objectives.base import Objective
 from fstgrad.torch import arguments
+from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
 from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import is_plain, refuse_transforms
+from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
 
-_NUMPY = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
-_KEPT: dict[str, Objective] = {}
-_LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
+_PERSISTENT: dict[str, Objective] = {}
+_TRANSIENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS: tuple[Reduction, ...] = ("none", "mean", "sum")
 _numbers = count()
 # whether this backward pass keeps its graph for another pass; True if PyTorch has no such function
 _keeps_graph: Callable[[], bool] = getattr(
     torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True
 )
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def aside(function: Function) -> Function:
-    """Exclude a function from torch.compile: it breaks the graph, and its body is not traced."""
-    return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
-
-
-def keep(make: Callable[..., Objective], *settings: Any) -> str:
+def persistent(make: Callable[..., Objective], *settings: Any) -> str:
     """Return the key of `make(*settings)`, which is created once and lives as long as the process.
 
     Settings are equal if their fingerprints are equal.  Settings without a fingerprint are compared
@@ -58,15 +54,15 @@ def keep(make: Callable[..., Objective], *settings: Any) -> str:
     if torch.compiler.is_compiling():  # a new number requires a new graph
         guarded = torch.fx.experimental.symbolic_shapes.guard_scalar
         settings = tuple(guarded(s) if isinstance(s, int | float) else s for s in settings)
-    key: str = _kept(make, *settings)
+    key: str = _key_of(make, *settings)
     return key
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _kept(make: Callable[..., Objective], *settings: Any) -> str:
+def _key_of(make: Callable[..., Objective], *settings: Any) -> str:
     key = f"{make.__module__}.{make.__qualname__}{tuple(map(_token, settings))}"
-    if key not in _KEPT:
-        _KEPT[key] = make(*settings)
+    if key not in _PERSISTENT:
+        _PERSISTENT[key] = make(*settings)
     return key
 
 
@@ -82,7 +78,7 @@ def values(
 
     Parameters
     ----------
-    objective : key from `keep`, or an Objective
+    objective : key from `persistent`, or an Objective
     scores : floating-point tensors (B, ...), on one device
     constants : tensors (B, ...), on any device
     alone : bool
@@ -116,6 +112,23 @@ def gradients(
     return list(_outputs(objective, scores, constants)[1:])
 
 
+def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Return values () or (B,) as they are, their mean or their sum.
+
+    Raises
+    ------
+    InvalidInputError
+        If the mean of no values is requested.
+    """
+    if one_of("reduction", reduction, REDUCTIONS) == "none":
+        return values
+    if reduction == "mean" and values.shape == (0,):
+        raise InvalidInputError(
+            "scores have no items, so no mean; give a batch of at least one, or reduction='sum'"
+        )
+    return values.mean() if reduction == "mean" else values.sum()
+
+
 def _outputs(
     objective: str | Objective,
     scores: Sequence[torch.Tensor],
@@ -128,14 +141,14 @@ def _outputs(
         arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
-    given = [widened(tensor) for tensor in scores]
+    given = [upcast(tensor) for tensor in scores]
     fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
     found: Sequence[torch.Tensor]
-    if is_plain(*given, *fixed):
+    if autograd_only(*given, *fixed):
         own = _objective(objective) if isinstance(objective, str) else objective
-        found = _Plain.apply(own, len(given), alone, axis, *given, *fixed)  # type: ignore[no-untyped-call]
+        found = _AutogradOnly.apply(own, len(given), alone, axis, *given, *fixed)  # type: ignore[no-untyped-call]
         return found
-    key = objective if isinstance(objective, str) else _lend(objective)
+    key = objective if isinstance(objective, str) else _transient(objective)
     if not axis:
         given, fixed = [t[None] for t in given], [t[None] for t in fixed]
     found = _values(given, fixed, key)
@@ -148,47 +161,16 @@ def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tenso
     return found
 
 
-def widened(scores: torch.Tensor) -> torch.Tensor:
-    """Return half-precision scores as `float32`, others unchanged."""
-    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
-
-
-def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a CPU tensor itself, and a copy in pinned memory of a tensor on another device."""
-    if tensor.device.type == "cpu":
-        return tensor.detach() if tensor.requires_grad else tensor
-    buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return buffer.copy_(tensor.detach())
-
-
-def from_host(array: Array, like: torch.Tensor) -> torch.Tensor:
-    """Return an array in the dtype and on the device of `like`; writable memory may be shared."""
-    if like.device.type == "cpu":
-        if _NUMPY.get(array.dtype) is like.dtype and array.flags.writeable:
-            return torch.from_numpy(array if array.flags.c_contiguous else array.copy())
-        copied = torch.empty(array.shape, dtype=like.dtype)
-        copied.numpy()[...] = array
-        return copied
-    buffer = torch.empty(array.shape, dtype=like.dtype, pin_memory=True)
-    buffer.numpy()[...] = array
-    return buffer.to(like.device, non_blocking=True)
-
-
-def to_numpy(tensor: torch.Tensor) -> Array:
-    """Return a tensor on any device as a C-contiguous array; half precision as float32."""
-    return np.ascontiguousarray(widened(on_host(tensor)).numpy())
-
-
-@aside
-def _lend(objective: Objective) -> str:
+@uncompiled
+def _transient(objective: Objective) -> str:
     """Return the key of an objective that lives only as long as its caller or a graph holds it."""
     if torch._C._get_tracing_state() is not None:  # within torch.jit.trace
         raise NotSupportedError(
             "torch.jit.trace cannot hold lattices, random fields or compiled automata; trace the "
             "network without its objective, or use torch.compile"
         )
-    key = f"lent {next(_numbers)}"
-    _LENT[key] = objective
+    key = f"transient {next(_numbers)}"
+    _TRANSIENT[key] = objective
     return key
 
 
@@ -202,7 +184,7 @@ def _token(setting: Any) -> str:
 
 
 def _objective(key: str) -> Objective:
-    found = _KEPT.get(key) or _LENT.get(key)
+    found = _PERSISTENT.get(key) or _TRANSIENT.get(key)
     if found is None:
         raise NotSupportedError(
             f"the objective {key} is not known in this process; a compiled graph that holds "
@@ -221,7 +203,7 @@ def _objective(key: str) -> Objective:
 )
 def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
     found = _objective(key).measure([to_numpy(t) for t in constants], team())
-    return from_host(found, torch.empty(0, dtype=torch.float64, device=like.device))
+    return to_tensor(found, torch.empty(0, dtype=torch.float64, device=like.device))
 
 
 @_measured.register_fake
@@ -239,8 +221,8 @@ def _values(
 ) -> list[torch.Tensor]:
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
     found, gradients = _objective(key).evaluate(arrays, fixed, team())
-    tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
-    return [from_host(found, scores[0]), *tables]
+    tables = [to_tensor(table, like) for table, like in zip(gradients, scores, strict=True)]
+    return [to_tensor(found, scores[0]), *tables]
 
 
 @_values.register_fake
@@ -265,7 +247,7 @@ def _hessian_product(
         [to_numpy(t.to(torch.float64)) for t in tensors] for tensors in (scores, directions)
     )
     products = _objective(key).hessian_product(arrays, [to_numpy(t) for t in constants], along)
-    return [from_host(product, like) for product, like in zip(products, scores, strict=True)]
+    return [to_tensor(product, like) for product, like in zip(products, scores, strict=True)]
 
 
 @_hessian_product.register_fake
@@ -281,7 +263,8 @@ def _(
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     scores, constants, ctx.key = inputs
     ctx.sizes, ctx.axis, ctx.scaled = (len(scores), len(constants)), True, scaled
-    ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # keeps a lent objective alive
+    # a transient objective lives as long as this reference
+    ctx.objective = _PERSISTENT.get(ctx.key) or _TRANSIENT.get(ctx.key)
     ctx.save_for_backward(*scores, *constants, *output[1:])
     ctx.set_materialize_grads(False)
 
@@ -319,7 +302,7 @@ def scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.
 
 def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return `scaled`; in the last backward pass through a graph, the tables are overwritten."""
-    if torch.is_grad_enabled() or _keeps_graph() or not is_plain(weights):
+    if torch.is_grad_enabled() or _keeps_graph() or not autograd_only(weights):
         return scaled(weights, tables)
     own = [table.detach() for table in tables]
     try:
@@ -334,7 +317,7 @@ def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> li
 _values.register_autograd(_backward, setup_context=_remember)
 
 
-class _Plain(torch.autograd.Function):
+class _AutogradOnly(torch.autograd.Function):
     """The same operator if only autograd observes it, with a fraction of the overhead.
 
     It takes the objective itself instead of its key, and accepts one item without a batch axis.
@@ -348,19 +331,19 @@ class _Plain(torch.autograd.Function):
         arrays = [to_numpy(t) for t in tensors] if axis else [to_numpy(t)[None] for t in tensors]
         found, tables = objective.evaluate(arrays[:many], arrays[many:], team())
         gradients = [
-            from_host(table if axis else table[0], like)
+            to_tensor(table if axis else table[0], like)
             for table, like in zip(tables, tensors[:many], strict=True)
         ]
         ctx.objective, ctx.axis, ctx.scaled = objective, axis, scaled_in_place
         ctx.sizes = many, len(tensors) - many
         ctx.save_for_backward(*tensors, *gradients)
         ctx.set_materialize_grads(False)
-        return from_host(found.reshape(()) if alone else found, tensors[0]), *gradients
+        return to_tensor(found.reshape(()) if alone else found, tensors[0]), *gradients
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
         """Scale the gradients, or differentiate them (see `_backward`)."""
-        ctx.key = _lend(ctx.objective) if any(d is not None for d in upstream[1:]) else ""
+        ctx.key = _transient(ctx.objective) if any(d is not None for d in upstream[1:]) else ""
         total, none, _ = _backward(ctx, upstream)
         return (None, None, None, None, *total, *none)
 

@@ -20,13 +20,11 @@ from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_att
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.torch import arguments
+from fstgrad.torch.arrays import to_numpy
 from fstgrad.torch.mrf import by_node
-from fstgrad.torch.operators import (
-    aside,
-    to_numpy,
-)
 from fstgrad.torch.strings import Lengths
 from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import uncompiled
 from fstgrad.trees.spanning import SpanningTrees
 
 Ranked = list[tuple[IntArray, float]]
@@ -45,12 +43,12 @@ class Predictions:
             raise InvalidInputError("scores have no items; give a batch of at least one")
         self.items, self.device, self.shape = items, device, shape
 
-    @aside
+    @uncompiled
     def decode(self) -> torch.Tensor:
         """Return the most probable structure of each item (B, ...)."""
         return self._padded(self._each(self._best))
 
-    @aside
+    @uncompiled
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best structures (B, k, ...) and log p (B, k), best first.
 
@@ -65,7 +63,7 @@ class Predictions:
         found = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
         return found, log_probs.to(self.device)
 
-    @aside
+    @uncompiled
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent structures of each item (B, k, ...)."""
         k = positive_integer("k", k)
@@ -134,7 +132,7 @@ class Strings(Predictions):
             StringDistribution(own[:size]) for own, size in zip(tables, sizes, strict=True)
         ]
 
-    @aside
+    @uncompiled
     def mbr(
         self, loss: Loss, *, candidates: int = 10, samples: int = 200, rng: Seed = None
     ) -> torch.Tensor:
@@ -177,7 +175,7 @@ class LatticeStrings(Predictions):
             for own, lattice in zip(scores, lattices, strict=True)
         ]
 
-    @aside
+    @uncompiled
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
         """Return the string with the least (exact) expected loss among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
@@ -217,7 +215,7 @@ class Trees(Predictions):
             for own, size in zip(tables, sizes, strict=True)
         ]
 
-    @aside
+    @uncompiled
     def mbr(self) -> torch.Tensor:
         """Return the trees with the largest expected number of correct arcs (and labels)."""
         return self._padded(self._each(lambda i: most_attached(self._all[i])))
@@ -264,13 +262,13 @@ class RandomFields(Predictions):
             return super()._padded([labels.reshape(self.shape) for labels in found])
         return super()._padded([[y.reshape(self.shape) for y in own] for own in found], k)
 
-    @aside
+    @uncompiled
     def decode(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the best labeling of each item (B, I); methods as in `PairwiseMRF.decode`."""
         found = self._each(lambda i: self._all[i].decode(method, **options).labels)
         return self._padded(found)
 
-    @aside
+    @uncompiled
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the labels with the fewest expected errors: those with largest marginals."""
 

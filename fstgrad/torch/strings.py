@@ -17,9 +17,8 @@ from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.operators import aside, keep, values
-from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.transforms import is_plain
+from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
+from fstgrad.torch.transforms import autograd_only, uncompiled
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -162,7 +161,7 @@ def _evaluated(
     constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
     objective: str | Objective
     if loss is None or isinstance(loss, Loss):
-        objective = keep(TensorObjective, kind, loss, *options)
+        objective = persistent(TensorObjective, kind, loss, *options)
     else:
         if options.cap is not None or options.band is not None or options.method != "exact":
             raise InvalidInputError(
@@ -201,7 +200,7 @@ def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     """Return integer ids with `ignore_index` replaced by `IGNORED`."""
     arguments.integers(name, ids)
     ignore_index = arguments.whole("ignore_index", ignore_index)
-    if is_plain(ids) and ids.device.type == "cpu":
+    if autograd_only(ids) and ids.device.type == "cpu":
         known = ids.detach().numpy()
         marked = known == ignore_index
         own = known.astype(np.int64)  # a copy, so later changes by the caller have no effect
@@ -211,7 +210,7 @@ def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 
-@aside
+@uncompiled
 def _listed(
     name: str, gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool
 ) -> torch.Tensor:

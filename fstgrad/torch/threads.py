@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fstgrad.objectives.threads import Team
+from fstgrad.objectives.base import Team
 
 _FORKED: list[int] = []  # not empty in a forked process, whose OpenMP has no threads
 if hasattr(os, "register_at_fork"):

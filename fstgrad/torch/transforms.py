@@ -1,14 +1,22 @@
-"""Detect what observes tensors: only autograd, or torch.compile, torch.func or forward mode."""
+"""What observes tensors: only autograd, or torch.compile, torch.func, forward mode or vmap."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.autograd import forward_ad
 
 from fstgrad.core.errors import NotSupportedError
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-def is_plain(*tensors: torch.Tensor) -> bool:
+
+def uncompiled(function: Function) -> Function:
+    """Exclude a function from torch.compile: it breaks the graph, and its body is not traced."""
+    return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+
+
+def autograd_only(*tensors: torch.Tensor) -> bool:
     """Whether no compiler, transform, dispatch mode or tensor subclass observes the operators."""
     return not (
         torch.compiler.is_compiling()
@@ -60,3 +68,27 @@ def _is_batched(tensor: torch.Tensor) -> bool:
             return True
         tensor = wrapped.get_unwrapped(tensor)
     return False
+
+
+def vectorized(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the `torch.vmap` rule of an operator: the axis of vmap joins the batch axis."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+        flat = []
+        for argument, dim in zip(arguments, in_dims, strict=True):
+            if isinstance(argument, torch.Tensor):
+                rows = (
+                    argument.expand(size, *argument.shape)
+                    if dim is None
+                    else argument.movedim(dim, 0)
+                )
+                flat.append(rows.reshape(-1, *rows.shape[2:]))
+            else:
+                flat.append(argument)
+        result = operator(*flat)
+        if isinstance(result, tuple):
+            return tuple(x.reshape(size, -1, *x.shape[1:]) for x in result), (0,) * len(result)
+        return result.reshape(size, -1, *result.shape[1:]), 0
+
+    return rule

@@ -21,12 +21,11 @@ import torch
 
 from fstgrad.core.checks import flag
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.torch import arguments, matrix_tree
-from fstgrad.torch.batching import vectorized
+from fstgrad.torch import arguments, tree_operators
+from fstgrad.torch.arrays import to_float64, to_float64_tensor, upcast
 from fstgrad.torch.dense_trees import finite
-from fstgrad.torch.functions import like, to_numpy
-from fstgrad.torch.operators import widened
-from fstgrad.torch.tree_log_partition import log_partition
+from fstgrad.torch.transforms import vectorized
+from fstgrad.torch.tree_operators import log_partition
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.structures import PADDING
@@ -153,7 +152,7 @@ def spanning_tree_marginals(
     Parameters as in `spanning_tree_log_partition`; once differentiable if projective.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    return table.marginals().to(widened(scores).dtype).reshape(scores.shape)
+    return table.marginals().to(upcast(scores).dtype).reshape(scores.shape)
 
 
 def spanning_tree_entropy(
@@ -166,11 +165,11 @@ def spanning_tree_entropy(
 ) -> torch.Tensor:
     """Return the entropy in nats, () or (B,); twice differentiable, projective once."""
     table = _Table(scores, lengths, labeled, single_root, projective)
-    value = matrix_tree.entropy(table.arcs, *table.family)
+    value = tree_operators.entropy(table.arcs, *table.family)
     if labeled:
         logs = table.label_logs()
         own = -(logs.exp() * finite(logs)).sum(dim=-1)
-        value = value + (matrix_tree.solve(table.arcs, *table.family)[1] * own).sum(dim=(1, 2))
+        value = value + (tree_operators.solve(table.arcs, *table.family)[1] * own).sum(dim=(1, 2))
     return table.values(value)
 
 
@@ -191,13 +190,13 @@ def spanning_tree_kl(
             f"p_scores has shape {tuple(p_scores.shape)} and q_scores {tuple(q_scores.shape)}; "
             "a divergence is between distributions over the same sentences and labels"
         )
-    value = matrix_tree.divergence(p.arcs, q.arcs, *p.family)
+    value = tree_operators.divergence(p.arcs, q.arcs, *p.family)
     if labeled:
         first, second = p.label_logs(), q.label_logs()
         share = first.exp()
         lost = (share > 0) & (second == -torch.inf)
         gap = torch.where(lost, torch.inf, share * (finite(first) - finite(second)))
-        mu = matrix_tree.solve(p.arcs, *p.family)[1]
+        mu = tree_operators.solve(p.arcs, *p.family)[1]
         own = torch.where(mu > 0, gap.sum(dim=-1), 0.0)
         value = value + torch.where(mu > 0, mu * own, 0.0).sum(dim=(1, 2))
     return p.values(value)
@@ -290,7 +289,7 @@ class _Table:
 
     def values(self, values: torch.Tensor) -> torch.Tensor:
         """Return values (B,) in the dtype of the scores (half: float32), () without a batch."""
-        typed = values.to(widened(self.given).dtype)
+        typed = values.to(upcast(self.given).dtype)
         return typed if self.given.ndim == self.batch.ndim else typed[0]
 
     def log_partition(self) -> torch.Tensor:
@@ -298,7 +297,7 @@ class _Table:
         if self.labeled or self.lengths is not None:
             return self.values(log_partition(self.arcs, *self.family))
         value = log_partition(self.wide, None, *self.family[1:])
-        return value.to(widened(self.given).dtype)
+        return value.to(upcast(self.given).dtype)
 
     def label_logs(self) -> torch.Tensor:
         """Return the log-probability of each label given its arc, -inf for forbidden labels."""
@@ -308,7 +307,7 @@ class _Table:
 
     def marginals(self) -> torch.Tensor:
         """Return the marginals, like the batch."""
-        mu = matrix_tree.solve(self.arcs, *self.family)[1]
+        mu = tree_operators.solve(self.arcs, *self.family)[1]
         return mu[..., None] * self.label_logs().exp() if self.labeled else mu
 
 
@@ -339,9 +338,9 @@ def gold_parts(
         return torch.empty_like(scores, dtype=torch.bool)
     family = ProjectiveTrees if projective else SpanningTrees
     trees = family(
-        to_numpy(scores), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=labeled
+        to_float64(scores), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=labeled
     )
-    return like(trees.gold_parts(gold.cpu().numpy()), scores) > 0
+    return to_float64_tensor(trees.gold_parts(gold.cpu().numpy()), scores) > 0
 
 
 @gold_parts.register_fake

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.torch import operators  # noqa: E402
+from fstgrad.torch import arrays, operators  # noqa: E402
 
 
 class Cube(operators.Objective):
@@ -28,7 +28,7 @@ class SmoothCube(Cube):
 
 
 def cubes(scores, factor=2.0):
-    return operators.values(operators.keep(SmoothCube, factor), [scores])
+    return operators.values(operators.persistent(SmoothCube, factor), [scores])
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_value_and_both_derivatives(scores):
 
 def test_one_item_without_an_axis_is_an_item_of_a_batch(scores):
     def one(item):
-        return operators.values(operators.keep(SmoothCube, 2.0), [item], axis=False)
+        return operators.values(operators.persistent(SmoothCube, 2.0), [item], axis=False)
 
     item = scores.detach()[1].clone().requires_grad_()
     assert one(item).shape == ()
@@ -74,7 +74,7 @@ def test_a_graph_that_is_kept_keeps_its_gradients(scores):
 
 
 def test_operator_is_well_formed(scores):
-    key = operators.keep(SmoothCube, 1.0)
+    key = operators.persistent(SmoothCube, 1.0)
     torch.library.opcheck(operators._values, ([scores], [torch.arange(2)], key))
 
 
@@ -159,7 +159,7 @@ def test_other_devices_go_through_pinned_memory(monkeypatch, scores):
     monkeypatch.setattr(torch, "empty", recorded)
     tensor = scores.detach()
     parts = {"device": OtherDevice, "shape": tensor.shape, "dtype": tensor.dtype}
-    copied = operators.on_host(type("Elsewhere", (), parts | {"detach": lambda self: tensor})())
+    copied = arrays.on_host(type("Elsewhere", (), parts | {"detach": lambda self: tensor})())
     assert asked == [True]
     assert torch.equal(copied, tensor)
     assert copied.data_ptr() != tensor.data_ptr()

@@ -10,7 +10,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch.functions import like  # noqa: E402
+from fstgrad.torch.arrays import to_float64_tensor  # noqa: E402
 
 ABC = fg.Alphabet("abcd")
 EDIT = fg.EditDistance(ABC)
@@ -150,7 +150,7 @@ def test_trees_and_chains_are_always_exact():
 
 
 def test_values_of_a_network_are_float64_whatever_its_scores():
-    found = like(np.array([1 / 3]), torch.zeros(1, dtype=torch.float32))
+    found = to_float64_tensor(np.array([1 / 3]), torch.zeros(1, dtype=torch.float32))
     assert found.dtype == torch.float64
     assert found.item() == 1 / 3
 

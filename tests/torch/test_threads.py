@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fstgrad.objectives.threads import Team  # noqa: E402
+from fstgrad.objectives.base import Team  # noqa: E402
 from fstgrad.torch import threads  # noqa: E402
 from fstgrad.torch.threads import OpenMPTeam, team  # noqa: E402
 

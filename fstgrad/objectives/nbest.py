@@ -9,9 +9,8 @@ from fstgrad.losses import Loss
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.losses.evaluation import has_programme, losses_of_strings
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.strings import IGNORED, check_ids
-from fstgrad.objectives.threads import ALONE, Team
 
 _TARGETS = AutomatonCache()
 SMALL = 2**21  # alignment cells of a batch; below this, threads cost more than they save

@@ -13,7 +13,7 @@ from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import gradients, values
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.objectives.fields import FieldLogPartition, FieldNll
+from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 
 
 class Marginals(NamedTuple):

@@ -11,9 +11,8 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.strings import IGNORED, check_ids
-from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.objectives import latent_softmax_margin
 

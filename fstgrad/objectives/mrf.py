@@ -12,8 +12,7 @@ from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.objectives import UNKNOWN, item_options
 from fstgrad.mrf.scored_graph import Table
-from fstgrad.objectives.base import Array, Arrays, Objective, zeros
-from fstgrad.objectives.threads import ALONE, Team
+from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team, zeros
 
 
 class FieldNll(Objective):

@@ -1,36 +1,86 @@
-"""Distributions over trees as custom operators for autograd, torch.func and torch.compile.
+"""Distributions over trees as operators for autograd, torch.func and torch.compile.
 
 log Z with the marginals mu, the product Cov v, and its derivative along a table u form a chain:
 each is the derivative of the one before.  Values come from `fstgrad.trees`.  On a GPU, and for the
 third of these, they come from tensor operations (`dense_trees`) if these can be trusted, otherwise
 from `fstgrad.trees` (the third from its eliminations).  Arcs are (B, n+1, n+1) float64, lengths
 (B,) int64.
+
+A large batch is sliced, one slice per thread.  If only autograd observes the tensors, functions
+without a custom operator save half of the overhead.
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from fstgrad.core.checks import FloatArray
-from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.uninitialized import empty
-from fstgrad.torch import dense_trees, functions
-from fstgrad.torch.batching import vectorized
+from fstgrad.torch import arrays, dense_trees
+from fstgrad.torch.arrays import to_float64, to_float64_tensor
 from fstgrad.torch.dense_trees import Dense, centered
-from fstgrad.torch.functions import like, to_numpy
-from fstgrad.torch.transforms import has_tangent, is_plain
-from fstgrad.torch.tree_arrays import array_trees, fill_slices
+from fstgrad.torch.operators import scaled_in_place
+from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import autograd_only, has_tangent, vectorized
 from fstgrad.trees.distribution import TreeDistribution
+from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
+
+LARGE = 2**25  # with about fewer operations in a batch, a thread costs more than it saves
+
+
+def array_trees(
+    arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
+) -> TreeDistribution:
+    """Return the distribution over trees of unlabeled arcs, given as tensors."""
+    return family_of(to_float64(arcs), lengths.cpu().numpy(), single_root, projective)
+
+
+def family_of(
+    arcs: FloatArray, lengths: IntArray | None, single_root: bool, projective: bool
+) -> TreeDistribution:
+    """Return the distribution over trees of unlabeled arcs, given as arrays."""
+    family = ProjectiveTrees if projective else SpanningTrees
+    return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
+
+
+def is_large(arcs: torch.Tensor) -> bool:
+    """Whether a batch (B, n+1, n+1) is worth several threads; False for one table."""
+    return arcs.ndim == 3 and arcs.numel() * arcs.shape[1] > LARGE
+
+
+def fill_slices(
+    fill: Callable[[TreeDistribution, slice], None],
+    arcs: torch.Tensor,
+    lengths: torch.Tensor,
+    *family: bool,
+) -> None:
+    """Call fill(trees, place) for slices of the batch, in threads if the batch is large."""
+    table, sizes = to_float64(arcs), lengths.cpu().numpy()
+
+    def run(low: int, high: int) -> None:
+        own = slice(low, high)
+        fill(family_of(table[own], sizes[own], *family), own)
+
+    if is_large(arcs):
+        try:
+            team().slices(len(table), run)
+        except FstgradError:
+            pass  # run the whole batch, so that the error names the item by its number
+        else:
+            return
+    run(0, len(table))
 
 
 def _on_device(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> Dense | None:
     """Return the solution of tensor operations on a GPU, None if the CPU must be used."""
-    if projective or not functions.on_gpu(arcs):
+    if projective or not arrays.computes_on_gpu(arcs):
         return None
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
     if bool(dense.trusted().all()):
@@ -58,7 +108,7 @@ def solved(
         log_z[own], marginals[own] = trees.log_partition(), trees.marginals()
 
     fill_slices(fill, arcs, lengths, single_root, projective)
-    return like(log_z, arcs), like(marginals, arcs)
+    return to_float64_tensor(log_z, arcs), to_float64_tensor(marginals, arcs)
 
 
 _solve = torch.library.custom_op("fstgrad::tree_solve", solved, mutates_args=())
@@ -88,12 +138,12 @@ def _product(
         found[own] = trees.covariance_product(_used(trees, v[own]))
 
     fill_slices(fill, arcs, lengths, single_root, projective)
-    return like(found, arcs)
+    return to_float64_tensor(found, arcs)
 
 
 def _used(trees: TreeDistribution, v: torch.Tensor) -> FloatArray:
     """Return a table as an array with 0 on arcs whose marginal is 0."""
-    return np.where(trees.marginals() > 0, to_numpy(v), 0.0)
+    return np.where(trees.marginals() > 0, to_float64(v), 0.0)
 
 
 @torch.library.custom_op("fstgrad::tree_third", mutates_args=())
@@ -119,13 +169,13 @@ def _third(
     if bool(doubtful.any()):
         few = [tensor[doubtful] for tensor in (arcs, v, u)]
         trees = SpanningTrees(
-            to_numpy(few[0]),
+            to_float64(few[0]),
             single_root=single_root,
             lengths=lengths[doubtful.to(lengths.device)].cpu().numpy(),
             labeled=False,
         )
         directions = (_used(trees, x) for x in few[1:])
-        result[doubtful] = like(trees.third_order(*directions), arcs)
+        result[doubtful] = to_float64_tensor(trees.third_order(*directions), arcs)
     return result
 
 
@@ -138,7 +188,8 @@ def _entropy(
         return arcs.new_empty(0)
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is None:
-        return like(array_trees(arcs, lengths, single_root, projective).entropy(), arcs)
+        trees = array_trees(arcs, lengths, single_root, projective)
+        return to_float64_tensor(trees.entropy(), arcs)
     expected = (dense.marginals * dense.centered).sum(dim=(1, 2))
     return (dense.relative - expected).clamp_min(0.0)
 
@@ -153,7 +204,7 @@ def _divergence(
     of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))
     if of_p is None or of_q is None:
         first, second = (array_trees(x, lengths, single_root, projective) for x in (p, q))
-        return like(first.kl(second), p)
+        return to_float64_tensor(first.kl(second), p)
     gap = (of_p.marginals * (of_p.centered - of_q.centered)).sum(dim=(1, 2))
     forbidden = ((of_p.marginals > 0) & (q == -torch.inf)).any(dim=2).any(dim=1)
     value = of_q.relative - of_p.relative + gap
@@ -225,7 +276,7 @@ class _Solve(_Operator):
         return _inner(mu, along), change
 
 
-class _PlainSolve(torch.autograd.Function):
+class _AutogradOnlySolve(torch.autograd.Function):
     """The same if only autograd observes the operator, with half of the overhead."""
 
     @staticmethod
@@ -327,8 +378,8 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
-    if is_plain(*inputs[:2]) and not has_tangent(inputs[0]):
-        found: tuple[torch.Tensor, torch.Tensor] = _PlainSolve.apply(*inputs)  # type: ignore[no-untyped-call]
+    if autograd_only(*inputs[:2]) and not has_tangent(inputs[0]):
+        found: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
         return found
     result: tuple[torch.Tensor, torch.Tensor] = _call(_Solve, *inputs)
     return result
@@ -356,6 +407,60 @@ def divergence(*inputs: Any) -> torch.Tensor:
     """Return KL(p || q) (B,); inputs : arcs p, arcs q, lengths, single_root, projective."""
     result: torch.Tensor = _call(_Divergence, *inputs)
     return result
+
+
+def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool) -> torch.Tensor:
+    """Return log Z (B,) of arcs, or () of one table.
+
+    Without lengths, all tables have n dependents.  which : single_root, projective.
+    """
+    if autograd_only(arcs) and not has_tangent(arcs) and not arrays.computes_on_gpu(arcs):
+        value: torch.Tensor = _LogPartition.apply(arcs, lengths, *which)  # type: ignore[no-untyped-call]
+        return value
+    log_z = _batched(arcs, lengths, *which)[0]
+    return log_z if arcs.ndim == 3 else log_z[0]
+
+
+class _LogPartition(torch.autograd.Function):
+    """log Z if only autograd observes it; marginals are solved again for a second derivative.
+
+    Arcs are (B, n+1, n+1), or one table (n+1, n+1); without lengths, all have n dependents.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool) -> Any:
+        if is_large(arcs) or len(arcs) == 0:
+            log_z, mu = solved(arcs, _lengths(arcs) if lengths is None else lengths, *which)
+        else:
+            sizes = None if lengths is None else lengths.cpu().numpy()
+            trees = family_of(to_float64(arcs), sizes, *which)
+            log_z, mu = (
+                to_float64_tensor(trees.log_partition(), arcs),
+                to_float64_tensor(trees.marginals(), arcs),
+            )
+        ctx.which = which
+        ctx.save_for_backward(arcs, lengths, mu)
+        return log_z
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
+        arcs, lengths, mu = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True requires differentiable marginals
+            mu = _batched(arcs, lengths, *ctx.which)[1].reshape(arcs.shape)
+        return *scaled_in_place(upstream[0], [mu]), *[None] * (1 + len(ctx.which))
+
+
+def _batched(
+    arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `solve` of a batch, or of one table as a batch of one."""
+    batch = arcs if arcs.ndim == 3 else arcs[None]
+    return solve(batch, _lengths(batch) if lengths is None else lengths, *which)
+
+
+def _lengths(batch: torch.Tensor) -> torch.Tensor:
+    """Return n for each table of a batch."""
+    return torch.full((len(batch),), batch.shape[1] - 1, dtype=torch.int64)
 
 
 for _operator, _function, _public in (
