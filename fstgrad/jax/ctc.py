@@ -4,14 +4,12 @@ from typing import Any
 
 import jax
 
-from fstgrad.core.checks import instance
-from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import cached, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCObjective
+from fstgrad.objectives.ctc import CTCKind, CTCObjective, check_labels
 
 
 def ctc_nll(
@@ -87,16 +85,9 @@ def _objective(
     *options: Any,
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
-    instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
     table = arguments.table("scores", scores, 3, axes="(B, T, n)")
     n = table.shape[2]
-    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < n:
-        raise InvalidInputError(f"blank is {blank!r}; the scores are for the labels 0 to {n - 1}")
-    if kind != "nll" and (loss is None or len(loss.alphabet) != n):
-        size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
-        raise InvalidInputError(
-            f"scores are for {n} labels; got {size}: give a loss over the labels"
-        )
+    check_labels(kind, loss, n, blank)
     gold, lengths, ignore_index = given
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
     sizes = arguments.lengths(lengths, len(table), 1, table.shape[1])

@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import values
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
-from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.strings.lattices import Lattice
 
 
@@ -81,8 +80,6 @@ def lattice_risk(
     Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
     loss is the result of `lattice.compile(loss, target)`.
     """
-    if loss is None:
-        raise InvalidInputError("loss is None; risk is the expected loss: give one")
     options = Options(cap, band, method, sampling)
     return _objective("risk", scores, lattice, (gold, loss), options)
 
@@ -91,8 +88,7 @@ def _objective(
     kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate the objective; given : gold and the loss."""
-    one_of("method", options.method, METHODS)
-    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
+    check_settings(kind, given[1], options)
     if isinstance(lattice, Lattice):
         items = lattice_items(lattice, *given, options)
         table = arguments.table("scores", scores, 1, axes=f"({lattice.num_arcs},)")[None]

@@ -23,7 +23,13 @@ from fstgrad.jax.operators import called, shape_of
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.objectives.base import Array
-from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
+from fstgrad.objectives.predictions import (
+    labels_of_least_risk,
+    lattice_string_of_least_risk,
+    padded,
+    string_of_least_risk,
+    tree_of_least_risk,
+)
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
@@ -171,8 +177,7 @@ class Strings(Predictions):
         instance("loss", loss, Loss, "a Loss")
 
         def chosen(own: StringDistribution, rng: np.random.Generator) -> Array:
-            best = [ids for ids, _ in own.kbest(candidates)]
-            return least_risk(best, list(own.sample(samples, rng)), loss)
+            return string_of_least_risk(own, loss, candidates, samples, rng)
 
         return self._chosen(chosen, key=key)
 
@@ -212,7 +217,7 @@ class LatticeStrings(Predictions):
         """Return the string with the least (exact) expected loss among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
-        return self._chosen(lambda own, _: best_of_lattice(own, loss, candidates))
+        return self._chosen(lambda own, _: lattice_string_of_least_risk(own, loss, candidates))
 
 
 class Trees(Predictions):
@@ -248,7 +253,7 @@ class Trees(Predictions):
 
     def mbr(self) -> jax.Array:
         """Return the trees with the largest expected number of correct arcs (and labels)."""
-        return self._chosen(lambda own, _: most_attached(own))
+        return self._chosen(lambda trees, _: tree_of_least_risk(trees))
 
 
 class RandomFields(Predictions):
@@ -278,7 +283,7 @@ class RandomFields(Predictions):
 
     def mbr(self, method: str = "exact", **options: Any) -> jax.Array:
         """Return the labels with the fewest expected errors: those with largest marginals."""
-        return self._chosen(lambda own, _: own.infer(method, **options).node.argmax(axis=1))
+        return self._chosen(lambda model, _: labels_of_least_risk(model, method, options))
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
         """Return the k best labelings (B, k, ...) and log p (B, k), best first."""

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fstgrad.core.checks import instance, one_of
+from fstgrad.core.checks import instance
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
@@ -13,7 +13,7 @@ from fstgrad.jax.operators import cached, measured, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.nbest import NbestLosses
-from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import Kind, StringObjective
 
 _AXES = "(B, L, n), (B, L, n+1, n), ..."
@@ -85,8 +85,6 @@ def risk(
 
     Parameters as in `softmax_margin`, but a loss is required.
     """
-    if loss is None:
-        raise InvalidInputError("loss is None; risk is the expected loss: give one")
     options = Options(cap, band, method, sampling)
     return _objective("risk", scores, (gold, lengths, ignore_index), loss, options)
 
@@ -139,8 +137,7 @@ def _objective(
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
     instance("loss", loss, Loss | None, "a Loss")
-    one_of("method", options.method, METHODS)
-    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
+    check_settings(kind, loss, options)
     gold, lengths, ignore_index = given
     table = arguments.table("scores", scores, *range(3, 12), axes=_AXES)
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)

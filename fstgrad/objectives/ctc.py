@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray, instance
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
@@ -18,6 +18,18 @@ from fstgrad.strings.objectives import latent_softmax_margin
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
 _AUTOMATA = AutomatonCache()
+
+
+def check_labels(kind: CTCKind, loss: Loss | None, n: int, blank: Any) -> None:
+    """Raise InvalidInputError unless the blank and the loss are over the n labels of the scores."""
+    instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
+    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < n:
+        raise InvalidInputError(f"blank is {blank!r}; the scores are for the labels 0 to {n - 1}")
+    if kind != "nll" and (loss is None or len(loss.alphabet) != n):
+        size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
+        raise InvalidInputError(
+            f"scores are for {n} labels; got {size}: give a loss over the labels"
+        )
 
 
 class CTCObjective(Objective):

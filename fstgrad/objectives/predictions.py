@@ -1,12 +1,14 @@
 """Predictions shared by all frameworks: padded tables and structures of minimum risk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fstgrad.core.checks import IntArray
 from fstgrad.losses import Loss
+from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -24,10 +26,25 @@ def padded(lists: Sequence[Sequence[IntArray]], k: int, shape: Sequence[int]) ->
     return table
 
 
-def least_risk(
+def string_of_least_risk(
+    distribution: StringDistribution,
+    loss: Loss,
+    candidates: int,
+    samples: int,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Return the string of least expected loss among the k best, k = `candidates`.
+
+    The expectation is estimated by the mean over `samples` drawn strings.
+    """
+    best = [ids for ids, _ in distribution.kbest(candidates)]
+    return least_total_loss(best, list(distribution.sample(samples, rng)), loss)
+
+
+def least_total_loss(
     candidates: Sequence[IntArray], evidence: Sequence[IntArray], loss: Loss
 ) -> IntArray:
-    """Return the nonempty candidate against which the evidence has the smallest total loss."""
+    """Return the nonempty candidate against which the evidence has the least total loss."""
     lengths = np.array([len(y) for y in evidence])
     risks = []
     for candidate in candidates:
@@ -42,8 +59,8 @@ def least_risk(
     return candidates[int(np.argmin(risks))]
 
 
-def best_of_lattice(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
-    """Return the nonempty string of the smallest exact expected loss among the k best.
+def lattice_string_of_least_risk(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
+    """Return the nonempty string of least (exact) expected loss among the k best.
 
     k = `candidates`.  The result is empty if all of them are.
     """
@@ -52,7 +69,13 @@ def best_of_lattice(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
     return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
 
 
-def most_attached(trees: SpanningTrees) -> IntArray:
+def tree_of_least_risk(trees: SpanningTrees) -> IntArray:
     """Return the tree with the largest expected number of correct arcs (and labels)."""
-    shares = trees.marginals()
-    return trees.with_scores(np.where(shares > 0, shares, -np.inf)).mode()
+    marginals = trees.marginals()
+    return trees.with_scores(np.where(marginals > 0, marginals, -np.inf)).mode()
+
+
+def labels_of_least_risk(model: PairwiseMRF, method: str, options: Mapping[str, Any]) -> IntArray:
+    """Return the labels with the fewest expected errors: those with largest marginals."""
+    labels: IntArray = model.infer(method, **options).node.argmax(axis=1)
+    return labels

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import instance, one_of, positive_integer
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.estimates import EVERYTHING, UNRELIABLE, SampledObjective
 from fstgrad.core.sequences import items
 from fstgrad.losses.automata.band import Band
@@ -116,6 +117,15 @@ class Options(NamedTuple):
     band: Band | None = None
     method: Method = "exact"
     sampling: Sampling | None = None
+
+
+def check_settings(kind: str, loss: object, options: Options) -> None:
+    """Raise InvalidInputError if a risk has no loss, or if an option is invalid."""
+    if kind == "risk" and loss is None:
+        raise InvalidInputError("loss is None; risk is the expected loss: give one")
+    one_of("method", options.method, METHODS)
+    if options.sampling is not None:
+        instance("sampling", options.sampling, Sampling, "a Sampling, or None")
 
 
 def sampled(result: SampledObjective) -> Estimate:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray
+from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team, zeros
 from fstgrad.trees.distribution import TreeDistribution
@@ -12,7 +12,23 @@ from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
 TreeKind = Literal["log-partition", "nll", "partial-nll", "entropy", "kl"]
-Found = tuple[Array, list[Array]]
+
+
+def tree_distribution(
+    scores: FloatArray,
+    lengths: IntArray | None,
+    single_root: bool,
+    projective: bool,
+    labeled: bool = False,
+) -> TreeDistribution:
+    """Return the distribution over trees of scores, as in `SpanningTrees`."""
+    family = ProjectiveTrees if projective else SpanningTrees
+    return family(scores, single_root=single_root, lengths=lengths, labeled=labeled)
+
+
+def on_possible_arcs(trees: TreeDistribution, table: FloatArray) -> FloatArray:
+    """Return a table with 0 on arcs whose marginal is 0, so that it may hold masks of any size."""
+    return np.where(trees.marginals() > 0, table, 0.0)
 
 
 class TreeObjective(Objective):
@@ -42,35 +58,32 @@ class TreeObjective(Objective):
             return np.zeros(0), zeros(scores)
         lengths, *rest = constants
         trees = [self._trees(table, lengths) for table in scores]
-        found, gradients = self._found(trees[0], [*trees[1:], *rest])
-        return np.asarray(found), gradients
+        values, gradients = self._values(trees[0], [*trees[1:], *rest])
+        return np.asarray(values), gradients
 
     def _trees(self, scores: Array, lengths: Array) -> TreeDistribution:
-        family = ProjectiveTrees if self.projective else SpanningTrees
-        return family(
-            scores.astype(np.float64),
-            single_root=self.single_root,
-            lengths=lengths.astype(np.int64),
-            labeled=self.labeled,
-        )
+        flags = (self.single_root, self.projective, self.labeled)
+        return tree_distribution(scores.astype(np.float64), lengths.astype(np.int64), *flags)
 
-    def _found(self, trees: TreeDistribution, rest: list[Array | TreeDistribution]) -> Found:
+    def _values(
+        self, trees: TreeDistribution, rest: list[Array | TreeDistribution]
+    ) -> tuple[Array, list[Array]]:
         match self.kind, rest:
             case "log-partition", []:
                 return trees.log_partition(), [trees.marginals()]
             case "entropy", []:
                 return trees.entropy(), [-self._product(trees, _centered(trees))]
             case "nll" | "partial-nll", [np.ndarray() as gold]:
-                answer = trees.nll if self.kind == "nll" else trees.partial_nll
-                value, slope = answer(gold)
-                return value, [slope]
+                nll = trees.nll if self.kind == "nll" else trees.partial_nll
+                value, gradient = nll(gold)
+                return value, [gradient]
             case "kl", [TreeDistribution() as other]:
                 by_p = self._product(trees, _centered(trees) - _centered(other))
                 return trees.kl(other), [by_p, other.marginals() - trees.marginals()]
         raise InvalidInputError(f"{self.what} got {len(rest)} constants")
 
-    def _product(self, trees: TreeDistribution, along: FloatArray) -> FloatArray:
-        return trees.covariance_product(np.where(trees.marginals() > 0, along, 0.0))
+    def _product(self, trees: TreeDistribution, direction: FloatArray) -> FloatArray:
+        return trees.covariance_product(on_possible_arcs(trees, direction))
 
     def is_twice_differentiable(self) -> bool:
         """Return whether the gradient consists of marginals."""

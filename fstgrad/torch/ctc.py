@@ -6,11 +6,11 @@ label, then blanks are removed.  Each objective and its gradient are exact.
 
 import torch
 
-from fstgrad.core.checks import instance, one_of
+from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCObjective
+from fstgrad.objectives.ctc import CTCKind, CTCObjective, check_labels
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
@@ -131,22 +131,13 @@ def _evaluated(
     """Convert the arguments to a batch and evaluate the objective."""
     arguments.floating("scores", scores)
     one_of("reduction", reduction, REDUCTIONS)
-    instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
-    if isinstance(blank, bool) or not isinstance(blank, int):
-        raise InvalidInputError(f"blank is {blank!r}; give the id of the blank")
     is_batch = scores.ndim == 3
     if scores.ndim not in (2, 3):
         raise InvalidInputError(
             f"scores have the shape {tuple(scores.shape)}; give (B, T, n), or (T, n)"
         )
     n = scores.shape[-1]
-    if not 0 <= blank < n:
-        raise InvalidInputError(f"blank is {blank}; the scores are for the labels 0 to {n - 1}")
-    if kind != "nll" and (loss is None or len(loss.alphabet) != n):
-        size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
-        raise InvalidInputError(
-            f"scores are for {n} labels; got {size}: give a loss over the labels"
-        )
+    check_labels(kind, loss, n, blank)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
         scores, ids = scores[None], ids[None]

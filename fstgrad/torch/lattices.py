@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from fstgrad.core.checks import instance, one_of
+from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
-from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced, values
@@ -103,8 +103,6 @@ def lattice_risk(
     Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
     loss is the result of `lattice.compile(loss, target)`.
     """
-    if loss is None:
-        raise InvalidInputError("loss is None; risk is the expected loss: give one")
     options = Options(cap, band, method, sampling)
     return _evaluated("risk", scores, lattice, (gold, loss), reduction, options)
 
@@ -120,10 +118,9 @@ def _evaluated(
 ) -> torch.Tensor:
     """Convert the arguments (`given` : gold and the loss) to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
-    one_of("method", options.method, METHODS)
-    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
-    single = isinstance(lattice, Lattice)
     golds, losses = given
+    check_settings(kind, losses, options)
+    single = isinstance(lattice, Lattice)
     if single:
         golds = _as_array("gold", golds)
     elif isinstance(golds, torch.Tensor):

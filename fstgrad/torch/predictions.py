@@ -16,7 +16,13 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
-from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
+from fstgrad.objectives.predictions import (
+    labels_of_least_risk,
+    lattice_string_of_least_risk,
+    padded,
+    string_of_least_risk,
+    tree_of_least_risk,
+)
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.torch import arguments
@@ -26,8 +32,6 @@ from fstgrad.torch.strings import Lengths
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import uncompiled
 from fstgrad.trees.spanning import SpanningTrees
-
-Ranked = list[tuple[IntArray, float]]
 
 
 class Predictions:
@@ -46,7 +50,7 @@ class Predictions:
     @uncompiled
     def decode(self) -> torch.Tensor:
         """Return the most probable structure of each item (B, ...)."""
-        return self._padded(self._each(self._best))
+        return self._padded(self._each(lambda i: self._all[i].mode()))
 
     @uncompiled
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,7 +59,7 @@ class Predictions:
         If an item has fewer, the remaining log p are -inf and the structures are -100.
         """
         k = positive_integer("k", k)
-        lists = self._each(lambda i: self._ranked(i, k))
+        lists = self._each(lambda i: self._all[i].kbest(k))
         log_probs = torch.full((self.items, k), -torch.inf, dtype=torch.float64)
         for i, ranked in enumerate(lists):
             own = [log_prob for _, log_prob in ranked]
@@ -68,7 +72,7 @@ class Predictions:
         """Return k independent structures of each item (B, k, ...)."""
         k = positive_integer("k", k)
         sources = generator(rng).spawn(self.items)
-        return self._padded(self._each(lambda i: list(self._drawn(i, k, sources[i]))), k)
+        return self._padded(self._each(lambda i: list(self._all[i].sample(k, sources[i]))), k)
 
     def _each(self, task: Callable[[int], Any]) -> list[Any]:
         results: list[Any] = [None] * self.items
@@ -78,17 +82,6 @@ class Predictions:
 
         team().each(self.items, run)
         return results
-
-    def _best(self, i: int) -> IntArray:
-        best: IntArray = self._all[i].mode()
-        return best
-
-    def _ranked(self, i: int, k: int) -> Ranked:
-        ranked: Ranked = self._all[i].kbest(k)
-        return ranked
-
-    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        return list(self._all[i].sample(k, rng))
 
     def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
         """Return arrays, one for each item or up to k for each item, as one padded tensor."""
@@ -144,11 +137,10 @@ class Strings(Predictions):
         instance("loss", loss, Loss, "a Loss")
         sources = generator(rng).spawn(self.items)
 
-        def chosen(i: int) -> IntArray:
-            best = [ids for ids, _ in self._ranked(i, candidates)]
-            return least_risk(best, self._drawn(i, samples, sources[i]), loss)
+        def choose(i: int) -> IntArray:
+            return string_of_least_risk(self._all[i], loss, candidates, samples, sources[i])
 
-        return self._padded(self._each(chosen))
+        return self._padded(self._each(choose))
 
 
 class LatticeStrings(Predictions):
@@ -180,7 +172,9 @@ class LatticeStrings(Predictions):
         """Return the string with the least (exact) expected loss among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
-        return self._padded(self._each(lambda i: best_of_lattice(self._all[i], loss, candidates)))
+        return self._padded(
+            self._each(lambda i: lattice_string_of_least_risk(self._all[i], loss, candidates))
+        )
 
 
 class Trees(Predictions):
@@ -218,7 +212,7 @@ class Trees(Predictions):
     @uncompiled
     def mbr(self) -> torch.Tensor:
         """Return the trees with the largest expected number of correct arcs (and labels)."""
-        return self._padded(self._each(lambda i: most_attached(self._all[i])))
+        return self._padded(self._each(lambda i: tree_of_least_risk(self._all[i])))
 
 
 class RandomFields(Predictions):
@@ -271,9 +265,6 @@ class RandomFields(Predictions):
     @uncompiled
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the labels with the fewest expected errors: those with largest marginals."""
-
-        def chosen(i: int) -> IntArray:
-            labels: IntArray = self._all[i].infer(method, **options).node.argmax(axis=1)
-            return labels
-
-        return self._padded(self._each(chosen))
+        return self._padded(
+            self._each(lambda i: labels_of_least_risk(self._all[i], method, options))
+        )

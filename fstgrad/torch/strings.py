@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from fstgrad.core.alphabet import SequenceLike
-from fstgrad.core.checks import IntArray, index_array, instance, one_of
+from fstgrad.core.checks import IntArray, index_array, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, items
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Objective
-from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
 from fstgrad.torch import arguments, risk_hessian
 from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
@@ -120,8 +120,6 @@ def risk(
     once.  Parameters as in `softmax_margin`, but a loss is required.
     """
     given = (scores, gold, lengths, ignore_index)
-    if loss is None:
-        raise InvalidInputError("loss is None; risk is the expected loss: give one")
     return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling))
 
 
@@ -140,12 +138,10 @@ def _evaluated(
 ) -> torch.Tensor:
     """Convert the arguments to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
-    one_of("method", options.method, METHODS)
+    check_settings(kind, loss, options)
     scores, gold, lengths, ignore_index = given
     arguments.floating("scores", scores)
     arguments.losses(loss)
-    if options.sampling is not None:
-        instance("sampling", options.sampling, Sampling, "a Sampling, or None")
     gold = as_list("gold", gold)
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)

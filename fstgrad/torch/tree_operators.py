@@ -14,12 +14,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
-from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.uninitialized import empty
+from fstgrad.objectives.trees import on_possible_arcs, tree_distribution
 from fstgrad.torch import arrays, dense_trees
 from fstgrad.torch.arrays import to_float64, to_float64_tensor
 from fstgrad.torch.dense_trees import Dense, centered
@@ -27,25 +26,17 @@ from fstgrad.torch.operators import scaled_in_place
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import autograd_only, has_tangent, vectorized
 from fstgrad.trees.distribution import TreeDistribution
-from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
 LARGE = 2**25  # with about fewer operations in a batch, a thread costs more than it saves
 
 
-def array_trees(
-    arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
+def tensor_trees(
+    arcs: torch.Tensor, lengths: torch.Tensor | None, single_root: bool, projective: bool
 ) -> TreeDistribution:
     """Return the distribution over trees of unlabeled arcs, given as tensors."""
-    return family_of(to_float64(arcs), lengths.cpu().numpy(), single_root, projective)
-
-
-def family_of(
-    arcs: FloatArray, lengths: IntArray | None, single_root: bool, projective: bool
-) -> TreeDistribution:
-    """Return the distribution over trees of unlabeled arcs, given as arrays."""
-    family = ProjectiveTrees if projective else SpanningTrees
-    return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
+    sizes = None if lengths is None else lengths.cpu().numpy()
+    return tree_distribution(to_float64(arcs), sizes, single_root, projective)
 
 
 def is_large(arcs: torch.Tensor) -> bool:
@@ -63,8 +54,8 @@ def fill_slices(
     table, sizes = to_float64(arcs), lengths.cpu().numpy()
 
     def run(low: int, high: int) -> None:
-        own = slice(low, high)
-        fill(family_of(table[own], sizes[own], *family), own)
+        place = slice(low, high)
+        fill(tree_distribution(table[place], sizes[place], *family), place)
 
     if is_large(arcs):
         try:
@@ -104,8 +95,8 @@ def solved(
         return dense.log_partition, dense.marginals
     log_z, marginals = empty(len(arcs)), empty(tuple(arcs.shape))
 
-    def fill(trees: TreeDistribution, own: slice) -> None:
-        log_z[own], marginals[own] = trees.log_partition(), trees.marginals()
+    def fill(trees: TreeDistribution, place: slice) -> None:
+        log_z[place], marginals[place] = trees.log_partition(), trees.marginals()
 
     fill_slices(fill, arcs, lengths, single_root, projective)
     return to_float64_tensor(log_z, arcs), to_float64_tensor(marginals, arcs)
@@ -132,18 +123,13 @@ def _product(
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.product(torch.where(dense.marginals > 0, v, 0.0))
-    found = empty(tuple(arcs.shape))
+    products = empty(tuple(arcs.shape))
 
-    def fill(trees: TreeDistribution, own: slice) -> None:
-        found[own] = trees.covariance_product(_used(trees, v[own]))
+    def fill(trees: TreeDistribution, place: slice) -> None:
+        products[place] = trees.covariance_product(on_possible_arcs(trees, to_float64(v[place])))
 
     fill_slices(fill, arcs, lengths, single_root, projective)
-    return to_float64_tensor(found, arcs)
-
-
-def _used(trees: TreeDistribution, v: torch.Tensor) -> FloatArray:
-    """Return a table as an array with 0 on arcs whose marginal is 0."""
-    return np.where(trees.marginals() > 0, to_float64(v), 0.0)
+    return to_float64_tensor(products, arcs)
 
 
 @torch.library.custom_op("fstgrad::tree_third", mutates_args=())
@@ -174,7 +160,7 @@ def _third(
             lengths=lengths[doubtful.to(lengths.device)].cpu().numpy(),
             labeled=False,
         )
-        directions = (_used(trees, x) for x in few[1:])
+        directions = (on_possible_arcs(trees, to_float64(table)) for table in few[1:])
         result[doubtful] = to_float64_tensor(trees.third_order(*directions), arcs)
     return result
 
@@ -188,7 +174,7 @@ def _entropy(
         return arcs.new_empty(0)
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is None:
-        trees = array_trees(arcs, lengths, single_root, projective)
+        trees = tensor_trees(arcs, lengths, single_root, projective)
         return to_float64_tensor(trees.entropy(), arcs)
     expected = (dense.marginals * dense.centered).sum(dim=(1, 2))
     return (dense.relative - expected).clamp_min(0.0)
@@ -203,7 +189,7 @@ def _divergence(
         return p.new_empty(0)
     of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))
     if of_p is None or of_q is None:
-        first, second = (array_trees(x, lengths, single_root, projective) for x in (p, q))
+        first, second = (tensor_trees(x, lengths, single_root, projective) for x in (p, q))
         return to_float64_tensor(first.kl(second), p)
     gap = (of_p.marginals * (of_p.centered - of_q.centered)).sum(dim=(1, 2))
     forbidden = ((of_p.marginals > 0) & (q == -torch.inf)).any(dim=2).any(dim=1)
@@ -432,8 +418,7 @@ class _LogPartition(torch.autograd.Function):
         if is_large(arcs) or len(arcs) == 0:
             log_z, mu = solved(arcs, _lengths(arcs) if lengths is None else lengths, *which)
         else:
-            sizes = None if lengths is None else lengths.cpu().numpy()
-            trees = family_of(to_float64(arcs), sizes, *which)
+            trees = tensor_trees(arcs, lengths, *which)
             log_z, mu = (
                 to_float64_tensor(trees.log_partition(), arcs),
                 to_float64_tensor(trees.marginals(), arcs),

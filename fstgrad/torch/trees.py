@@ -21,13 +21,12 @@ import torch
 
 from fstgrad.core.checks import flag
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.objectives.trees import tree_distribution
 from fstgrad.torch import arguments, tree_operators
 from fstgrad.torch.arrays import to_float64, to_float64_tensor, upcast
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.transforms import vectorized
 from fstgrad.torch.tree_operators import log_partition
-from fstgrad.trees.projective import ProjectiveTrees
-from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.structures import PADDING
 
 Lengths = torch.Tensor | Sequence[int] | None
@@ -336,10 +335,8 @@ def gold_parts(
     """Return a mask of the scores that the gold trees use; raise if gold is not a tree."""
     if len(scores) == 0:
         return torch.empty_like(scores, dtype=torch.bool)
-    family = ProjectiveTrees if projective else SpanningTrees
-    trees = family(
-        to_float64(scores), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=labeled
-    )
+    sizes = lengths.cpu().numpy()
+    trees = tree_distribution(to_float64(scores), sizes, single_root, projective, labeled)
     return to_float64_tensor(trees.gold_parts(gold.cpu().numpy()), scores) > 0
 
 
