@@ -22,6 +22,7 @@ Index
   `mrf_dense_marginals`.
 - predictions : `Strings`, `LatticeStrings`, `CRF`, `Trees`, `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
+- objectives of your own : `function_of`.
 
 Reading order
 -------------
@@ -35,6 +36,7 @@ from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.jax.dense import mrf_dense_marginals
 from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.jax.mrf import mrf_log_partition, mrf_marginals, mrf_nll
+from fstgrad.jax.operators import function_of
 from fstgrad.jax.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin
 from fstgrad.jax.trees import (
@@ -61,6 +63,7 @@ __all__ = [
     "ctc_nll",
     "ctc_risk",
     "ctc_softmax_margin",
+    "function_of",
     "lattice_crf_nll",
     "lattice_risk",
     "lattice_softmax_margin",

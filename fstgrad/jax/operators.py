@@ -57,6 +57,30 @@ def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any]
     return found
 
 
+def function_of(objective: type[Objective]) -> Callable[..., jax.Array]:
+    """Return an objective as a function of arrays (B, ...) that returns values (B,).
+
+    Its parameters are the scores and the constants and, by keyword, the settings.  It is
+    differentiable in the scores.
+
+    Parameters
+    ----------
+    objective : subclass of `fstgrad.objectives.base.Objective`
+    """
+    many = len(objective.score_names)
+
+    def call(arrays: list[Any], settings: list[Any]) -> jax.Array:
+        scores = [upcast(array) for array in arrays[:many]]
+        constants = [
+            array if isinstance(array, jax.core.Tracer) else np.asarray(array)
+            for array in arrays[many:]
+        ]
+        objective.check_items([*scores, *constants])
+        return values(cached(objective, *settings), scores, constants)
+
+    return objective.function(call)
+
+
 def gradients(
     objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()
 ) -> list[jax.Array]:

@@ -4,12 +4,13 @@ The items of a batch are shared by the threads of a `Team`.
 """
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.resources import ThreadRanges
 
 Array = npt.NDArray[Any]
@@ -50,9 +51,64 @@ ALONE = Team(1)
 
 
 class Objective:
-    """B scalars; scalar i depends only on the slices scores[k][i] and constants[k][i]."""
+    """B scalars; scalar i depends only on the slices scores[k][i] and constants[k][i].
 
-    what = "this objective"  # its name in errors
+    A new objective needs a subclass and nothing else: `fstgrad.torch.function_of`,
+    `fstgrad.torch.module_of` and `fstgrad.jax.function_of` make functions and modules of it.
+
+    Attributes
+    ----------
+    what : str
+        Its name in errors.
+    score_names, constant_names : tuple of str
+        The names of the arrays that `evaluate` takes, in this order.
+    """
+
+    what = "this objective"
+    score_names: tuple[str, ...] = ("scores",)
+    constant_names: tuple[str, ...] = ()
+
+    @classmethod
+    def function(cls, call: Callable[..., Any], *options: Parameter) -> Callable[..., Any]:
+        """Return a function of the scores and constants and, by keyword, settings and options.
+
+        The settings are the parameters of the constructor.
+
+        Parameters
+        ----------
+        call : function of the list of arrays, the list of settings, and the options by keyword
+            How a framework evaluates the objective.
+        options : keyword-only parameters of the framework
+        """
+        array_names = (*cls.score_names, *cls.constant_names)
+        settings = signature(cls).parameters
+        setting_names = tuple(settings)
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in array_names]
+        parameters += [s.replace(kind=Parameter.KEYWORD_ONLY) for s in settings.values()]
+        full = Signature([*parameters, *options])
+
+        def function(*given: Any, **named: Any) -> Any:
+            bound = full.bind(*given, **named)
+            bound.apply_defaults()
+            arrays = [bound.arguments.pop(name) for name in array_names]
+            chosen = [bound.arguments.pop(name) for name in setting_names]
+            return call(arrays, chosen, **bound.arguments)
+
+        function.__signature__ = full  # type: ignore[attr-defined]
+        function.__doc__, function.__module__ = cls.__doc__, cls.__module__
+        function.__name__ = function.__qualname__ = cls.__name__
+        return function
+
+    @classmethod
+    def check_items(cls, arrays: Sequence[Any]) -> None:
+        """Raise InvalidInputError unless all arrays have the same number of items."""
+        names = (*cls.score_names, *cls.constant_names)
+        for name, array in zip(names, arrays, strict=True):
+            if array.ndim == 0 or array.shape[0] != arrays[0].shape[0]:
+                raise InvalidInputError(
+                    f"{names[0]} has the shape {tuple(arrays[0].shape)}, {name} "
+                    f"{tuple(array.shape)}; the first axis is the batch"
+                )
 
     def is_twice_differentiable(self) -> bool:
         """Return whether `hessian_product` is available."""

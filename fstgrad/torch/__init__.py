@@ -25,6 +25,7 @@ Each function has a module of the same name with a parameter `reduction`.
 - predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,
   `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
+- objectives of your own : `function_of`, `module_of`.
 
 Reading order
 -------------
@@ -61,9 +62,11 @@ from fstgrad.torch.modules import (
     SpanningTreeKLLoss,
     SpanningTreeLoss,
     SpanningTreeRiskLoss,
+    module_of,
 )
 from fstgrad.torch.mrf import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.torch.nbest import nbest_risk
+from fstgrad.torch.operators import function_of
 from fstgrad.torch.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
@@ -107,10 +110,12 @@ __all__ = [
     "ctc_nll",
     "ctc_risk",
     "ctc_softmax_margin",
+    "function_of",
     "lattice_crf_nll",
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",
+    "module_of",
     "mrf_dense_marginals",
     "mrf_log_partition",
     "mrf_marginals",

@@ -12,9 +12,10 @@ import torch
 
 from fstgrad.core.checks import generator, one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
-from fstgrad.torch.operators import REDUCTIONS, reduced
+from fstgrad.torch.operators import REDUCTIONS, function_of, reduced
 
 
 class ObjectiveModule(torch.nn.Module):
@@ -98,6 +99,18 @@ def _module(name: str, function: Callable[..., torch.Tensor]) -> type[ObjectiveM
         "__doc__": f"Module of `fstgrad.torch.{function.__name__}`: settings and reduction.",
     }
     return type(name, (ObjectiveModule,), attributes)
+
+
+def module_of(objective: type[Objective]) -> type[ObjectiveModule]:
+    """Return the module class of an objective, whose name ends in Loss; see `function_of`.
+
+    Parameters
+    ----------
+    objective : subclass of `fstgrad.objectives.base.Objective`
+    """
+    module = _module(f"{objective.__name__}Loss", function_of(objective))
+    module.__module__, module.__doc__ = objective.__module__, objective.__doc__
+    return module
 
 
 def _short(value: Any) -> str:

@@ -13,13 +13,15 @@ An objective is a Python object that computes B values and their exact gradients
   every order of derivative, so they raise an error that names the supported functions.
 - A second derivative is the objective's Hessian product, or its `NotSupportedError`.
 
-Objectives are classes of `fstgrad.objectives`.  Call `values(persistent(Class, settings), scores,
-constants)` if the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
-scores, constants)` if every batch has its own objects (lattices); the latter breaks a compiled
-graph.
+Objectives are classes of `fstgrad.objectives`.  `function_of` makes a function of one whose
+arguments need no conversion.  The other functions of this package convert theirs, and call
+`values(persistent(Class, settings), scores, constants)` if the settings are few (a loss, a graph,
+numbers, strings), or `values(Class(...), scores, constants)` if every batch has its own objects
+(lattices); the latter breaks a compiled graph.
 """
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter
 from itertools import count
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -110,6 +112,30 @@ def gradients(
     Parameters and errors as in `values`; gradients of half-precision scores are `float32`.
     """
     return list(_outputs(objective, scores, constants)[1:])
+
+
+def function_of(objective: type[Objective]) -> Callable[..., torch.Tensor]:
+    """Return an objective as a function of tensors (B, ...), differentiable in its scores.
+
+    Its parameters are the scores and the constants and, by keyword, the settings and `reduction`
+    ("mean", "sum" or "none").
+
+    Parameters
+    ----------
+    objective : subclass of `fstgrad.objectives.base.Objective`
+    """
+    many = len(objective.score_names)
+
+    def call(tensors: list[Any], settings: list[Any], reduction: str) -> torch.Tensor:
+        for name, given in zip(objective.constant_names, tensors[many:], strict=True):
+            arguments.tensor(name, given)
+        for name, given in zip(objective.score_names, tensors[:many], strict=True):
+            arguments.floating(name, given)
+        objective.check_items(tensors)
+        key = persistent(objective, *settings)
+        return reduced(values(key, tensors[:many], tensors[many:]), reduction)
+
+    return objective.function(call, Parameter("reduction", Parameter.KEYWORD_ONLY, default="mean"))
 
 
 def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
