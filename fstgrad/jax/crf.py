@@ -62,19 +62,19 @@ def linear_chain_nll(
     if steps.shape != (n, n):
         raise InvalidInputError(f"transitions has the shape {steps.shape}; give {(n, n)}")
     ids = arguments.integers("gold", gold, scores.shape[:2])
-    kept = ~arguments.is_ignored(ids, ignore_index)
+    inside = ~arguments.is_ignored(ids, ignore_index)
     if mask is not None:
-        kept = arguments.constant("mask", mask)
-        if kept.shape != ids.shape or kept.dtype != bool:
-            raise InvalidInputError(f"mask is {kept.dtype} {kept.shape}; give bool {ids.shape}")
-    if isinstance(kept, np.ndarray) and isinstance(ids, np.ndarray):
-        _check_tags(np.where(kept, ids, 0), n)
-    scores = with_ends(scores, jnp.asarray(kept), start, end)
-    found: jax.Array = _nll(scores, steps, jnp.where(kept, ids, UNUSED))
-    return found
+        inside = arguments.constant("mask", mask)
+        if inside.shape != ids.shape or inside.dtype != bool:
+            raise InvalidInputError(f"mask is {inside.dtype} {inside.shape}; give bool {ids.shape}")
+    if isinstance(inside, np.ndarray) and isinstance(ids, np.ndarray):
+        _check_tags(np.where(inside, ids, 0), n)
+    scores = with_ends(scores, jnp.asarray(inside), start, end)
+    values: jax.Array = _nll(scores, steps, jnp.where(inside, ids, UNUSED))
+    return values
 
 
-def with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
+def with_ends(scores: jax.Array, inside: jax.Array, start: Any, end: Any) -> jax.Array:
     """Return emissions with `start` and `end` added at the first and the last position.
 
     Offsets of whole positions, which would cost their digits, are subtracted first.
@@ -85,15 +85,15 @@ def with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.A
         scores = scores - jnp.where(is_offset, largest, 0.0)
     for name, given, backward in (("start", start, False), ("end", end, True)):
         if given is not None:
-            own = arguments.table(name, given, 1, axes="(n,)")
-            if own.shape != scores.shape[2:]:
+            weights = arguments.table(name, given, 1, axes="(n,)")
+            if weights.shape != scores.shape[2:]:
                 raise InvalidInputError(
-                    f"{name} has the shape {own.shape}; give {scores.shape[2:]}"
+                    f"{name} has the shape {weights.shape}; give {scores.shape[2:]}"
                 )
-            seen = kept[:, ::-1] if backward else kept
+            seen = inside[:, ::-1] if backward else inside
             first = seen & (jnp.cumsum(seen, axis=1) == 1)
             place = first[:, ::-1] if backward else first
-            scores = scores + jnp.where(place[..., None], own, 0.0)
+            scores = scores + jnp.where(place[..., None], weights, 0.0)
     return scores
 
 
@@ -109,17 +109,17 @@ def _check_tags(tags: Array, n: int) -> None:
 
 @jax.custom_vjp
 def _nll(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> jax.Array:
-    found: jax.Array = _solved(emissions, transitions, tags)[0]
-    return found
+    values: jax.Array = _solved(emissions, transitions, tags)[0]
+    return values
 
 
 def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
-    found, by_emission = _solved(emissions, transitions, tags)
-    return found, (by_emission, emissions, transitions, tags)
+    values, by_emission = _solved(emissions, transitions, tags)
+    return values, (by_emission, emissions, transitions, tags)
 
 
-def _backward(kept: Any, upstream: jax.Array) -> Any:
-    by_emission, emissions, transitions, tags = kept
+def _backward(residuals: Any, upstream: jax.Array) -> Any:
+    by_emission, emissions, transitions, tags = residuals
     by_step = _step_sums(emissions, transitions, tags, upstream)
     return upstream[:, None, None] * by_emission, by_step, no_tangent(tags)
 
@@ -134,8 +134,8 @@ def _step_sums(
     """Return the gradient in the transitions, which is not differentiable."""
     shape = shape_of(transitions.shape, transitions.dtype)
     given = (emissions, transitions, tags, upstream)
-    found: jax.Array = on_host(_by_step, (shape,), given, "sequential")[0]
-    return found
+    sums: jax.Array = on_host(_by_step, (shape,), given, "sequential")[0]
+    return sums
 
 
 @jax.custom_vjp
@@ -157,10 +157,10 @@ _step_sums.defvjp(_no_second_derivative, _no_second_derivative)
 
 def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:
     scores, steps = np.asarray(emissions), np.asarray(transitions)
-    chains, order, own = compacted(scores, steps, np.asarray(tags))
-    solved, found = chains.solve(), empty(len(scores))
+    chains, order, paths = compacted(scores, steps, np.asarray(tags))
+    solved, values = chains.solve(), empty(len(scores))
     gradient = np.zeros(scores.shape)
-    for i, path in enumerate(own):
+    for i, path in enumerate(paths):
         places = order[i, : len(path)]
         score = chains.emissions[i, np.arange(len(path)), path].sum()
         score += steps[path[:-1], path[1:]].astype(np.float64).sum()
@@ -168,18 +168,18 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
             raise InfeasibleError(
                 f"gold[{i}] has a score of -inf: emissions or transitions forbid it"
             )
-        found[i] = solved.log_z[i] - score
+        values[i] = solved.log_z[i] - score
         gradient[i, places] = solved.node[i, : len(path)]
         gradient[i, places, path] -= 1.0
-    return found.astype(scores.dtype), gradient.astype(scores.dtype)
+    return values.astype(scores.dtype), gradient.astype(scores.dtype)
 
 
 def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tuple[Array]:
     """Return the gradient in the transitions: weighted expected minus observed steps."""
     weights = np.asarray(upstream, dtype=np.float64)
-    chains, _, own = compacted(*map(np.asarray, (emissions, transitions, tags)))
+    chains, _, paths = compacted(*map(np.asarray, (emissions, transitions, tags)))
     table = chains.pair_sums(chains.solve(), weights)
-    for weight, path in zip(weights, own, strict=True):
+    for weight, path in zip(weights, paths, strict=True):
         np.subtract.at(table, (path[:-1], path[1:]), weight)
     return (table.astype(np.asarray(transitions).dtype),)
 
@@ -188,10 +188,10 @@ def compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
     """Return the chains without unused positions, the original positions, and the gold strings."""
     _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
     order = np.argsort(tags < 0, axis=1, kind="stable")
-    own = [row[row >= 0] for row in tags]
+    paths = [row[row >= 0] for row in tags]
     moved = np.take_along_axis(emissions, order[..., None], axis=1).astype(np.float64)
     moved -= offsets(moved.max(axis=2))[..., None]
-    return LinearChains(moved, transitions, np.array([len(path) for path in own])), order, own
+    return LinearChains(moved, transitions, np.array([len(path) for path in paths])), order, paths
 
 
 class CRF:
@@ -264,16 +264,16 @@ class CRF:
         k = positive_integer("k", k)
 
         def host(*arrays: Any) -> tuple[Array, Array]:
-            chains, order, own = _chains(*arrays)
+            chains, order, paths = _chains(*arrays)
             tags, scores = chains.kbest(k)
             log_probs = scores - chains.solve().log_z[:, None]
-            return _placed(tags, order, own), log_probs.astype(self._scores.dtype)
+            return _placed(tags, order, paths), log_probs.astype(self._scores.dtype)
 
         items, length = self._kept.shape
         rows = shape_of((items, k), self._scores.dtype)
         shapes = (shape_of((items, k, length), integer()), rows)
-        found, log_probs = on_host(host, shapes, self._given(), "sequential")
-        return found, without_derivative((self._scores, self.transitions), log_probs)
+        structures, log_probs = on_host(host, shapes, self._given(), "sequential")
+        return structures, without_derivative((self._scores, self.transitions), log_probs)
 
     def _tags(
         self,
@@ -282,15 +282,15 @@ class CRF:
         k: int | None = None,
     ) -> jax.Array:
         def host(seed: Any, *arrays: Any) -> tuple[Array]:
-            chains, order, own = _chains(*arrays)
+            chains, order, paths = _chains(*arrays)
             tags = choose(chains, np.random.default_rng(np.asarray(seed).tolist()))
-            return (_placed(tags, order, own),)
+            return (_placed(tags, order, paths),)
 
         items, length = self._kept.shape
         shape = shape_of((items, *(() if k is None else (k,)), length), integer())
         seed = np.zeros(1, np.uint32) if words is None else constant(words)
-        found: jax.Array = on_host(host, (shape,), (seed, *self._given()), "sequential")[0]
-        return found
+        result: jax.Array = on_host(host, (shape,), (seed, *self._given()), "sequential")[0]
+        return result
 
     def _given(self) -> tuple[Any, ...]:
         marks = jnp.where(self._kept, 0, UNUSED)
@@ -301,10 +301,10 @@ def _chains(emissions: Any, transitions: Any, marks: Any) -> Any:
     return compacted(*map(np.asarray, (emissions, transitions, marks)))
 
 
-def _placed(tags: Array, order: Array, own: list[Array]) -> Array:
+def _placed(tags: Array, order: Array, paths: list[Array]) -> Array:
     """Return tags (B, ..., T) moved back to their positions, with the integer size of JAX."""
     table = np.full(tags.shape, NOTHING, dtype=integer())
-    for i, path in enumerate(own):
+    for i, path in enumerate(paths):
         rows = tags[i, ..., : len(path)]
         table[i][..., order[i, : len(path)]] = np.where(rows < 0, NOTHING, rows)
     return table

@@ -65,14 +65,14 @@ def mrf_dense_marginals(
         )
     size, count = nodes.shape[1], len(kernels)
     factors = _parameter("weights", weights, np.ones(count), nodes)
-    said = _parameter("compatibility", compatibility, np.eye(size), nodes)
+    pair_scores = _parameter("compatibility", compatibility, np.eye(size), nodes)
     gray, scores = jax.lax.stop_gradient(gray), jnp.moveaxis(nodes, 1, -1)
     q = jax.nn.softmax(scores, axis=-1)
     for _ in range(iterations):
-        sums = [factors[k] * _sums(own, True, q, gray) for k, own in enumerate(kernels)]
-        q = jax.nn.softmax(scores + sum(sums, jnp.zeros_like(q)) @ said.T, axis=-1)
-    found = jnp.moveaxis(q, -1, 1)
-    return found[0] if single else found
+        sums = [factors[k] * _sums(kernel, True, q, gray) for k, kernel in enumerate(kernels)]
+        q = jax.nn.softmax(scores + sum(sums, jnp.zeros_like(q)) @ pair_scores.T, axis=-1)
+    marginals = jnp.moveaxis(q, -1, 1)
+    return marginals[0] if single else marginals
 
 
 def _parameter(name: str, given: Any, default: Array, nodes: jax.Array) -> jax.Array:
@@ -96,8 +96,8 @@ def _sums(kernel: Kernel, are_shares: bool, q: jax.Array, images: jax.Array) -> 
         rows = zip(wide, pictures.astype(np.float64), strict=True)
         return (np.array([_map(kernel, g.shape, g.tobytes())(table) for table, g in rows]),)
 
-    found: jax.Array = called(host, (shape_of(q.shape, q.dtype),), (q, images))[0]
-    return found
+    sums: jax.Array = called(host, (shape_of(q.shape, q.dtype),), (q, images))[0]
+    return sums
 
 
 def _forward(kernel: Kernel, are_shares: bool, q: Any, images: Any) -> tuple[jax.Array, Any]:

@@ -100,8 +100,8 @@ def _objective(
         raise InvalidInputError(
             f"scores has the shape {table.shape[1:]}; the lattice has {arcs} arcs"
         )
-    found = values(LatticeObjective(kind, items, options), [table], [np.arange(len(items))])
-    return found[0] if isinstance(lattice, Lattice) else found
+    per_item = values(LatticeObjective(kind, items, options), [table], [np.arange(len(items))])
+    return per_item[0] if isinstance(lattice, Lattice) else per_item
 
 
 def arc_scores(scores: Any, lattices: Sequence[Lattice]) -> jax.Array:

@@ -114,15 +114,15 @@ def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, j
     edges = arguments.table("edge_scores", edge_scores, 2, 3, 4, axes="(C, C) or (E, C, C)")
     if edges.ndim < 4:
         edges = jnp.broadcast_to(edges, (len(nodes), *edges.shape))
-    inner = graph.graph
-    wanted = ((nodes.shape[0], inner.num_nodes), (nodes.shape[2],) * 2)
-    is_other = edges.ndim == 4 and edges.shape[1] != inner.num_edges
+    plain_graph = graph.graph
+    wanted = ((nodes.shape[0], plain_graph.num_nodes), (nodes.shape[2],) * 2)
+    is_other = edges.ndim == 4 and edges.shape[1] != plain_graph.num_edges
     is_other |= nodes.shape[2] != graph.num_labels
     if (edges.shape[0], nodes.shape[1]) != wanted[0] or edges.shape[-2:] != wanted[1] or is_other:
         raise InvalidInputError(
             f"node_scores has the shape {jnp.shape(node_scores)}, edge_scores "
-            f"{jnp.shape(edge_scores)}; the graph has {inner.num_nodes} nodes with "
-            f"{graph.num_labels} labels, and {inner.num_edges} edges"
+            f"{jnp.shape(edge_scores)}; the graph has {plain_graph.num_nodes} nodes with "
+            f"{graph.num_labels} labels, and {plain_graph.num_edges} edges"
         )
     return nodes, edges
 

@@ -53,8 +53,8 @@ def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any]
     objective has a Hessian product.
     """
     tables = tuple(map(upcast, scores))
-    found: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
-    return found
+    result: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
+    return result
 
 
 def function_of(objective: type[Objective]) -> Callable[..., jax.Array]:
@@ -92,8 +92,8 @@ def gradients(
 def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: Any) -> jax.Array:
     """Return the table of an objective's `measure`, a constant."""
     result = [shape_of(shape, dtype)]
-    found = called(lambda *arrays: [objective.measure(arrays)], result, constants)
-    table: jax.Array = jax.lax.stop_gradient(found[0])
+    outputs = called(lambda *arrays: [objective.measure(arrays)], result, constants)
+    table: jax.Array = jax.lax.stop_gradient(outputs[0])
     return table
 
 
@@ -107,17 +107,17 @@ def upcast(scores: Any) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _values(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[Any]) -> jax.Array:
-    found: jax.Array = _evaluated(bound, scores, constants)[0]
-    return found
+    result: jax.Array = _evaluated(bound, scores, constants)[0]
+    return result
 
 
 def _values_forward(bound: _Bound, scores: Any, constants: Any) -> Any:
-    found, tables = _outputs(bound, scores, constants)
-    return found, (tables, constants)
+    result, tables = _outputs(bound, scores, constants)
+    return result, (tables, constants)
 
 
-def _values_backward(bound: _Bound, kept: Any, upstream: jax.Array) -> Any:
-    tables, constants = kept
+def _values_backward(bound: _Bound, residuals: Any, upstream: jax.Array) -> Any:
+    tables, constants = residuals
     return tuple(_scaled(upstream, tables)), tuple(map(no_tangent, constants))
 
 
@@ -127,19 +127,19 @@ _values.defvjp(_values_forward, _values_backward)
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _outputs(bound: _Bound, scores: Any, constants: Any) -> tuple[jax.Array, tuple[Any, ...]]:
     """Return the values and their gradients; the Hessian product differentiates the latter."""
-    found, *tables = _evaluated(bound, scores, constants)
-    return found, tuple(tables)
+    result, *tables = _evaluated(bound, scores, constants)
+    return result, tuple(tables)
 
 
 def _outputs_forward(bound: _Bound, scores: Any, constants: Any) -> Any:
     if not bound.objective.is_twice_differentiable():
         raise bound.objective.no_second_derivative()
-    found, tables = _outputs(bound, scores, constants)
-    return (found, tables), (tables, scores, constants)
+    result, tables = _outputs(bound, scores, constants)
+    return (result, tables), (tables, scores, constants)
 
 
-def _outputs_backward(bound: _Bound, kept: Any, upstream: Any) -> Any:
-    tables, scores, constants = kept
+def _outputs_backward(bound: _Bound, residuals: Any, upstream: Any) -> Any:
+    tables, scores, constants = residuals
     by_value, directions = upstream
     products = _products(bound, scores, constants, directions)
     total = [a + b for a, b in zip(_scaled(by_value, tables), products, strict=True)]
@@ -161,8 +161,8 @@ def _products(bound: _Bound, scores: Any, constants: Any, directions: Any) -> tu
         )
 
     shapes = [shape_of(table.shape, table.dtype) for table in scores]
-    found: tuple[Any, ...] = tuple(called(host, shapes, (*scores, *constants, *directions)))
-    return found
+    products: tuple[Any, ...] = tuple(called(host, shapes, (*scores, *constants, *directions)))
+    return products
 
 
 def _no_further_derivative(bound: _Bound, *_: Any) -> Any:
@@ -190,8 +190,8 @@ def _evaluated(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[A
     count = len(scores)
 
     def host(*arrays: Array) -> Sequence[Array]:
-        found, tables = bound.objective.evaluate(arrays[:count], arrays[count:], Team(cores()))
-        return found, *tables
+        result, tables = bound.objective.evaluate(arrays[:count], arrays[count:], Team(cores()))
+        return result, *tables
 
     shapes = [shape_of(array.shape, array.dtype) for array in scores]
     first = shape_of(scores[0].shape[:1], scores[0].dtype)
@@ -219,8 +219,8 @@ def called(
             a.reshape(size, *a.shape[a.ndim - rank + 1 :])
             for a, rank in zip(arrays, ranks, strict=True)
         ]
-        found = zip(host(*joined), results, strict=True)
-        return tuple(np.asarray(a, dtype=r.dtype).reshape(*lead, *r.shape) for a, r in found)
+        outputs = zip(host(*joined), results, strict=True)
+        return tuple(np.asarray(a, dtype=r.dtype).reshape(*lead, *r.shape) for a, r in outputs)
 
     return on_host(flat, tuple(results), given, "broadcast_all")
 

@@ -64,13 +64,13 @@ class Predictions:
             log_probs = np.full((len(lists), k), -np.inf)
             for i, ranked in enumerate(lists):
                 log_probs[i, : len(ranked)] = [log_prob for _, log_prob in ranked]
-            return padded([[y for y, _ in own] for own in lists], k, self.shape), log_probs
+            return padded([[y for y, _ in ranked] for ranked in lists], k, self.shape), log_probs
 
         scores, *others = self.given
         rows = (len(scores), k)
         shapes = (shape_of((*rows, *self.shape), integer()), shape_of(rows, scores.dtype))
-        found, log_probs = called(host, shapes, (constant(scores), *map(constant, others)))
-        return found, without_derivative(scores, log_probs)
+        structures, log_probs = called(host, shapes, (constant(scores), *map(constant, others)))
+        return structures, without_derivative(scores, log_probs)
 
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent structures of each item (B, k, ...); `key` is a `jax.random.key`."""
@@ -91,8 +91,8 @@ class Predictions:
         def host(seeds: Array, *arrays: Array) -> tuple[Array]:
             lists = []
             for seed, *parts in zip(seeds, *arrays, strict=True):
-                found = choose(self._distribution(*parts), np.random.default_rng(seed.tolist()))
-                lists.append([found] if k is None else found)
+                chosen = choose(self._distribution(*parts), np.random.default_rng(seed.tolist()))
+                lists.append([chosen] if k is None else chosen)
             table = padded(lists, k or 1, self.shape)
             return (table[:, 0] if k is None else table,)
 
@@ -287,12 +287,12 @@ class RandomFields(Predictions):
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
         """Return the k best labelings (B, k, ...) and log p (B, k), best first."""
-        found, log_probs = super().nbest(k)
-        return found.reshape(*found.shape[:2], *self._pixels), log_probs
+        structures, log_probs = super().nbest(k)
+        return structures.reshape(*structures.shape[:2], *self._pixels), log_probs
 
     def _chosen(self, *given: Any, **named: Any) -> jax.Array:
-        found = super()._chosen(*given, **named)
-        return found.reshape(*found.shape[:-1], *self._pixels)
+        structures = super()._chosen(*given, **named)
+        return structures.reshape(*structures.shape[:-1], *self._pixels)
 
 
 def checked(size: Any, least: int, most: int) -> int:

@@ -128,8 +128,8 @@ def nbest_risk(
     losses = measured(objective, scores.shape, scores.dtype, [every, golds, counts])
     usable = jnp.isfinite(losses)
     shares = jax.nn.softmax(jnp.where(usable, scores, -jnp.inf), axis=1)
-    found: jax.Array = (shares * jnp.where(usable, losses, 0.0)).sum(axis=1)
-    return found
+    risks: jax.Array = (shares * jnp.where(usable, losses, 0.0)).sum(axis=1)
+    return risks
 
 
 def _objective(

@@ -219,10 +219,10 @@ def _objective(
 
 
 def _family(kind: TreeKind, *flags: bool) -> TreeObjective:
-    for name, given in zip(("single_root", "labeled", "projective"), flags, strict=True):
-        flag(name, given)
-    found: TreeObjective = cached(TreeObjective, kind, *flags)
-    return found
+    for name, value in zip(("single_root", "labeled", "projective"), flags, strict=True):
+        flag(name, value)
+    objective: TreeObjective = cached(TreeObjective, kind, *flags)
+    return objective
 
 
 def _table(name: str, scores: Any, labeled: bool) -> jax.Array:

@@ -73,15 +73,15 @@ class CTCObjective(Objective):
         targets = [row[row != IGNORED] for row in ids]
         self._check(targets)
         compiled = [self._compiled(t, int(size)) for t, size in zip(targets, sizes, strict=True)]
-        found, gradient = empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
+        values, gradient = empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
 
         def run(i: int) -> None:
             gold, b = compiled[i]
-            own = table[i, : sizes[i]]
-            found[i], gradient[i, : sizes[i]] = self._one(own, gold, b)
+            frames = table[i, : sizes[i]]
+            values[i], gradient[i, : sizes[i]] = self._one(frames, gold, b)
 
         team.each(len(table), run)
-        return found, [gradient]
+        return values, [gradient]
 
     def _check(self, targets: list[IntArray]) -> None:
         for i, target in enumerate(targets):

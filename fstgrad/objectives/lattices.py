@@ -53,20 +53,20 @@ class LatticeObjective(Objective):
     ) -> tuple[Array, Arrays]:
         """Return the values (B,) and the gradient (B, A) by a forward and a backward pass."""
         (table,), (places,) = scores, constants
-        found, gradient = empty(len(table)), np.zeros(table.shape)
+        values, gradient = empty(len(table)), np.zeros(table.shape)
         estimates: dict[int, Estimate] = {}
 
         def run(i: int) -> None:
             item = self.items[places[i]]
-            own = slice(item.lattice.num_arcs)
-            scored = item.lattice.with_scores(table[i, own])
-            estimates[i], gradient[i, own] = self._one(scored, item, i)
-            found[i] = estimates[i].value
+            arcs = slice(item.lattice.num_arcs)
+            scored = item.lattice.with_scores(table[i, arcs])
+            estimates[i], gradient[i, arcs] = self._one(scored, item, i)
+            values[i] = estimates[i].value
 
         team.each(len(table), run)
         if self.options.sampling is not None:
             self.sampling.keep([estimates[i] for i in range(len(table))])
-        return found, [gradient]
+        return values, [gradient]
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Evaluate with zero scores, unless an item is sampled."""
@@ -111,16 +111,16 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
     if isinstance(lattices, Lattice):
         return [_item(lattices, "gold", golds, losses, options)]
     lattices = sequence("lattice", lattices)
-    for i, own in enumerate(lattices):
-        instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
+    for i, member in enumerate(lattices):
+        instance(f"lattice[{i}]", member, Lattice, "a Lattice, or a sequence of them")
     size = len(lattices)
     if size == 0:
         raise InvalidInputError("lattice has no items; give at least one")
     golds = [None] * size if golds is None else sequences("gold", golds)
     losses = losses if isinstance(losses, list | tuple) else [losses] * size
-    for name, given in (("gold", golds), ("loss", losses)):
-        if len(given) != size:
-            raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
+    for name, values in (("gold", golds), ("loss", losses)):
+        if len(values) != size:
+            raise InvalidInputError(f"there are {size} lattices; {name} has {len(values)} items")
     return [
         _item(lattice, f"gold[{i}]", gold, loss, options)
         for i, (lattice, gold, loss) in enumerate(zip(lattices, golds, losses, strict=True))

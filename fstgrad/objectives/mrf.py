@@ -48,14 +48,14 @@ class FieldNll(Objective):
     ) -> tuple[Array, Arrays]:
         """Return the losses (B,) in nats and their gradients in node and edge scores."""
         items = len(scores[0])
-        found = [
+        results = [
             self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
             for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
         ]
-        if not found:
+        if not results:
             return np.zeros(0), zeros(scores)
-        losses = np.array([float(value) for value, _ in found])
-        return losses, [np.stack([table[k] for _, table in found]) for k in (0, 1)]
+        losses = np.array([float(value) for value, _ in results])
+        return losses, [np.stack([table[k] for _, table in results]) for k in (0, 1)]
 
     def one(
         self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
@@ -117,13 +117,13 @@ class FieldLogPartition(FieldNll):
         self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
     ) -> tuple[float, Table]:
         """Return log Z in nats and the marginals; warn if the method does not converge."""
-        found = model.infer(self.method, **options)
-        if not found.converged:
+        inference = model.infer(self.method, **options)
+        if not inference.converged:
             warnings.warn(
                 f"{self.method} did not converge; its log Z and marginals are not estimates: raise "
                 "max_iter or, except with 'mean-field', damping",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        edge = found.edge_sum if model.shared else found.edge
-        return found.log_partition, Table(found.node, edge)
+        edge = inference.edge_sum if model.shared else inference.edge
+        return inference.log_partition, Table(inference.node, edge)

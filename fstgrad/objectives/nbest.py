@@ -72,25 +72,25 @@ class NbestLosses(Objective):
         """Write the losses of all lists to `result`, with one call per thread."""
         y, z = _strings(table[listed]), _strings(golds)
         pairs = np.column_stack([np.arange(len(y.first) - 1), np.nonzero(listed)[0]])
-        found = empty(len(pairs))
+        losses = empty(len(pairs))
 
         def run(low: int, high: int) -> None:
-            found[low:high] = losses_of_strings(self.loss, y, z, pairs[low:high])
+            losses[low:high] = losses_of_strings(self.loss, y, z, pairs[low:high])
 
         share = team if len(y.ids) * golds.shape[1] > SMALL else ALONE
         share.slices(len(pairs), run)
-        result[listed] = found
+        result[listed] = losses
 
     def _losses(self, rows: IntArray, target: IntArray) -> FloatArray:
         """Return the losses of padded hypotheses (N, L); evaluate equal lengths together."""
         against = _TARGETS.target_loss(self.loss, target)
         sizes = np.count_nonzero(rows != IGNORED, axis=1)
-        found = empty(len(rows))
+        losses = empty(len(rows))
         for size in np.unique(sizes):
             same = np.flatnonzero(sizes == size)
             block = rows[same]
-            found[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
-        return found
+            losses[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
+        return losses
 
 
 def _strings(rows: IntArray) -> Strings:

@@ -18,8 +18,8 @@ NOTHING = -100  # padding of predictions, the same as in padded gold
 def padded(lists: Sequence[Sequence[IntArray]], k: int, shape: Sequence[int]) -> IntArray:
     """Return up to k structures for each of B items in one int64 table (B, k, *shape)."""
     table = np.full((len(lists), k, *shape), NOTHING)
-    for i, own in enumerate(lists):
-        for j, structure in enumerate(own):
+    for i, structures in enumerate(lists):
+        for j, structure in enumerate(structures):
             # negative entries of a structure are padding too
             place: Any = (i, j, *map(slice, structure.shape))
             table[place] = np.where(structure < 0, NOTHING, structure)

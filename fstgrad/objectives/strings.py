@@ -85,30 +85,30 @@ class StringObjective(Objective):
         items = self.items(table, *constants)
         if self._is_whole(items, table):
             rows = table.reshape(-1, *table.shape[2:])
-            found, terms = self._solved(rows, items, team)
+            values, terms = self._solved(rows, items, team)
             if self.options.sampling is not None:
-                self.sampling.keep([self._computed(value) for value in found.tolist()])
-            return found, [terms.reshape(table.shape).astype(table.dtype, copy=False)]
+                self.sampling.keep([self._computed(value) for value in values.tolist()])
+            return values, [terms.reshape(table.shape).astype(table.dtype, copy=False)]
         gradient = np.zeros(table.shape, dtype=table.dtype)
-        found, estimates = empty(len(items)), dict[int, Estimate]()
+        values, estimates = empty(len(items)), dict[int, Estimate]()
         drawn = [i for i, item in enumerate(items) if self._to_compile and item.automaton is None]
         exact = sorted(set(range(len(items))) - set(drawn))
         if exact:
-            found[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, team)
+            values[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, team)
 
         def run(k: int) -> None:
             i = drawn[k]
             estimates[i], gradient[i, items[i].positions] = self._sampled(
                 table[i, items[i].positions], items[i].gold, i
             )
-            found[i] = estimates[i].value
+            values[i] = estimates[i].value
 
         team.each(len(drawn), run)
         if self.options.sampling is not None:
             for i in exact:
-                estimates[i] = self._computed(float(found[i]))
+                estimates[i] = self._computed(float(values[i]))
             self.sampling.keep([estimates[i] for i in range(len(items))])
-        return found, [gradient]
+        return values, [gradient]
 
     def _computed(self, value: float) -> Estimate:
         cap, band, *_ = self.options
@@ -132,10 +132,10 @@ class StringObjective(Objective):
         inside = np.zeros(table.shape[:2], dtype=np.bool_)
         for i, item in zip(which, chosen, strict=True):
             inside[i, item.positions] = True
-        own = _as_slice(np.flatnonzero(inside))
-        source = table.reshape(-1, *table.shape[2:])
-        found, gradient.reshape(source.shape)[own] = self._solved(source[own], chosen, team)
-        return found
+        used = _as_slice(np.flatnonzero(inside))
+        rows = table.reshape(-1, *table.shape[2:])
+        values, gradient.reshape(rows.shape)[used] = self._solved(rows[used], chosen, team)
+        return values
 
     def _solved(
         self, rows: Array, chosen: Sequence[Item], team: Team
@@ -172,17 +172,20 @@ class StringObjective(Objective):
         NotSupportedError
             The method is not "exact", or this class has no Hessian of a risk.
         """
-        (table,), (along,) = scores, directions
+        (table,), (direction,) = scores, directions
         if self.options.method != "exact":
             return super().hessian_product(scores, constants, directions)
         product = np.zeros_like(table)
         for i, item in enumerate(self.items(table, *constants)):
-            own, place = np.ascontiguousarray(table[i, item.positions]), item.positions
+            place = item.positions
+            item_scores = np.ascontiguousarray(table[i, place])
             if self.kind == "risk" and item.automaton is not None:
-                product[i, place] = self.risk_product(own, item.automaton, along[i, place])
+                product[i, place] = self.risk_product(
+                    item_scores, item.automaton, direction[i, place]
+                )
             else:
-                distribution = StringDistribution(own, item.automaton)
-                product[i, place] = distribution.covariance_product(along[i, place])
+                distribution = StringDistribution(item_scores, item.automaton)
+                product[i, place] = distribution.covariance_product(direction[i, place])
         return [product]
 
     def risk_product(
@@ -235,9 +238,9 @@ class StringObjective(Objective):
                 f"scores have {len(gold)} items; loss has {len(self.loss)} automata"
             )
         if lengths is None and gold.size and gold.min() >= 0 and gold.max() < scores.shape[-1]:
-            whole = slice(0, gold.shape[1])
+            every_position = slice(0, gold.shape[1])
             return [
-                Item(whole, target, self._automaton(target, i, scores[i]))
+                Item(every_position, target, self._automaton(target, i, scores[i]))
                 for i, target in enumerate(gold)
             ]
         place, inside = np.arange(gold.shape[1]), gold != IGNORED

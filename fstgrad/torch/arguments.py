@@ -68,7 +68,7 @@ def integers(name: str, given: Any) -> torch.Tensor:
     return known
 
 
-def whole(name: str, given: Any) -> int:
+def integer(name: str, given: Any) -> int:
     """Return one integer of 64 bits; raise InvalidInputError for anything else."""
     if not is_integer(given) or not -(2**63) <= given < 2**63:
         raise InvalidInputError(f"{name} is {given!r}; give an integer")

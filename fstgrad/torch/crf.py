@@ -112,7 +112,7 @@ class CRF:
                 f"gold has the shape {tuple(gold.shape)}; emissions are "
                 f"{tuple(self.emissions.shape)}"
             )
-        ignore_index = arguments.whole("ignore_index", ignore_index)
+        ignore_index = arguments.integer("ignore_index", ignore_index)
         mask = self.mask if self.mask is not None else gold != ignore_index
         chain = self._compact(mask)
         tags = gold.gather(1, chain.order) if chain.order is not None else gold
@@ -206,8 +206,8 @@ class CRF:
     def _log_partition(self, chain: "_Chain") -> torch.Tensor:
         if not torch.compiler.is_compiling():
             refuse_transforms([chain.emissions, self.transitions])
-        found: torch.Tensor = _solve(chain.emissions, self._steps(), chain.lengths)[0]
-        return found
+        log_z: torch.Tensor = _solve(chain.emissions, self._steps(), chain.lengths)[0]
+        return log_z
 
     def _chains(self, chain: "_Chain") -> LinearChains:
         return _chains(chain.emissions, self._steps(), chain.lengths)
@@ -223,8 +223,8 @@ class CRF:
             )
 
     def _tensor(self, tags: Any) -> torch.Tensor:
-        found = torch.from_numpy(np.where(tags < 0, IGNORE_INDEX, tags))
-        return found.to(self.emissions.device)
+        padded = torch.from_numpy(np.where(tags < 0, IGNORE_INDEX, tags))
+        return padded.to(self.emissions.device)
 
     def _lists(self, tags: Any, chain: "_Chain") -> torch.Tensor:
         """Return lists of compact tags (B, k, T) moved back to their positions."""

@@ -148,5 +148,5 @@ def _evaluated(
         constants.append(checked_lengths(lengths, scores[..., 0]))
     if not torch.compiler.is_compiling() and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
-    found = values(persistent(CTCObjective, kind, loss, n, blank, *options), [scores], constants)
-    return found[0] if not is_batch and reduction == "none" else reduced(found, reduction)
+    per_item = values(persistent(CTCObjective, kind, loss, n, blank, *options), [scores], constants)
+    return per_item[0] if not is_batch and reduction == "none" else reduced(per_item, reduction)

@@ -87,31 +87,31 @@ def mrf_dense_marginals(
     no_vmap([nodes, images, weights, compatibility])
     if knows_values(nodes) and not bool((nodes < torch.inf).all()):
         raise InvalidInputError("node_scores hold NaN or +inf; give log-weights")
-    found = []
+    marginals = []
     weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images, strict=True):
         gray = values.detach().to("cpu", torch.float64).numpy()
         sums = [PairSums(gray, kernel) for kernel in kernels]
         q = torch.softmax(scores, dim=-1)
         for _ in range(iterations):
-            said = torch.zeros_like(scores)
-            for weight, own in zip(weights, sums, strict=True):
-                said = said + weight * _Sums.apply(q, own)  # type: ignore[no-untyped-call]
-            q = torch.softmax(scores + said @ compatibility.T, dim=-1)
-        found.append(q.movedim(-1, 0))
-    return (found[0] if single else torch.stack(found)).to(upcast(node_scores).dtype)
+            messages = torch.zeros_like(scores)
+            for weight, pair_sums in zip(weights, sums, strict=True):
+                messages = messages + weight * _Sums.apply(q, pair_sums)  # type: ignore[no-untyped-call]
+            q = torch.softmax(scores + messages @ compatibility.T, dim=-1)
+        marginals.append(q.movedim(-1, 0))
+    return (marginals[0] if single else torch.stack(marginals)).to(upcast(node_scores).dtype)
 
 
 class _Sums(torch.autograd.Function):
     """The weighted sums over all other pixels: a symmetric linear map."""
 
     @staticmethod
-    def forward(ctx: Any, q: torch.Tensor, own: PairSums) -> torch.Tensor:
-        ctx.own = own
-        values = own(np.asarray(q.detach().to("cpu", torch.float64).numpy()))
+    def forward(ctx: Any, q: torch.Tensor, pair_sums: PairSums) -> torch.Tensor:
+        ctx.own = pair_sums
+        values = pair_sums(np.asarray(q.detach().to("cpu", torch.float64).numpy()))
         return torch.from_numpy(values).to(q)
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
-        found: torch.Tensor = _Sums.apply(upstream[0], ctx.own)  # type: ignore[no-untyped-call]
-        return found, None
+        gradient: torch.Tensor = _Sums.apply(upstream[0], ctx.own)  # type: ignore[no-untyped-call]
+        return gradient, None

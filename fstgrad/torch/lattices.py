@@ -126,23 +126,23 @@ def _evaluated(
     elif isinstance(golds, torch.Tensor):
         golds = list(arguments.integers("gold", golds))
     if not single and isinstance(golds, list | tuple):
-        golds = [_as_array(f"gold[{i}]", own) for i, own in enumerate(golds)]
+        golds = [_as_array(f"gold[{i}]", row) for i, row in enumerate(golds)]
     items = lattice_items(lattice, golds, losses, options)
     rows: Any = [scores] if single else sequence("scores", scores)
     if len(rows) != len(items):
         raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
-    for own, item in zip(rows, items, strict=True):
-        arguments.floating("scores", own)
-        if own.shape != (item.lattice.num_arcs,):
+    for row, item in zip(rows, items, strict=True):
+        arguments.floating("scores", row)
+        if row.shape != (item.lattice.num_arcs,):
             raise InvalidInputError(
-                f"scores has shape {tuple(own.shape)}, but the lattice has {item.lattice.num_arcs} "
+                f"scores has shape {tuple(row.shape)}, but the lattice has {item.lattice.num_arcs} "
                 "arcs; lattice.scatter(scores) converts scores in the order of the input"
             )
     width = max(map(len, rows))
     padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
     places = torch.arange(len(items))
-    found = values(LatticeObjective(kind, items, options), [padded], [places])
-    return found[0] if single else reduced(found, reduction)
+    per_item = values(LatticeObjective(kind, items, options), [padded], [places])
+    return per_item[0] if single else reduced(per_item, reduction)
 
 
 def _as_array(name: str, gold: Any) -> Any:

@@ -84,13 +84,13 @@ def mrf_nll(
             "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
         )
     edges = _per_item(edge_scores, len(nodes))
-    golds = torch.where(golds == arguments.whole("ignore_index", ignore_index), UNKNOWN, golds)
+    golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
     if method == "bp" and _runs_on_device(nodes, edges, golds):
         known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
-        found = _Once.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
+        per_item = _Once.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
     else:
-        found = values(FieldNll(graph, method, options), [nodes, edges], [golds])
-    return reduced(found[0] if single else found, reduction)
+        per_item = values(FieldNll(graph, method, options), [nodes, edges], [golds])
+    return reduced(per_item[0] if single else per_item, reduction)
 
 
 def mrf_log_partition(
@@ -111,8 +111,8 @@ def mrf_log_partition(
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
     scores = [nodes, _per_item(edge_scores, len(nodes))]
-    found = values(FieldLogPartition(graph, method, options), scores, [_no_labels(nodes)])
-    return found[0] if single else found
+    per_item = values(FieldLogPartition(graph, method, options), scores, [_no_labels(nodes)])
+    return per_item[0] if single else per_item
 
 
 def mrf_marginals(
@@ -201,10 +201,10 @@ class _Once(torch.autograd.Function):
         options: dict[str, Any],
     ) -> torch.Tensor:
         wide, table = (tensor.detach().to(torch.float64) for tensor in (nodes, edges))
-        found, by_node, by_edge = bethe_nll(wide, table, golds, graph, **options)
+        losses, by_node, by_edge = bethe_nll(wide, table, golds, graph, **options)
         ctx.save_for_backward(by_node, by_edge)
         ctx.dtypes = nodes.dtype, edges.dtype
-        return found.to(nodes.dtype)
+        return losses.to(nodes.dtype)
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:

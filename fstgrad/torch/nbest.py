@@ -109,8 +109,8 @@ def nbest_risk(
                 "allow at least one of them"
             )
     shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
-    found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(upcast(log_probs).dtype)
-    return found[0] if single and reduction == "none" else reduced(found, reduction)
+    risks = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(upcast(log_probs).dtype)
+    return risks[0] if single and reduction == "none" else reduced(risks, reduction)
 
 
 def _one(given: Any) -> Any:

@@ -98,8 +98,8 @@ def values(
     NotSupportedError
         Within `torch.func.grad`, `vjp`, `jacrev`, `jvp` and `hessian`.
     """
-    found = _outputs(objective, scores, constants, alone=alone or not axis, axis=axis)[0]
-    return found[0] if found.ndim and (alone or not axis) else found
+    result = _outputs(objective, scores, constants, alone=alone or not axis, axis=axis)[0]
+    return result[0] if result.ndim and (alone or not axis) else result
 
 
 def gradients(
@@ -167,24 +167,24 @@ def _outputs(
         arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
-    given = [upcast(tensor) for tensor in scores]
+    tables = [upcast(tensor) for tensor in scores]
     fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
-    found: Sequence[torch.Tensor]
-    if autograd_only(*given, *fixed):
-        own = _objective(objective) if isinstance(objective, str) else objective
-        found = _AutogradOnly.apply(own, len(given), alone, axis, *given, *fixed)  # type: ignore[no-untyped-call]
-        return found
+    outputs: Sequence[torch.Tensor]
+    if autograd_only(*tables, *fixed):
+        evaluated = _objective(objective) if isinstance(objective, str) else objective
+        outputs = _AutogradOnly.apply(evaluated, len(tables), alone, axis, *tables, *fixed)  # type: ignore[no-untyped-call]
+        return outputs
     key = objective if isinstance(objective, str) else _transient(objective)
     if not axis:
-        given, fixed = [t[None] for t in given], [t[None] for t in fixed]
-    found = _values(given, fixed, key)
-    return found
+        tables, fixed = [t[None] for t in tables], [t[None] for t in fixed]
+    outputs = _values(tables, fixed, key)
+    return outputs
 
 
 def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return an objective's `measure`: a float64 table of the shape and on the device of `like`."""
-    found: torch.Tensor = _measured(like.detach(), [c.detach() for c in constants], objective)
-    return found
+    table: torch.Tensor = _measured(like.detach(), [c.detach() for c in constants], objective)
+    return table
 
 
 @uncompiled
@@ -210,13 +210,13 @@ def _token(setting: Any) -> str:
 
 
 def _objective(key: str) -> Objective:
-    found = _PERSISTENT.get(key) or _TRANSIENT.get(key)
-    if found is None:
+    objective = _PERSISTENT.get(key) or _TRANSIENT.get(key)
+    if objective is None:
         raise NotSupportedError(
             f"the objective {key} is not known in this process; a compiled graph that holds "
             "objectives cannot be moved to another process: compile it there"
         )
-    return found
+    return objective
 
 
 # the operators are the same for all objectives, which differ only in the key
@@ -228,8 +228,8 @@ def _objective(key: str) -> Objective:
     schema="(Tensor like, Tensor[] constants, str key) -> Tensor",
 )
 def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
-    found = _objective(key).measure([to_numpy(t) for t in constants], team())
-    return to_tensor(found, torch.empty(0, dtype=torch.float64, device=like.device))
+    table = _objective(key).measure([to_numpy(t) for t in constants], team())
+    return to_tensor(table, torch.empty(0, dtype=torch.float64, device=like.device))
 
 
 @_measured.register_fake
@@ -246,9 +246,9 @@ def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
-    found, gradients = _objective(key).evaluate(arrays, fixed, team())
+    results, gradients = _objective(key).evaluate(arrays, fixed, team())
     tables = [to_tensor(table, like) for table, like in zip(gradients, scores, strict=True)]
-    return [to_tensor(found, scores[0]), *tables]
+    return [to_tensor(results, scores[0]), *tables]
 
 
 @_values.register_fake
@@ -330,14 +330,14 @@ def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> li
     """Return `scaled`; in the last backward pass through a graph, the tables are overwritten."""
     if torch.is_grad_enabled() or _keeps_graph() or not autograd_only(weights):
         return scaled(weights, tables)
-    own = [table.detach() for table in tables]
+    detached = [table.detach() for table in tables]
     try:
         if weights.ndim or weights.item() != 1.0:
-            for table in own:
+            for table in detached:
                 table.mul_(_per_item(weights, table))
     except RuntimeError:  # several upstream gradients at once: is_grads_batched, or a vmap
         return scaled(weights, tables)
-    return own
+    return detached
 
 
 _values.register_autograd(_backward, setup_context=_remember)
@@ -355,7 +355,7 @@ class _AutogradOnly(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         """Evaluate the objective at the first `many` tensors; the others are constants."""
         arrays = [to_numpy(t) for t in tensors] if axis else [to_numpy(t)[None] for t in tensors]
-        found, tables = objective.evaluate(arrays[:many], arrays[many:], team())
+        results, tables = objective.evaluate(arrays[:many], arrays[many:], team())
         gradients = [
             to_tensor(table if axis else table[0], like)
             for table, like in zip(tables, tensors[:many], strict=True)
@@ -364,7 +364,7 @@ class _AutogradOnly(torch.autograd.Function):
         ctx.sizes = many, len(tensors) - many
         ctx.save_for_backward(*tensors, *gradients)
         ctx.set_materialize_grads(False)
-        return to_tensor(found.reshape(()) if alone else found, tensors[0]), *gradients
+        return to_tensor(results.reshape(()) if alone else results, tensors[0]), *gradients
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:

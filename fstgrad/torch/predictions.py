@@ -62,10 +62,10 @@ class Predictions:
         lists = self._each(lambda i: self._all[i].kbest(k))
         log_probs = torch.full((self.items, k), -torch.inf, dtype=torch.float64)
         for i, ranked in enumerate(lists):
-            own = [log_prob for _, log_prob in ranked]
-            log_probs[i, : len(ranked)] = torch.tensor(own, dtype=torch.float64)
-        found = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
-        return found, log_probs.to(self.device)
+            item_log_probs = [log_prob for _, log_prob in ranked]
+            log_probs[i, : len(ranked)] = torch.tensor(item_log_probs, dtype=torch.float64)
+        structures = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
+        return structures, log_probs.to(self.device)
 
     @uncompiled
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
@@ -83,10 +83,10 @@ class Predictions:
         team().each(self.items, run)
         return results
 
-    def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
+    def _padded(self, structures: Sequence[Any], k: int | None = None) -> torch.Tensor:
         """Return arrays, one for each item or up to k for each item, as one padded tensor."""
-        lists = [[own] for own in found] if k is None else found
-        every = [structure for own in lists for structure in own]
+        lists = [[item_structures] for item_structures in structures] if k is None else structures
+        every = [structure for item_structures in lists for structure in item_structures]
         shape = self.shape or np.array([structure.shape for structure in every]).max(axis=0)
         table = padded(lists, k or 1, shape)
         return torch.from_numpy(table[:, 0] if k is None else table).to(self.device)
@@ -251,16 +251,18 @@ class RandomFields(Predictions):
             for i, own in enumerate(nodes)
         ]
 
-    def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
+    def _padded(self, labelings: Sequence[Any], k: int | None = None) -> torch.Tensor:
         if k is None:
-            return super()._padded([labels.reshape(self.shape) for labels in found])
-        return super()._padded([[y.reshape(self.shape) for y in own] for own in found], k)
+            return super()._padded([labels.reshape(self.shape) for labels in labelings])
+        return super()._padded(
+            [[y.reshape(self.shape) for y in item_labelings] for item_labelings in labelings], k
+        )
 
     @uncompiled
     def decode(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the best labeling of each item (B, I); methods as in `PairwiseMRF.decode`."""
-        found = self._each(lambda i: self._all[i].decode(method, **options).labels)
-        return self._padded(found)
+        labelings = self._each(lambda i: self._all[i].decode(method, **options).labels)
+        return self._padded(labelings)
 
     @uncompiled
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:

@@ -49,8 +49,8 @@ def _product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> Flo
     log_z = _log_partition(point, scale, b)
     (risk,) = torch.autograd.grad(log_z, scale, create_graph=True)
     (gradient,) = torch.autograd.grad(risk, point, create_graph=True)
-    (found,) = torch.autograd.grad((gradient * torch.tensor(direction)).sum(), point)
-    result: FloatArray = found.numpy()
+    (product,) = torch.autograd.grad((gradient * torch.tensor(direction)).sum(), point)
+    result: FloatArray = product.numpy()
     return result
 
 

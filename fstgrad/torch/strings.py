@@ -195,14 +195,14 @@ def as_ids(
 def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     """Return integer ids with `ignore_index` replaced by `IGNORED`."""
     arguments.integers(name, ids)
-    ignore_index = arguments.whole("ignore_index", ignore_index)
+    ignore_index = arguments.integer("ignore_index", ignore_index)
     if autograd_only(ids) and ids.device.type == "cpu":
         known = ids.detach().numpy()
         marked = known == ignore_index
-        own = known.astype(np.int64)  # a copy, so later changes by the caller have no effect
+        copied = known.astype(np.int64)  # a copy, so later changes by the caller have no effect
         if marked.any():
-            own[marked] = IGNORED
-        return torch.from_numpy(own)
+            copied[marked] = IGNORED
+        return torch.from_numpy(copied)
     return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 
@@ -280,8 +280,8 @@ def _encoded(
     if isinstance(gold, torch.Tensor):
         if gold.ndim != 1:
             raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give (l,)")
-        own: IntArray = marked(name, gold, ignore_index).long().cpu().numpy()
-        return own
+        ids: IntArray = marked(name, gold, ignore_index).long().cpu().numpy()
+        return ids
     if one is not None:
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
     try:

@@ -232,12 +232,12 @@ class _Operator(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         *tensors, ctx.single_root, ctx.projective = inputs
-        kept = []
+        saved = []
         if isinstance(output, tuple):
-            kept = [output[1]]
+            saved = [output[1]]
             ctx.set_materialize_grads(False)  # zeros for mu would cost a product
-        ctx.save_for_backward(*tensors, *kept)
-        ctx.save_for_forward(*tensors, *kept)
+        ctx.save_for_backward(*tensors, *saved)
+        ctx.save_for_forward(*tensors, *saved)
 
 
 class _Solve(_Operator):
@@ -365,8 +365,8 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
     if autograd_only(*inputs[:2]) and not has_tangent(inputs[0]):
-        found: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
-        return found
+        solution: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
+        return solution
     result: tuple[torch.Tensor, torch.Tensor] = _call(_Solve, *inputs)
     return result
 

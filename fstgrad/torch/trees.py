@@ -130,11 +130,11 @@ def spanning_tree_partial_nll(
         size, nodes = table.batch.shape[:2]
         known = arguments.shaped("allowed", given, (size, nodes - 1, 2)[: 2 + labeled])
         mask = _within(known, table.batch.shape, labeled)
-    kept = _Table(
+    agreeing = _Table(
         table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
         projective,
     )  # fmt: skip
-    log_z, partial = (log_partition(t.arcs, *table.family) for t in (table, kept))
+    log_z, partial = (log_partition(t.arcs, *table.family) for t in (table, agreeing))
     return table.values(log_z - partial)
 
 
