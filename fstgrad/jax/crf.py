@@ -13,10 +13,10 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupported
 from fstgrad.core.uninitialized import empty
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
-from fstgrad.jax.operators import no_tangent, on_host, shape_of
-from fstgrad.jax.predictions import constant, integer, without_derivative, words_of
+from fstgrad.jax.operators import host_callback, no_tangent, shape_of
+from fstgrad.jax.predictions import detached, integer, key_words, undifferentiable
 from fstgrad.objectives.base import Array
-from fstgrad.objectives.predictions import NOTHING
+from fstgrad.objectives.predictions import PADDING
 from fstgrad.strings.linear_chain import LinearChains
 
 UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
@@ -134,7 +134,7 @@ def _step_sums(
     """Return the gradient in the transitions, which is not differentiable."""
     shape = shape_of(transitions.shape, transitions.dtype)
     given = (emissions, transitions, tags, upstream)
-    sums: jax.Array = on_host(_by_step, (shape,), given, "sequential")[0]
+    sums: jax.Array = host_callback(_by_step, (shape,), given, "sequential")[0]
     return sums
 
 
@@ -142,7 +142,7 @@ def _step_sums(
 def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
     """Return the values (B,) and their gradients in the emissions."""
     shapes = tuple(shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape))
-    return on_host(_by_emission, shapes, (emissions, transitions, tags), "sequential")
+    return host_callback(_by_emission, shapes, (emissions, transitions, tags), "sequential")
 
 
 def _no_second_derivative(*_: Any) -> NoReturn:
@@ -254,7 +254,7 @@ class CRF:
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent tag sequences of each item (B, k, T); key : a `jax.random.key`."""
         k = positive_integer("k", k)
-        return self._tags(lambda chains, rng: chains.sample(k, rng), words_of(key, 1)[0], k)
+        return self._tags(lambda chains, rng: chains.sample(k, rng), key_words(key, 1)[0], k)
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
         """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
@@ -272,8 +272,8 @@ class CRF:
         items, length = self._kept.shape
         rows = shape_of((items, k), self._scores.dtype)
         shapes = (shape_of((items, k, length), integer()), rows)
-        structures, log_probs = on_host(host, shapes, self._given(), "sequential")
-        return structures, without_derivative((self._scores, self.transitions), log_probs)
+        structures, log_probs = host_callback(host, shapes, self._given(), "sequential")
+        return structures, undifferentiable((self._scores, self.transitions), log_probs)
 
     def _tags(
         self,
@@ -288,13 +288,13 @@ class CRF:
 
         items, length = self._kept.shape
         shape = shape_of((items, *(() if k is None else (k,)), length), integer())
-        seed = np.zeros(1, np.uint32) if words is None else constant(words)
-        result: jax.Array = on_host(host, (shape,), (seed, *self._given()), "sequential")[0]
+        seed = np.zeros(1, np.uint32) if words is None else detached(words)
+        result: jax.Array = host_callback(host, (shape,), (seed, *self._given()), "sequential")[0]
         return result
 
     def _given(self) -> tuple[Any, ...]:
         marks = jnp.where(self._kept, 0, UNUSED)
-        return constant(self._scores), constant(self.transitions), marks
+        return detached(self._scores), detached(self.transitions), marks
 
 
 def _chains(emissions: Any, transitions: Any, marks: Any) -> Any:
@@ -303,8 +303,8 @@ def _chains(emissions: Any, transitions: Any, marks: Any) -> Any:
 
 def _placed(tags: Array, order: Array, paths: list[Array]) -> Array:
     """Return tags (B, ..., T) moved back to their positions, with the integer size of JAX."""
-    table = np.full(tags.shape, NOTHING, dtype=integer())
+    table = np.full(tags.shape, PADDING, dtype=integer())
     for i, path in enumerate(paths):
         rows = tags[i, ..., : len(path)]
-        table[i][..., order[i, : len(path)]] = np.where(rows < 0, NOTHING, rows)
+        table[i][..., order[i, : len(path)]] = np.where(rows < 0, PADDING, rows)
     return table

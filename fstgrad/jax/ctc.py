@@ -35,7 +35,7 @@ def ctc_nll(
     >>> round(float(jnp.exp(-value[0])), 4)  # 3 of 4 paths: _a, a_, aa
     0.75
     """
-    return _objective("nll", scores, (gold, lengths, ignore_index), None, blank)
+    return _evaluated("nll", scores, (gold, lengths, ignore_index), None, blank)
 
 
 def ctc_softmax_margin(
@@ -55,7 +55,7 @@ def ctc_softmax_margin(
     `Loss.compile`.  Other parameters as in `ctc_nll`.
     """
     given = (gold, lengths, ignore_index)
-    return _objective("softmax-margin", scores, given, loss, blank, cap, band)
+    return _evaluated("softmax-margin", scores, given, loss, blank, cap, band)
 
 
 def ctc_risk(
@@ -73,10 +73,10 @@ def ctc_risk(
 
     Parameters as in `ctc_softmax_margin`.
     """
-    return _objective("risk", scores, (gold, lengths, ignore_index), loss, blank, cap, band)
+    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, blank, cap, band)
 
 
-def _objective(
+def _evaluated(
     kind: CTCKind,
     scores: Any,
     given: tuple[Any, Any, int],

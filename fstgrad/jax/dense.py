@@ -11,7 +11,7 @@ import numpy as np
 from fstgrad.core.checks import positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
-from fstgrad.jax.operators import called, no_tangent, shape_of
+from fstgrad.jax.operators import batched_callback, no_tangent, shape_of
 from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.objectives.base import Array
 
@@ -96,7 +96,7 @@ def _sums(kernel: Kernel, are_shares: bool, q: jax.Array, images: jax.Array) -> 
         rows = zip(wide, pictures.astype(np.float64), strict=True)
         return (np.array([_map(kernel, g.shape, g.tobytes())(table) for table, g in rows]),)
 
-    sums: jax.Array = called(host, (shape_of(q.shape, q.dtype),), (q, images))[0]
+    sums: jax.Array = batched_callback(host, (shape_of(q.shape, q.dtype),), (q, images))[0]
     return sums
 
 

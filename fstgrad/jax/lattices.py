@@ -56,12 +56,12 @@ def lattice_softmax_margin(
     2.0
     """
     options = Options(cap, band, method, sampling)
-    return _objective("softmax-margin", scores, lattice, (gold, loss), options)
+    return _evaluated("softmax-margin", scores, lattice, (gold, loss), options)
 
 
 def lattice_crf_nll(scores: Any, lattice: Lattice | Sequence[Lattice], gold: Any) -> jax.Array:
     """Return -log p(gold) in nats, () or (B,): `lattice_softmax_margin` without a loss."""
-    return _objective("softmax-margin", scores, lattice, (gold, None), Options())
+    return _evaluated("softmax-margin", scores, lattice, (gold, None), Options())
 
 
 def lattice_risk(
@@ -81,10 +81,10 @@ def lattice_risk(
     loss is the result of `lattice.compile(loss, target)`.
     """
     options = Options(cap, band, method, sampling)
-    return _objective("risk", scores, lattice, (gold, loss), options)
+    return _evaluated("risk", scores, lattice, (gold, loss), options)
 
 
-def _objective(
+def _evaluated(
     kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate the objective; given : gold and the loss."""

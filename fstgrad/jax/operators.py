@@ -92,7 +92,7 @@ def gradients(
 def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: Any) -> jax.Array:
     """Return the table of an objective's `measure`, a constant."""
     result = [shape_of(shape, dtype)]
-    outputs = called(lambda *arrays: [objective.measure(arrays)], result, constants)
+    outputs = batched_callback(lambda *arrays: [objective.measure(arrays)], result, constants)
     table: jax.Array = jax.lax.stop_gradient(outputs[0])
     return table
 
@@ -161,7 +161,9 @@ def _products(bound: _Bound, scores: Any, constants: Any, directions: Any) -> tu
         )
 
     shapes = [shape_of(table.shape, table.dtype) for table in scores]
-    products: tuple[Any, ...] = tuple(called(host, shapes, (*scores, *constants, *directions)))
+    products: tuple[Any, ...] = tuple(
+        batched_callback(host, shapes, (*scores, *constants, *directions))
+    )
     return products
 
 
@@ -195,7 +197,7 @@ def _evaluated(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[A
 
     shapes = [shape_of(array.shape, array.dtype) for array in scores]
     first = shape_of(scores[0].shape[:1], scores[0].dtype)
-    return called(host, (first, *shapes), (*scores, *constants))
+    return batched_callback(host, (first, *shapes), (*scores, *constants))
 
 
 def shape_of(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
@@ -203,7 +205,7 @@ def shape_of(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
-def called(
+def batched_callback(
     host: Callable[..., Sequence[Array]],
     results: Sequence[jax.ShapeDtypeStruct],
     given: Sequence[Any],
@@ -222,10 +224,10 @@ def called(
         outputs = zip(host(*joined), results, strict=True)
         return tuple(np.asarray(a, dtype=r.dtype).reshape(*lead, *r.shape) for a, r in outputs)
 
-    return on_host(flat, tuple(results), given, "broadcast_all")
+    return host_callback(flat, tuple(results), given, "broadcast_all")
 
 
-def on_host(
+def host_callback(
     host: Callable[..., tuple[Array, ...]],
     results: tuple[jax.ShapeDtypeStruct, ...],
     given: Sequence[Any],

@@ -19,7 +19,7 @@ from fstgrad.core.sequences import items
 from fstgrad.jax import arguments
 from fstgrad.jax.lattices import arc_scores
 from fstgrad.jax.mrf import tables
-from fstgrad.jax.operators import called, shape_of
+from fstgrad.jax.operators import batched_callback, shape_of
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.objectives.base import Array
@@ -69,8 +69,10 @@ class Predictions:
         scores, *others = self.given
         rows = (len(scores), k)
         shapes = (shape_of((*rows, *self.shape), integer()), shape_of(rows, scores.dtype))
-        structures, log_probs = called(host, shapes, (constant(scores), *map(constant, others)))
-        return structures, without_derivative(scores, log_probs)
+        structures, log_probs = batched_callback(
+            host, shapes, (detached(scores), *map(detached, others))
+        )
+        return structures, undifferentiable(scores, log_probs)
 
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent structures of each item (B, k, ...); `key` is a `jax.random.key`."""
@@ -86,7 +88,7 @@ class Predictions:
     ) -> jax.Array:
         """Return the result of `choose` for each distribution: one structure, or k structures."""
         items = len(self.given[0])
-        words = np.zeros((items, 1), np.uint32) if key is None else words_of(key, items)
+        words = np.zeros((items, 1), np.uint32) if key is None else key_words(key, items)
 
         def host(seeds: Array, *arrays: Array) -> tuple[Array]:
             lists = []
@@ -97,8 +99,8 @@ class Predictions:
             return (table[:, 0] if k is None else table,)
 
         shape = (items, *(() if k is None else (k,)), *self.shape)
-        given = (constant(words), *map(constant, self.given))
-        result: jax.Array = called(host, (shape_of(shape, integer()),), given)[0]
+        given = (detached(words), *map(detached, self.given))
+        result: jax.Array = batched_callback(host, (shape_of(shape, integer()),), given)[0]
         return result
 
 
@@ -107,12 +109,12 @@ def integer() -> Any:
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
-def constant(given: Any) -> Any:
+def detached(given: Any) -> Any:
     """Return an array without a derivative."""
     return given if isinstance(given, np.ndarray) else jax.lax.stop_gradient(given)
 
 
-def words_of(key: Any, items: int) -> Any:
+def key_words(key: Any, items: int) -> Any:
     """Return the data (B, w) of one random key per item, split from `key`."""
     try:
         return jax.random.key_data(jax.random.split(key, items))
@@ -123,7 +125,7 @@ def words_of(key: Any, items: int) -> Any:
 
 
 @jax.custom_vjp
-def without_derivative(_: Any, log_probs: jax.Array) -> jax.Array:
+def undifferentiable(_: Any, log_probs: jax.Array) -> jax.Array:
     """Return log-probabilities; a loss that uses them cannot be differentiated in scores."""
     return log_probs
 
@@ -139,7 +141,7 @@ def _no_derivative(*_: Any) -> NoReturn:
     )
 
 
-without_derivative.defvjp(_forward, _no_derivative)
+undifferentiable.defvjp(_forward, _no_derivative)
 
 
 class Strings(Predictions):
@@ -165,7 +167,7 @@ class Strings(Predictions):
 
     def _distribution(self, *parts: Array) -> StringDistribution:
         table, size = parts
-        return StringDistribution(table[: checked(size, 1, len(table))])
+        return StringDistribution(table[: checked_length(size, 1, len(table))])
 
     def mbr(self, loss: Loss, key: Any, *, candidates: int = 10, samples: int = 200) -> jax.Array:
         """Return the string with the least expected loss among the k best of each item (B, L).
@@ -248,7 +250,7 @@ class Trees(Predictions):
 
     def _distribution(self, *parts: Array) -> SpanningTrees:
         table, size = parts
-        nodes = checked(size, min(1, len(table) - 1), len(table) - 1) + 1
+        nodes = checked_length(size, min(1, len(table) - 1), len(table) - 1) + 1
         return self._family(table[:nodes, :nodes])
 
     def mbr(self) -> jax.Array:
@@ -295,7 +297,7 @@ class RandomFields(Predictions):
         return structures.reshape(*structures.shape[:-1], *self._pixels)
 
 
-def checked(size: Any, least: int, most: int) -> int:
+def checked_length(size: Any, least: int, most: int) -> int:
     """Return a length; raise InvalidInputError if it is not in `least` .. `most`."""
     if not least <= size <= most:
         raise InvalidInputError(f"a length is {size}; give {least} to {most}")

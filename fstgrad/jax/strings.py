@@ -58,7 +58,7 @@ def softmax_margin(
     -0.7311
     """
     options = Options(cap, band, method, sampling)
-    return _objective("softmax-margin", scores, (gold, lengths, ignore_index), loss, options)
+    return _evaluated("softmax-margin", scores, (gold, lengths, ignore_index), loss, options)
 
 
 def crf_nll(
@@ -66,7 +66,7 @@ def crf_nll(
 ) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,): `softmax_margin` without a loss."""
     given = (gold, lengths, ignore_index)
-    return _objective("softmax-margin", scores, given, None, Options())
+    return _evaluated("softmax-margin", scores, given, None, Options())
 
 
 def risk(
@@ -86,7 +86,7 @@ def risk(
     Parameters as in `softmax_margin`, but a loss is required.
     """
     options = Options(cap, band, method, sampling)
-    return _objective("risk", scores, (gold, lengths, ignore_index), loss, options)
+    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, options)
 
 
 def nbest_risk(
@@ -132,7 +132,7 @@ def nbest_risk(
     return risks
 
 
-def _objective(
+def _evaluated(
     kind: Kind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, options: Options
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""

@@ -52,7 +52,7 @@ def spanning_tree_log_partition(
     9.0
     """
     family = (single_root, labeled, projective)
-    return _objective("log-partition", [scores], lengths, [], family)
+    return _evaluated("log-partition", [scores], lengths, [], family)
 
 
 def spanning_tree_nll(
@@ -81,7 +81,7 @@ def spanning_tree_nll(
     table = _table("scores", scores, labeled)
     shape = (len(table), table.shape[1] - 1)
     gold = arguments.integers("heads", heads, (*shape, 2) if labeled else shape)
-    return _objective("nll", [table], lengths, [gold], (single_root, labeled, projective))
+    return _evaluated("nll", [table], lengths, [gold], (single_root, labeled, projective))
 
 
 def spanning_tree_partial_nll(
@@ -105,7 +105,7 @@ def spanning_tree_partial_nll(
         shape = (len(table), table.shape[1] - 1)
         known = arguments.integers("allowed", known, (*shape, 2) if labeled else shape)
     family = (single_root, labeled, projective)
-    return _objective("partial-nll", [table], lengths, [known], family)
+    return _evaluated("partial-nll", [table], lengths, [known], family)
 
 
 def spanning_tree_marginals(
@@ -134,7 +134,7 @@ def spanning_tree_entropy(
     projective: bool = False,
 ) -> jax.Array:
     """Return the entropy in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
-    return _objective("entropy", [scores], lengths, [], (single_root, labeled, projective))
+    return _evaluated("entropy", [scores], lengths, [], (single_root, labeled, projective))
 
 
 def spanning_tree_kl(
@@ -153,7 +153,7 @@ def spanning_tree_kl(
             f"p_scores has the shape {p.shape} and q_scores {q.shape}; a divergence is between "
             "distributions over the same sentences and labels"
         )
-    return _objective("kl", [p, q], lengths, [], (single_root, labeled, projective))
+    return _evaluated("kl", [p, q], lengths, [], (single_root, labeled, projective))
 
 
 def spanning_tree_risk(
@@ -206,7 +206,7 @@ def spanning_tree_generalized_expectation(
     return 0.5 * jnp.square(gap).sum(axis=1)
 
 
-def _objective(
+def _evaluated(
     kind: TreeKind,
     scores: list[Any],
     lengths: Any,

@@ -12,17 +12,17 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
-NOTHING = -100  # padding of predictions, the same as in padded gold
+PADDING = -100  # padding of predictions, the same as in padded gold
 
 
 def padded(lists: Sequence[Sequence[IntArray]], k: int, shape: Sequence[int]) -> IntArray:
     """Return up to k structures for each of B items in one int64 table (B, k, *shape)."""
-    table = np.full((len(lists), k, *shape), NOTHING)
+    table = np.full((len(lists), k, *shape), PADDING)
     for i, structures in enumerate(lists):
         for j, structure in enumerate(structures):
             # negative entries of a structure are padding too
             place: Any = (i, j, *map(slice, structure.shape))
-            table[place] = np.where(structure < 0, NOTHING, structure)
+            table[place] = np.where(structure < 0, PADDING, structure)
     return table
 
 

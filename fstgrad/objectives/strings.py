@@ -83,7 +83,7 @@ class StringObjective(Objective):
         """Return the values (B,) and the gradient by a forward and a backward pass."""
         (table,) = scores
         items = self.items(table, *constants)
-        if self._is_whole(items, table):
+        if self._uses_every_position(items, table):
             rows = table.reshape(-1, *table.shape[2:])
             values, terms = self._solved(rows, items, team)
             if self.options.sampling is not None:
@@ -114,7 +114,7 @@ class StringObjective(Objective):
         cap, band, *_ = self.options
         return computed(value, cap, band, is_margin=self.kind != "risk")
 
-    def _is_whole(self, items: Sequence[Item], table: Array) -> bool:
+    def _uses_every_position(self, items: Sequence[Item], table: Array) -> bool:
         """Return whether all items are exact and use every position of the table."""
         if not items or (self._to_compile and any(item.automaton is None for item in items)):
             return False

@@ -75,7 +75,7 @@ def integer(name: str, given: Any) -> int:
     return int(given)
 
 
-def numbers(name: str, given: Any, items: int) -> torch.Tensor:
+def integer_per_item(name: str, given: Any, items: int) -> torch.Tensor:
     """Return a tensor or sequence as integers (B,), one for each of the `items` items."""
     if isinstance(given, torch.Tensor):
         tensor(name, given)
@@ -93,7 +93,7 @@ def numbers(name: str, given: Any, items: int) -> torch.Tensor:
     return integers(name, known)
 
 
-def within(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tensor:
+def in_range(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tensor:
     """Return numbers; raise InvalidInputError if one is not in `least` .. `most`."""
     for i, number in enumerate(known.tolist()):
         if not least <= number <= most:
@@ -101,7 +101,7 @@ def within(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tenso
     return known
 
 
-def losses(loss: Any) -> None:
+def check_loss(loss: Any) -> None:
     """Raise InvalidInputError unless `loss` is a loss, one automaton or several, or None."""
     if isinstance(loss, list | tuple):
         for i, one in enumerate(loss):

@@ -119,9 +119,9 @@ class CRF:
         if not torch.compiler.is_compiling():
             self._check_tags(tags, chain.inside)
         tags = tags.masked_fill(~chain.inside, 0)
-        score = _where(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
+        score = _zero_outside(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
         steps = upcast(self.transitions)[tags[:, :-1], tags[:, 1:]]
-        total = score.double().sum(1) + _where(chain.inside[:, 1:], steps).double().sum(1)
+        total = score.double().sum(1) + _zero_outside(chain.inside[:, 1:], steps).double().sum(1)
         if not torch.compiler.is_compiling() and bool((total == -torch.inf).any()):
             raise InfeasibleError(
                 f"gold[{int((total == -torch.inf).nonzero()[0])}] has a score of -inf: emissions "
@@ -194,10 +194,10 @@ class CRF:
         # differences of scores keep their digits even if a whole position is masked by finfo.min
         emissions, offset = _recentered(emissions, inside)
         if self.start is not None:
-            emissions = emissions + _where((place == 0)[:, None], upcast(self.start))
+            emissions = emissions + _zero_outside((place == 0)[:, None], upcast(self.start))
         if self.end is not None:
             last = place == lengths[:, None] - 1
-            emissions = emissions + _where(last[..., None], upcast(self.end))
+            emissions = emissions + _zero_outside(last[..., None], upcast(self.end))
         if self.start is not None or self.end is not None:  # which may be masks too
             emissions, further = _recentered(emissions, inside)
             offset = offset + further
@@ -273,10 +273,10 @@ class _Chain(NamedTuple):
 def _chains(*given: torch.Tensor) -> LinearChains:
     """Return the chains of emissions, transitions and lengths."""
     emissions, transitions, lengths = map(to_numpy, given)
-    return LinearChains(emissions, transitions, lengths, _each(emissions))
+    return LinearChains(emissions, transitions, lengths, _loop_over_blocks(emissions))
 
 
-def _each(emissions: Array) -> Each:
+def _loop_over_blocks(emissions: Array) -> Each:
     """Return a loop over the blocks of a batch: in threads, unless the batch is too small."""
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
@@ -285,13 +285,13 @@ def _recentered(emissions: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Te
     """Subtract the largest emission of each position if it is beyond FAR; return it too, (B, T)."""
     largest = emissions.detach().amax(dim=2)
     is_far = inside & (largest.abs() > FAR) & largest.isfinite()
-    offset = _where(is_far, largest)
+    offset = _zero_outside(is_far, largest)
     if torch.compiler.is_compiling() or bool(offset.any()):
         emissions = emissions - offset[..., None]
     return emissions, offset
 
 
-def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _zero_outside(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return values, 0 outside of the mask; in contrast to a product, -inf does not give NaN."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
 
@@ -345,7 +345,7 @@ def _step_sums(
     """Return sum_i weights[i] E[number of steps from x to y in item i], like the transitions."""
     left, right, wide, weight = map(to_numpy, (before, after, is_wide, weights))
     steps = np.asarray(to_numpy(transitions), dtype=np.float64)
-    total = step_sums(steps, left, right, weight, _each(to_numpy(emissions)))
+    total = step_sums(steps, left, right, weight, _loop_over_blocks(to_numpy(emissions)))
     if wide.any():
         total += _chains(emissions, transitions, lengths).wide_sums(wide, weight)
     return to_tensor(total, transitions)

@@ -83,11 +83,11 @@ def mrf_nll(
             f"node_scores has shape {tuple(node_scores.shape)}, gold {tuple(gold.shape)}; give "
             "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
         )
-    edges = _per_item(edge_scores, len(nodes))
+    edges = _edges_per_item(edge_scores, len(nodes))
     golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
     if method == "bp" and _runs_on_device(nodes, edges, golds):
         known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
-        per_item = _Once.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
+        per_item = _BetheLoss.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
     else:
         per_item = values(FieldNll(graph, method, options), [nodes, edges], [golds])
     return reduced(per_item[0] if single else per_item, reduction)
@@ -110,7 +110,7 @@ def mrf_log_partition(
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    scores = [nodes, _per_item(edge_scores, len(nodes))]
+    scores = [nodes, _edges_per_item(edge_scores, len(nodes))]
     per_item = values(FieldLogPartition(graph, method, options), scores, [_no_labels(nodes)])
     return per_item[0] if single else per_item
 
@@ -133,7 +133,7 @@ def mrf_marginals(
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    edges = _per_item(edge_scores, len(nodes))
+    edges = _edges_per_item(edge_scores, len(nodes))
     if edges.ndim == 3:
         edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
     objective, unknown = FieldLogPartition(graph, method, options), _no_labels(nodes)
@@ -171,7 +171,7 @@ def _no_labels(nodes: torch.Tensor) -> torch.Tensor:
     return torch.full(nodes.shape[:2], UNKNOWN)
 
 
-def _per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
+def _edges_per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
     """Return edge scores (B, C, C) or (B, E, C, C), shared ones as views."""
     if edge_scores.ndim == 4:
         if len(edge_scores) != items:
@@ -188,7 +188,7 @@ def _per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
     return edge_scores.expand(items, *edge_scores.shape)
 
 
-class _Once(torch.autograd.Function):
+class _BetheLoss(torch.autograd.Function):
     """Bethe losses of B items on their device, once differentiable."""
 
     @staticmethod

@@ -93,7 +93,7 @@ def nbest_risk(
             f"log_probs has {len(log_probs)} lists; references has {len(golds)}"
         )
     if lengths is not None:
-        counts = arguments.numbers("lengths", lengths, len(log_probs))
+        counts = arguments.integer_per_item("lengths", lengths, len(log_probs))
     losses = measured(persistent(NbestLosses, loss), log_probs, [ids, golds, counts])
     place = torch.arange(log_probs.shape[1], device=log_probs.device)
     outside = place >= counts.to(log_probs.device)[:, None]

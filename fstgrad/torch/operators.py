@@ -323,7 +323,7 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
 
 def scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return gradients multiplied by weights (B,) or ()."""
-    return [_per_item(weights, table) * table for table in tables]
+    return [_broadcast(weights, table) * table for table in tables]
 
 
 def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -334,7 +334,7 @@ def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> li
     try:
         if weights.ndim or weights.item() != 1.0:
             for table in detached:
-                table.mul_(_per_item(weights, table))
+                table.mul_(_broadcast(weights, table))
     except RuntimeError:  # several upstream gradients at once: is_grads_batched, or a vmap
         return scaled(weights, tables)
     return detached
@@ -404,6 +404,6 @@ def _(info: Any, axes: Any, like: Any, constants: Any, key: str) -> tuple[Any, i
     return found.reshape(info.batch_size, -1, *found.shape[1:]), 0
 
 
-def _per_item(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+def _broadcast(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """Return weights (B,) or () in a shape that broadcasts over the items of `table` (B, ...)."""
     return weights if weights.ndim == 0 else weights.reshape(-1, *(1,) * (table.ndim - 1))

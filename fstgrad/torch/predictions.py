@@ -96,8 +96,8 @@ def _sizes(lengths: Lengths, items: int, most: int) -> list[int]:
     """Return lengths as integers; without lengths, all items have `most` positions."""
     if lengths is None:
         return [most] * items
-    known = arguments.numbers("lengths", lengths, items)
-    return [int(size) for size in arguments.within("lengths", known, 1, most)]
+    known = arguments.integer_per_item("lengths", lengths, items)
+    return [int(size) for size in arguments.in_range("lengths", known, 1, most)]
 
 
 class Strings(Predictions):

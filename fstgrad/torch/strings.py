@@ -141,7 +141,7 @@ def _evaluated(
     check_settings(kind, loss, options)
     scores, gold, lengths, ignore_index = given
     arguments.floating("scores", scores)
-    arguments.losses(loss)
+    arguments.check_loss(loss)
     gold = as_list("gold", gold)
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
@@ -243,7 +243,7 @@ def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> Non
 
 def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) -> torch.Tensor:
     """Return lengths (B,) as a tensor, checked to be from 1 to the width of the ids."""
-    known = arguments.numbers("lengths", lengths, len(ids))
+    known = arguments.integer_per_item("lengths", lengths, len(ids))
     if torch.compiler.is_compiling():
         return known
     for i, length in enumerate(known.tolist()):

@@ -395,15 +395,15 @@ def divergence(*inputs: Any) -> torch.Tensor:
     return result
 
 
-def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool) -> torch.Tensor:
+def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool) -> torch.Tensor:
     """Return log Z (B,) of arcs, or () of one table.
 
-    Without lengths, all tables have n dependents.  which : single_root, projective.
+    Without lengths, all tables have n dependents.  flags : single_root, projective.
     """
     if autograd_only(arcs) and not has_tangent(arcs) and not arrays.computes_on_gpu(arcs):
-        value: torch.Tensor = _LogPartition.apply(arcs, lengths, *which)  # type: ignore[no-untyped-call]
+        value: torch.Tensor = _LogPartition.apply(arcs, lengths, *flags)  # type: ignore[no-untyped-call]
         return value
-    log_z = _batched(arcs, lengths, *which)[0]
+    log_z = _batched(arcs, lengths, *flags)[0]
     return log_z if arcs.ndim == 3 else log_z[0]
 
 
@@ -414,16 +414,16 @@ class _LogPartition(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool) -> Any:
+    def forward(ctx: Any, arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool) -> Any:
         if is_large(arcs) or len(arcs) == 0:
-            log_z, mu = solved(arcs, _lengths(arcs) if lengths is None else lengths, *which)
+            log_z, mu = solved(arcs, _lengths(arcs) if lengths is None else lengths, *flags)
         else:
-            trees = tensor_trees(arcs, lengths, *which)
+            trees = tensor_trees(arcs, lengths, *flags)
             log_z, mu = (
                 to_float64_tensor(trees.log_partition(), arcs),
                 to_float64_tensor(trees.marginals(), arcs),
             )
-        ctx.which = which
+        ctx.flags = flags
         ctx.save_for_backward(arcs, lengths, mu)
         return log_z
 
@@ -431,16 +431,16 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         arcs, lengths, mu = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True requires differentiable marginals
-            mu = _batched(arcs, lengths, *ctx.which)[1].reshape(arcs.shape)
-        return *scaled_in_place(upstream[0], [mu]), *[None] * (1 + len(ctx.which))
+            mu = _batched(arcs, lengths, *ctx.flags)[1].reshape(arcs.shape)
+        return *scaled_in_place(upstream[0], [mu]), *[None] * (1 + len(ctx.flags))
 
 
 def _batched(
-    arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool
+    arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return `solve` of a batch, or of one table as a batch of one."""
     batch = arcs if arcs.ndim == 3 else arcs[None]
-    return solve(batch, _lengths(batch) if lengths is None else lengths, *which)
+    return solve(batch, _lengths(batch) if lengths is None else lengths, *flags)
 
 
 def _lengths(batch: torch.Tensor) -> torch.Tensor:

@@ -281,7 +281,7 @@ class _Table:
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
         else:
-            sizes = arguments.numbers("lengths", lengths, items).to(torch.int64)
+            sizes = arguments.integer_per_item("lengths", lengths, items).to(torch.int64)
         self.labeled, self.lengths = labeled, None if lengths is None else sizes
         self.family = (sizes, single_root, projective)
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
