@@ -23,8 +23,10 @@ _AUTOMATA = AutomatonCache()
 def check_labels(kind: CTCKind, loss: Loss | None, n: int, blank: Any) -> None:
     """Raise InvalidInputError unless the blank and the loss are over the n labels of the scores."""
     instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
-    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < n:
-        raise InvalidInputError(f"blank is {blank!r}; the scores are for the labels 0 to {n - 1}")
+    if isinstance(blank, bool) or not isinstance(blank, int):
+        raise InvalidInputError(f"blank is {blank!r}; give the id of the blank")
+    if not 0 <= blank < n:
+        raise InvalidInputError(f"blank is {blank}; the scores are for the labels 0 to {n - 1}")
     if kind != "nll" and (loss is None or len(loss.alphabet) != n):
         size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
         raise InvalidInputError(
