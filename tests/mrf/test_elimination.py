@@ -15,7 +15,7 @@ from tests.oracles import mrf as oracle
 
 
 def in_segments(monkeypatch, number):
-    monkeypatch.setattr(BucketTree, "folded", lambda self, max_memory: self._fold(number))
+    monkeypatch.setattr(BucketTree, "segmented", lambda self, max_memory: self._in_segments(number))
 
 
 @pytest.mark.parametrize("number", [2, 3, 8])
@@ -32,11 +32,11 @@ def test_segments_change_nothing(monkeypatch, number, scale):
         draws = whole.sample(20, np.random.default_rng(0))
         with monkeypatch.context() as patch:
             in_segments(patch, number)
-            folded = Elimination(model)
-            for mine, other in zip(folded.marginals(), marginals, strict=True):
+            segmented = Elimination(model)
+            for mine, other in zip(segmented.marginals(), marginals, strict=True):
                 np.testing.assert_array_equal(mine, other)
-            assert model.score(folded.mode()) == best
-            again = folded.sample(20, np.random.default_rng(0))
+            assert model.score(segmented.mode()) == best
+            again = segmented.sample(20, np.random.default_rng(0))
         np.testing.assert_array_equal(again, draws)
 
 
@@ -45,12 +45,12 @@ def test_segments_are_taken_where_memory_asks_for_them():
     whole = Elimination(model)
     needed = whole.tree.needed(whole.tree.program)
     small = Elimination(model, 3 * needed // 4)
-    folded = small.tree.folded(3 * needed // 4)
-    assert len(folded.segments) > 1
-    assert small.tree.needed(folded.program) <= 3 * needed // 4
+    segmented = small.tree.segmented(3 * needed // 4)
+    assert len(segmented.segments) > 1
+    assert small.tree.needed(segmented.program) <= 3 * needed // 4
     np.testing.assert_allclose(small.marginals().node, whole.marginals().node, atol=1e-14)
     assert model.score(small.mode()) == model.score(whole.mode())
-    assert len(whole.tree.folded(needed).segments) == 1
+    assert len(whole.tree.segmented(needed).segments) == 1
     with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         Elimination(model, 8 * max(whole.plan.cells)).marginals()
 

@@ -116,7 +116,7 @@ def test_predicted_memory_is_what_the_tables_take():
         plan.require(8 * 4, 16)
     # going up, a message takes the place of one that was read: two of 2 cells, and the last of 1
     engine = Elimination(model)
-    assert engine.tree.short_program.message[-1] == 2 + 2 + 1
+    assert engine.tree.upward_program.message[-1] == 2 + 2 + 1
     with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         Elimination(model, 8 * (2 + 2 + 1 + 4) - 1).log_partition()
     assert Elimination(model, 8 * (2 + 2 + 1 + 4)).log_partition() == pytest.approx(

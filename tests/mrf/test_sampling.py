@@ -1,9 +1,13 @@
-"""Markov chains: right marginals within their stated error, seeds, threads, hard zeros."""
+"""Markov chains: right marginals within their stated error, seeds, threads, hard zeros.
+
+Gibbs draws of whole colour classes are those of one node after the other.
+"""
 
 import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf import kernels
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.kernels.sites import gibbs_sites
@@ -15,7 +19,9 @@ from fstgrad.mrf.sampling.chains import (
     new_keys,
     start_labels,
 )
+from fstgrad.mrf.sampling.chromatic import ChromaticSweeps
 from fstgrad.mrf.scored_graph import ScoredGraph
+from tests.helpers.fields import graph_of_hubs
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
@@ -326,3 +332,63 @@ def test_clusters_of_either_sign_have_the_right_marginals(sign):
     found = model.infer("swendsen-wang", samples=4000, rng=0)
     np.testing.assert_allclose(found.node, model.marginals().node, atol=0.03)
     np.testing.assert_allclose(found.edge, model.marginals().edge, atol=0.03)
+
+
+def sequential(model, sweeps, key, room):
+    """Draw the labels of all nodes, colour after colour, each given the scores of its labels."""
+    labels = np.zeros(model.num_nodes, np.int64)
+    for sweep in range(sweeps):
+        for colour in range(model.graph.colour.max() + 1):
+            sites = np.flatnonzero(model.graph.colour == colour)
+            kernels.sites.gibbs_sites(0, len(sites), sites, key, sweep * room, model.pieces, labels)
+    return labels
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("labels", [2, 3, 10])
+@pytest.mark.parametrize(("threads", "parallel"), [(1, 9), (2, 100), (3, 1)])
+def test_draws_of_blocks(shared, scale, labels, threads, parallel):
+    """Nodes without neighbours, hubs with hundreds, dead labels, more nodes than a block has."""
+    model = graph_of_hubs(np.random.default_rng(8), labels, shared=shared, symmetric=False)
+    node = np.append(model.scores.node, np.ones((3, labels)), axis=0)
+    node[4, 0] = node[9, 1] = -np.inf
+    model = fg.PairwiseMRF(node, scale * model.scores.edge, model.graph.edges)
+    found, room = np.zeros(model.num_nodes, np.int64), 3 * model.num_nodes
+    ChromaticSweeps(model, threads, parallel).sweep(5, 17, 0, room, found)
+    np.testing.assert_array_equal(found, sequential(model, 5, 17, room))
+
+
+def test_draws_of_a_graph_without_edges():
+    model = fg.PairwiseMRF(np.random.default_rng(1).normal(size=(700, 2)), np.eye(2), [])
+    found = np.zeros(700, np.int64)
+    ChromaticSweeps(model, 2, 1).sweep(2, 5, 0, 2100, found)
+    np.testing.assert_array_equal(found, sequential(model, 2, 5, 2100))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("labels", [1, 2, 3])
+@pytest.mark.parametrize("grid", [True, False])
+def test_draws_with_hard_zeros(shared, labels, grid):
+    """Forbidden pairs have no logarithm of a weight; label 0 beside label 0 is always allowed."""
+    rng = np.random.default_rng(labels)
+    pairs = grid_edges(9, 8)
+    edge = rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
+    hard = rng.random(edge.shape) < 0.4
+    hard[..., 0, 0] = False
+    edge = np.where(hard, -np.inf, edge)
+    node = rng.normal(size=(72, labels))
+    model = fg.PairwiseMRF.grid(9, 8, node, edge) if grid else fg.PairwiseMRF(node, edge, pairs)
+    chain = Chain(model, "chromatic", np.zeros(72, np.int64), 3)
+    chain.advance(6)
+    np.testing.assert_array_equal(chain.labels, sequential(model, 6, 3, 3 * 72))
+    assert model.score(chain.labels) > -np.inf
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_draws_without_a_table(labels):
+    node = np.random.default_rng(2).normal(size=(5, labels))
+    model = fg.PairwiseMRF(node, np.empty((0, labels, labels)), [])
+    found = np.zeros(5, np.int64)
+    ChromaticSweeps(model, 1, 1).sweep(3, 7, 0, 15, found)
+    np.testing.assert_array_equal(found, sequential(model, 3, 7, 15))

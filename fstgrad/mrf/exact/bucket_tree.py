@@ -16,7 +16,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ScoreLayout:
     """All score tables of a model in one flat array: nodes, then edges, then larger factors.
 
     Shared edge scores are stored once; their marginals are stored for each edge.
@@ -38,7 +38,7 @@ class Layout:
     factors: Factors
 
     @classmethod
-    def of(cls, model: ScoredGraph) -> "Layout":
+    def of(cls, model: ScoredGraph) -> "ScoreLayout":
         """Return the layout of a model."""
         return cls(
             model.num_nodes, model.num_labels, model.graph.edges, model.shared, model.factors
@@ -95,7 +95,7 @@ class Layout:
         ).astype(np.int64)
 
 
-class Folded(NamedTuple):
+class SegmentedProgram(NamedTuple):
     """A program whose buckets are swept segment by segment, to save memory.
 
     Messages within a segment share memory with those of other segments, and are computed again when
@@ -118,12 +118,12 @@ class BucketTree:
     Parameters
     ----------
     plan : Plan
-    layout : Layout
+    layout : ScoreLayout
     low : (I,) int64
         The first label of each node that the tables include; plan.sizes labels follow from there.
     """
 
-    def __init__(self, plan: Plan, layout: Layout, low: IntArray) -> None:
+    def __init__(self, plan: Plan, layout: ScoreLayout, low: IntArray) -> None:
         self.plan, self.layout, self.low = plan, layout, low
         first, scope, stride = layout.scopes
         buckets = len(plan.order)
@@ -148,9 +148,9 @@ class BucketTree:
             Inputs(child, slowest, first_step, step, number),
         )
         self.number, self.cliques = number, cliques
-        self._folded: dict[int, Folded] = {}
-        self.begin = layout.beginnings(marginals=False) + shift
-        self.end = layout.beginnings(marginals=True) + shift
+        self._segmented: dict[int, SegmentedProgram] = {}
+        self.score_place = layout.beginnings(marginals=False) + shift
+        self.marginal_place = layout.beginnings(marginals=True) + shift
         message = np.concatenate(([0], np.cumsum(plan.messages))).astype(np.int64)
         self.program = Program(
             first_axis, sizes[cliques], np.array(plan.cells, np.int64), message, parent,
@@ -161,35 +161,35 @@ class BucketTree:
         """Return `source` and `target` of a Program: where inputs are read, where marginals go."""
         table = child < 0
         source, target = message[child], message[child]
-        source[table] = self.begin[self.number[table]]
-        target[table] = self.end[self.number[table]]
+        source[table] = self.score_place[self.number[table]]
+        target[table] = self.marginal_place[self.number[table]]
         return source, target
 
-    def folded(self, max_memory: int) -> Folded:
+    def segmented(self, max_memory: int) -> SegmentedProgram:
         """Return the program in the fewest segments (1, 2, 4, ...) that need <= max_memory bytes.
 
         If no number of segments is enough, returns the one that needs least memory.
         """
-        if max_memory not in self._folded:
-            candidates: list[Folded] = []
+        if max_memory not in self._segmented:
+            candidates: list[SegmentedProgram] = []
             number = 1
             while number <= max(1, len(self.plan.order) // 2):
-                candidates.append(self._fold(number))
+                candidates.append(self._in_segments(number))
                 if self.needed(candidates[-1].program) <= max_memory:
                     break
                 number *= 2
-            self._folded[max_memory] = min(candidates, key=lambda f: int(f.program.message[-1]))
-        return self._folded[max_memory]
+            self._segmented[max_memory] = min(candidates, key=lambda f: int(f.program.message[-1]))
+        return self._segmented[max_memory]
 
     def needed(self, program: Program) -> int:
         """Return the bytes of all messages and the largest table."""
         return 8 * (int(program.message[-1]) + max(self.plan.cells))
 
-    def _fold(self, number: int) -> Folded:
+    def _in_segments(self, number: int) -> SegmentedProgram:
         """Return the program in `number` segments with about equally many message cells."""
         cells = np.array(self.plan.messages, np.int64)
         if number == 1:
-            return Folded(self.program, [(0, len(cells))])
+            return SegmentedProgram(self.program, [(0, len(cells))])
         done = np.cumsum(cells)
         segment = (done - cells) * number // done[-1]
         parent = self.program.parent
@@ -207,10 +207,10 @@ class BucketTree:
             message[-1] = max(message[-1], first + int(inner[-1]) if len(inner) else first)
         source, target = self._ends(self.program.child, message)
         program = self.program._replace(message=message, source=source, target=target)
-        return Folded(program, list(pairwise(bounds)))
+        return SegmentedProgram(program, list(pairwise(bounds)))
 
     @cached_property
-    def short_program(self) -> Program:
+    def upward_program(self) -> Program:
         """The program of a sweep up without a sweep down: messages reuse memory already read."""
         plan = self.plan
         free: dict[int, list[int]] = {}
@@ -228,7 +228,7 @@ class BucketTree:
         return self.program._replace(message=message, source=source, target=target)
 
     def scores(self, model: ScoredGraph) -> FloatArray:
-        """Return all log-tables in one array (nats), laid out as `Layout`, without the constant."""
+        """Return all log-tables in one array (nats) like `ScoreLayout`, without the constant."""
         return np.concatenate(
             (model.scores.node.ravel(), model.edge_stack.ravel(), model.factors.table)
         )

@@ -20,7 +20,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
-from fstgrad.mrf.exact.bucket_tree import BucketTree, Folded, Layout
+from fstgrad.mrf.exact.bucket_tree import BucketTree, ScoreLayout, SegmentedProgram
 from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY, Plan, make_plan
 from fstgrad.mrf.resources import NO_LIMIT, Budget
 from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
@@ -29,7 +29,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
 REUSED_CELLS = 1 << 21
 
 
-class Solved(NamedTuple):
+class UpwardSweep(NamedTuple):
     """The result of a sweep up: log Z without the model's offset (nats), and the messages.
 
     in_logs : whether `weights` are scores and `messages` logarithms.  The arrays are those of
@@ -37,7 +37,7 @@ class Solved(NamedTuple):
     """
 
     value: float
-    folded: Folded
+    segmented: SegmentedProgram
     in_logs: bool
     weights: FloatArray
     smallest: FloatArray
@@ -46,7 +46,7 @@ class Solved(NamedTuple):
 
     def backwards(self) -> Iterator[tuple[int, int]]:
         """Yield the segments (low, high) from the last to the first, with messages recomputed."""
-        program, segments = self.folded
+        program, segments = self.segmented
         for low, high in reversed(segments):
             if len(segments) > 1 and self.in_logs:
                 kernels.buckets.sweep_up_logs(
@@ -115,13 +115,13 @@ class Elimination:
         if key not in cache:
             sizes = (high - low).tolist()
             plan = make_plan(self.model.interactions, sizes, self.max_memory, self.budget)
-            cache[key] = BucketTree(plan, Layout.of(self.model), low)
+            cache[key] = BucketTree(plan, ScoreLayout.of(self.model), low)
         tree: BucketTree = cache[key]
         return tree
 
-    def _solved(self, folded: Folded) -> Solved:
+    def _sweep_up(self, segmented: SegmentedProgram) -> UpwardSweep:
         """Return log Z and the messages of a program after a sweep up through all segments."""
-        program = folded.program
+        program = segmented.program
         self.plan.require(self.tree.needed(program), self.max_memory)
         weights, smallest, offset, fits = self.tree.weights(self.model)
         messages, least = empty(int(program.message[-1])), np.ones(len(self.plan.order))
@@ -136,21 +136,21 @@ class Elimination:
             value = kernels.buckets.sweep_up_logs(program, 0, buckets, False, weights, 0, messages)
         if value == -np.inf:
             raise infeasible()
-        return Solved(float(value), folded, not fits, weights, smallest, least, messages)
+        return UpwardSweep(float(value), segmented, not fits, weights, smallest, least, messages)
 
     def log_partition(self) -> float:
         """Return log Z in nats."""
-        short = Folded(self.tree.short_program, [(0, len(self.plan.order))])
-        return self._solved(short).value
+        short = SegmentedProgram(self.tree.upward_program, [(0, len(self.plan.order))])
+        return self._sweep_up(short).value
 
     def marginals(self) -> Table:
         """Return marginals of nodes (I, C), edges (E, C, C) and larger factors (cells,)."""
-        solved = self._solved(self.tree.folded(self.max_memory))
+        upward = self._sweep_up(self.tree.segmented(self.max_memory))
         out = np.zeros(self.tree.layout.marginal_cells)
-        for low, high in solved.backwards():
+        for low, high in upward.backwards():
             kernels.buckets.sweep_down(
-                solved.folded.program, low, high, solved.in_logs, solved.weights, solved.messages,
-                out,
+                upward.segmented.program, low, high, upward.in_logs, upward.weights,
+                upward.messages, out,
             )  # fmt: skip
         return self.tree.layout.table(out)
 
@@ -160,25 +160,25 @@ class Elimination:
         direction : a Table of finite numbers, shaped like the scores or like the marginals.
         """
         program = self.tree.program
-        solved = self._solved(Folded(program, [(0, len(self.plan.order))]))
+        upward = self._sweep_up(SegmentedProgram(program, [(0, len(self.plan.order))]))
         out = np.zeros(self.tree.layout.marginal_cells)
         moved = self.tree.layout.flat(direction)
         kernels.buckets.tangents(
-            program, solved.in_logs, solved.weights, solved.messages, moved, out
+            program, upward.in_logs, upward.weights, upward.messages, moved, out
         )
         return self.tree.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield each bucket, last first, with P(node | separator), (separator states, labels)."""
-        solved = self._solved(self.tree.folded(self.max_memory))
-        program = solved.folded.program
+        upward = self._sweep_up(self.tree.segmented(self.max_memory))
+        program = upward.segmented.program
         size = kernels.tables.most_blocks(program)
         scratch = empty(size, np.int64), empty(size, np.int64)
-        for low, high in solved.backwards():
+        for low, high in upward.backwards():
             for k in range(high - 1, low - 1, -1):
                 table = empty(self.plan.cells[k])
                 kernels.buckets.conditional(
-                    program, k, solved.in_logs, solved.weights, solved.messages, table, *scratch
+                    program, k, upward.in_logs, upward.weights, upward.messages, table, *scratch
                 )
                 yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
 
@@ -193,8 +193,8 @@ class Elimination:
 
     def mode(self) -> IntArray:
         """Return a labeling (I,) int64 of the highest score."""
-        folded = self.tree.folded(self.max_memory)
-        program = folded.program
+        segmented = self.tree.segmented(self.max_memory)
+        program = segmented.program
         self.plan.require(self.tree.needed(program), self.max_memory)
         scores, messages = self.tree.scores(self.model), empty(int(program.message[-1]))
         if (
@@ -205,8 +205,8 @@ class Elimination:
         ):
             raise infeasible()
         labels = np.zeros(self.model.num_nodes, np.int64)
-        for low, high in reversed(folded.segments):
-            if len(folded.segments) > 1:
+        for low, high in reversed(segmented.segments):
+            if len(segmented.segments) > 1:
                 kernels.buckets.sweep_up_logs(program, low, high, True, scores, 1, messages)
             kernels.buckets.best_labels(
                 program, low, high, self.tree.cliques, scores, messages, labels

@@ -19,7 +19,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.resources import ThreadRanges
-from fstgrad.mrf.sampling.chromatic import ColourDraws
+from fstgrad.mrf.sampling.chromatic import ChromaticSweeps
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"]
@@ -139,11 +139,11 @@ class Chain:
         return edge_strengths(self.model)
 
     @cached_property
-    def _draws(self) -> ColourDraws | None:
+    def _draws(self) -> ChromaticSweeps | None:
         """The draws of a model without larger factors, else None."""
         if self.model.factors.number:
             return None
-        return ColourDraws(self.model, self.threads, PARALLEL_SITES)
+        return ChromaticSweeps(self.model, self.threads, PARALLEL_SITES)
 
     def _colours(self, counter: int) -> None:
         for sites, bands in self._classes:

@@ -14,7 +14,7 @@ from fstgrad.mrf.resources import ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 
-class ColourDraws:
+class ChromaticSweeps:
     """The tables of a model in the order in which the kernels of the draws read them.
 
     For models without larger factors.  Colour classes of at least `parallel` nodes are divided
