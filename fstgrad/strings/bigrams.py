@@ -78,7 +78,7 @@ def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bi
         return solved.log_partition, solved.slope, _folded(solved.change)
     table, shift = weighed
     layout, change = b.bigram_layout, np.zeros(table.shape)
-    log_z, expected = kernels.tangents.tangent_pass(
+    log_z, expected = kernels.passes.tangent_pass(
         (table, change),
         layout.walk,
         (layout.unweighted, layout.cost),

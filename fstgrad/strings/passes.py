@@ -1,4 +1,7 @@
-"""Forward and backward over A o B without building it.
+"""Forward and backward over A o B without building it: the definition of Q_w.
+
+The kernels are tested against it.  It also runs itself, for samples, best strings, and tangents of
+weights beyond the range of float64.
 
 A level of A o B is a matrix: states s of B times contexts of the scores.  A context has q - 1
 symbols: the oldest is x, the younger ones are r.  Then

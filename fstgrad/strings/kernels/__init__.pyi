@@ -6,4 +6,3 @@ from . import linear_chain as linear_chain
 from . import log_passes as log_passes
 from . import packed_chains as packed_chains
 from . import passes as passes
-from . import tangents as tangents

@@ -26,18 +26,62 @@ class Work(NamedTuple):
     mass: FloatArray
 
 
+class Tangents(NamedTuple):
+    """The derivatives of a pass along one direction of the scores, of the losses, or of both.
+
+    table : (l, K, n), of exp(score); becomes the derivative of Q
+    slope : (N, C), of the costs of the arcs
+    final_slope : (S_l,), of the final costs
+    moved : bool, whether some entry of `table` is not 0
+    alpha, betas, rows, mass : like those of the pass
+    """
+
+    table: FloatArray
+    slope: FloatArray
+    final_slope: FloatArray
+    moved: bool
+    alpha: FloatArray
+    betas: FloatArray
+    rows: FloatArray
+    mass: FloatArray
+
+
+class LevelTangents(NamedTuple):
+    """The part of `Tangents` at one level; `after` is the next alpha, `before` the new beta."""
+
+    table: FloatArray
+    slope: FloatArray
+    moved: bool
+    alpha: FloatArray
+    after: FloatArray
+    beta: FloatArray
+    before: FloatArray
+    rows: FloatArray
+    mass: FloatArray
+
+
+class ClassTangents(NamedTuple):
+    """The derivatives of a pass by classes of symbols, as `Tangents`.
+
+    sums : (l, C), of the sums of `table` over the symbols of each class
+    alpha, beta, mass, ways : like those of the pass
+    """
+
+    table: FloatArray
+    slope: FloatArray
+    final_slope: FloatArray
+    sums: FloatArray
+    alpha: FloatArray
+    beta: FloatArray
+    mass: FloatArray
+    ways: FloatArray
+
+
 class Dual(NamedTuple):
     """Numbers and their derivatives along one direction: two arrays of one shape."""
 
     value: FloatArray
     change: FloatArray
-
-
-class DualWork(NamedTuple):
-    """`Work` with derivatives."""
-
-    rows: Dual
-    mass: Dual
 
 
 class Walks(NamedTuple):

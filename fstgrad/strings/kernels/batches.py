@@ -8,8 +8,7 @@ from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.losses.automata.layout import Walk
 from fstgrad.strings.kernels.arguments import Dual, Walks
 from fstgrad.strings.kernels.chain import chain_pass
-from fstgrad.strings.kernels.passes import real_pass, shift_scores
-from fstgrad.strings.kernels.tangents import tangent_pass
+from fstgrad.strings.kernels.passes import real_pass, shift_scores, tangent_pass
 
 
 @kernel

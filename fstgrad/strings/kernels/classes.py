@@ -1,5 +1,6 @@
-"""The passes for scores of order 1, by classes of symbols: the symbols of a class share their arcs.
+"""The same equations as `passes`, for scores of order 1: 1.2 to 4.6 times as fast, by classes.
 
+The symbols of a class share their arcs.
 With s_t[b] = exp(score_t[b]), the weight w of the arc s -> s' that reads the class c, and c(b) the
 class of b,
 
@@ -10,7 +11,7 @@ class of b,
     Q_t[b] = s_t[b] M_t[c(b)] / Z.
 
 So a position costs O(n + S C) with S states and C classes, in place of O(n S).  Results and scales
-are those of `passes.real_pass` and `tangents.tangent_pass`, which call these kernels.  Sums keep
+are those of `passes.real_pass` and `passes.tangent_pass`, which call these kernels.  Sums keep
 their order: if LLVM could choose it, a batch would not have the bits that its items have alone.
 """
 
@@ -19,10 +20,10 @@ import math
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import part_kernel
+from fstgrad.core.compiler import inner_kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.layout import Walk
-from fstgrad.strings.kernels.arguments import Dual, unsigned
+from fstgrad.strings.kernels.arguments import ClassTangents, unsigned
 
 
 @part_kernel
@@ -46,126 +47,142 @@ def sum_between(values: FloatArray, start: int, stop: int) -> float:
 
 
 @part_kernel
-def class_pass(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray) -> float:
-    """Do the work of `passes.real_pass` for order 1."""
+def sums_of_tangents(
+    table: FloatArray, class_of: IntArray, classes: int, moved: bool
+) -> FloatArray:
+    """Return `sums_by_class`, zeros if not `moved`: then every entry of `table` is 0."""
+    if not moved:
+        return np.zeros((len(table), classes))
+    return sums_by_class(table, class_of, classes)
+
+
+@part_kernel
+def class_pass(
+    table: FloatArray,
+    walk: Walk,
+    weight: FloatArray,
+    final: FloatArray,
+    tangents: ClassTangents | None,
+) -> tuple[float, float]:
+    """Do the work of `passes.real_pass` for order 1, or of `tangent_pass` if there are tangents."""
     # bounds: level t has the states offsets[t] .. offsets[t + 1] - 1, and the last level those of
     # `final`; next_entry is a number within the next level, 0 for dead arcs, whose weight is 0
-    length, n, classes = len(table), table.shape[2], weight.shape[1]
-    class_of, offsets, next_entry = walk.class_of, walk.offsets, walk.next_entry
-    sums = sums_by_class(table, class_of, classes)
+    length, classes, offsets = len(table), weight.shape[1], walk.offsets
+    sums = sums_by_class(table, walk.class_of, classes)
     states = offsets[length] + len(final)
     alpha, beta, totals = np.zeros(states), empty(states), empty(length)
     mass, ways = empty(classes), empty(classes)
     alpha[0], log_scale = 1.0, 0.0
     for t in range(length):
-        here, there, end = offsets[t], offsets[t + 1], offsets[t + 2]
-        for s in range(here, there):
-            for c in range(classes):
-                place = unsigned(there + next_entry[s, c])
-                alpha[place] += alpha[s] * sums[t, c] * weight[s, c]
-        total = sum_between(alpha, there, end)
-        if not total > 0.0:
-            return -np.inf
-        for s in range(there, end):
-            alpha[s] *= 1.0 / total
-        totals[t] = total
-        log_scale += math.log(total)
-    last, whole = offsets[length], 0.0
-    for s in range(len(final)):
-        beta[last + s] = final[s]
-    for s in range(len(final)):
-        whole += alpha[last + s] * final[s]
-    if not whole > 0.0:
-        return -np.inf
-    total = whole
-    for t in range(length - 1, -1, -1):
-        here, there, factor, share = offsets[t], offsets[t + 1], 1.0 / total, 1.0 / totals[t]
-        for c in range(classes):
-            mass[c] = 0.0
-        total = 0.0
-        for s in range(here, there):
-            own, sum_of_ways = alpha[s], 0.0
-            for c in range(classes):
-                ways[c] = beta[unsigned(there + next_entry[s, c])] * (weight[s, c] * factor)
-            for c in range(classes):
-                sum_of_ways += sums[t, c] * ways[c]
-            for c in range(classes):
-                mass[c] += own * ways[c]
-            beta[s] = sum_of_ways
-            total += own * sum_of_ways
-        for b in range(n):
-            table[t, 0, b] = table[t, 0, b] * mass[unsigned(class_of[b])] * share
-    return log_scale + math.log(whole)
-
-
-@part_kernel
-def class_tangents(
-    tables: Dual, walk: Walk, weights: Dual, finals: Dual, moved: bool
-) -> tuple[float, float]:
-    """Do the work of `tangents.tangent_pass` for order 1."""
-    # bounds: as in `class_pass`
-    (table, dtable), (weight, slope), (final, final_slope) = tables, weights, finals
-    length, classes = len(table), weight.shape[1]
-    class_of, offsets, next_entry = walk.class_of, walk.offsets, walk.next_entry
-    sums, dsums = sums_by_class(table, class_of, classes), np.zeros((length, classes))
-    if moved:
-        dsums = sums_by_class(dtable, class_of, classes)
-    states = offsets[length] + len(final)
-    alpha, dalpha, totals = np.zeros(states), np.zeros(states), empty(length)
-    beta, dbeta = empty(states), empty(states)
-    mass, dmass, ways, dways = empty((4, classes))
-    alpha[0], log_scale = 1.0, 0.0
-    for t in range(length):
-        here, there, end = offsets[t], offsets[t + 1], offsets[t + 2]
-        for s in range(here, there):
-            for c in range(classes):
-                place, way = unsigned(there + next_entry[s, c]), weight[s, c]
-                arrived = alpha[s] * sums[t, c]
-                change = dalpha[s] * sums[t, c] + alpha[s] * dsums[t, c]
-                alpha[place] += arrived * way
-                dalpha[place] += (change + arrived * slope[s, c]) * way
+        there, end = offsets[t + 1], offsets[t + 2]
+        _step(t, alpha, sums, walk, weight, tangents)
         total = sum_between(alpha, there, end)
         if not total > 0.0:
             return -np.inf, 0.0
         for s in range(there, end):
             alpha[s] *= 1.0 / total
-            dalpha[s] *= 1.0 / total
+            if tangents is not None:
+                tangents.alpha[s] *= 1.0 / total
         totals[t] = total
         log_scale += math.log(total)
-    last, whole, change = offsets[length], 0.0, 0.0
+    last, scaled_z, change = offsets[length], 0.0, 0.0
     for s in range(len(final)):
-        beta[last + s], dbeta[last + s] = final[s], final[s] * final_slope[s]
-    for s in range(last, states):
-        whole += alpha[s] * beta[s]
-        change += dalpha[s] * beta[s] + alpha[s] * dbeta[s]
-    if not whole > 0.0:
+        beta[last + s] = final[s]
+        scaled_z += alpha[last + s] * final[s]
+        if tangents is not None:
+            tangents.beta[last + s] = final[s] * tangents.final_slope[s]
+            change += tangents.alpha[last + s] * final[s]
+            change += alpha[last + s] * tangents.beta[last + s]
+    if not scaled_z > 0.0:
         return -np.inf, 0.0
-    total = whole
+    total = scaled_z
     for t in range(length - 1, -1, -1):
-        here, there, factor, share = offsets[t], offsets[t + 1], 1.0 / total, 1.0 / totals[t]
+        share, factor = 1.0 / totals[t], 1.0 / total
+        total = _back(t, alpha, beta, sums, walk, weight, factor, (mass, ways), tangents)
+        if tangents is None:
+            for b in range(table.shape[2]):
+                table[t, 0, b] = table[t, 0, b] * mass[unsigned(walk.class_of[b])] * share
+        else:
+            _replace(table[t, 0], tangents.table[t, 0], walk.class_of, mass, tangents.mass, share)
+    return log_scale + math.log(scaled_z), change / scaled_z
+
+
+@inner_kernel
+def _step(
+    t: int,
+    alpha: FloatArray,
+    sums: FloatArray,
+    walk: Walk,
+    weight: FloatArray,
+    tangents: ClassTangents | None,
+) -> None:
+    """Add to the alpha of level t + 1 what comes along the arcs from level t."""
+    if tangents is not None:
+        dalpha, dsums, slope = tangents.alpha, tangents.sums, tangents.slope
+    there, next_entry = walk.offsets[t + 1], walk.next_entry
+    for s in range(walk.offsets[t], there):
+        for c in range(sums.shape[1]):
+            place = unsigned(there + next_entry[s, c])
+            arrived, loss = alpha[s] * sums[t, c], weight[s, c]
+            if tangents is not None:
+                change = dalpha[s] * sums[t, c] + alpha[s] * dsums[t, c]
+                dalpha[place] += (change + arrived * slope[s, c]) * loss
+            alpha[place] += arrived * loss
+
+
+@inner_kernel
+def _back(
+    t: int,
+    alpha: FloatArray,
+    beta: FloatArray,
+    sums: FloatArray,
+    walk: Walk,
+    weight: FloatArray,
+    factor: float,
+    work: tuple[FloatArray, FloatArray],
+    tangents: ClassTangents | None,
+) -> float:
+    """Write the beta of level t and the masses of its classes; return the sum of alpha beta.
+
+    The next beta is multiplied by `factor` when it is read.
+    """
+    if tangents is not None:
+        dalpha, dbeta, dsums = tangents.alpha, tangents.beta, tangents.sums
+        slope, dmass, dways = tangents.slope, tangents.mass, tangents.ways
+    there, next_entry, classes = walk.offsets[t + 1], walk.next_entry, sums.shape[1]
+    mass, ways = work
+    total = 0.0
+    for c in range(classes):
+        mass[c] = 0.0
+        if tangents is not None:
+            dmass[c] = 0.0
+    for s in range(walk.offsets[t], there):
+        own, sum_of_ways, change_of_sum = alpha[s], 0.0, 0.0
+        if tangents is not None:
+            down = dalpha[s]
         for c in range(classes):
-            mass[c], dmass[c] = 0.0, 0.0
-        total = 0.0
-        for s in range(here, there):
-            own, down, sum_of_ways, change_of_sum = alpha[s], dalpha[s], 0.0, 0.0
+            place, loss = unsigned(there + next_entry[s, c]), weight[s, c] * factor
+            ways[c] = beta[place] * loss
+            if tangents is not None:
+                change = dbeta[place] + beta[place] * slope[s, c]
+                dways[c] = change * loss
+        for c in range(classes):
+            sum_of_ways += sums[t, c] * ways[c]
+        for c in range(classes):
+            mass[c] += own * ways[c]
+        if tangents is not None:
             for c in range(classes):
-                place, loss = unsigned(there + next_entry[s, c]), weight[s, c] * factor
-                ways[c] = beta[place] * loss
-                dways[c] = (dbeta[place] + beta[place] * slope[s, c]) * loss
-            for c in range(classes):
-                sum_of_ways += sums[t, c] * ways[c]
                 change_of_sum += sums[t, c] * dways[c] + dsums[t, c] * ways[c]
             for c in range(classes):
-                mass[c] += own * ways[c]
                 dmass[c] += own * dways[c] + down * ways[c]
-            beta[s], dbeta[s] = sum_of_ways, change_of_sum
-            total += own * sum_of_ways
-        replace(table[t, 0], dtable[t, 0], class_of, mass, dmass, share)
-    return log_scale + math.log(whole), change / whole
+            dbeta[s] = change_of_sum
+        beta[s] = sum_of_ways
+        total += own * sum_of_ways
+    return total
 
 
 @part_kernel
-def replace(
+def _replace(
     table: FloatArray,
     dtable: FloatArray,
     class_of: IntArray,
@@ -174,12 +191,12 @@ def replace(
     share: float,
 ) -> None:
     """Turn s (n,) into Q = s M share and s' into dQ = (s' M + s M') share - Q times its sum."""
-    whole = 0.0
+    change = 0.0
     for b in range(len(table)):
         c = unsigned(class_of[b])
         dtable[b] = (dtable[b] * mass[c] + table[b] * dmass[c]) * share
         table[b] = table[b] * mass[c] * share
     for b in range(len(table)):
-        whole += dtable[b]
+        change += dtable[b]
     for b in range(len(table)):
-        dtable[b] -= table[b] * whole
+        dtable[b] -= table[b] * change

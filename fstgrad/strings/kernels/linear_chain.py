@@ -1,4 +1,6 @@
-"""Chains whose transitions are the same at every position and for every item of a batch.
+"""The same equations as `chain`, for a batch whose items share one table of transitions.
+
+The table of l n^2 weights is never made, and a position of the batch is one matrix product.
 
 Arrays are (T, B, n), positions first, so that each position of all items is one matrix.  `weights`
 are exp(emission - largest of the position), `step` (n, n) is exp(transition - largest of all), so

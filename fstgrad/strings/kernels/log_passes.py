@@ -1,4 +1,6 @@
-"""The pass of `strings.kernels.passes` in log space, for weights beyond the range of float64.
+"""The same equations as `passes`, on logarithms, for weights beyond the range of float64.
+
+It is slower by an exponential for each product, and right for any scores.
 
 `table` (l, K, n) holds scores and `weight` losses, both in nats; -inf forbids.  The arrays of B are
 those of `automata.automaton.FlatLevels`, and every state has an entry for each context.

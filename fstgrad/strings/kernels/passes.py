@@ -1,4 +1,7 @@
-"""Forward, backward and Q over A o B for one table of scores: one fused pass on float64 weights.
+"""Forward, backward and Q over A o B on float64 weights, also with derivatives.
+
+The same equations as `fstgrad.strings.passes.Passes` with the algebra Real, which defines them, for
+gradient steps: compiled, in loops that make no array for an operation.
 
 A state of A o B is a state s of B with a context of q - 1 symbols.  A context is a number k in base
 n + 1, oldest digit first: k = x R + r for the oldest symbol x and one of the R younger contexts r.
@@ -17,8 +20,11 @@ plain loops handle the states with a single entry.  Dead arcs have weight 0 and 
 entry, so the loops need no branch per arc.  Indices are unsigned, so the compiled code does not
 test for negative ones.
 
-Scores with q = 1 are left to `classes`.  The numpy version is `fstgrad.strings.passes.Passes` with
-the algebra Real.
+With `tangents`, the same loops carry the derivatives of all weights along one direction of the
+scores, of the losses, or of both, by the product rule; the factors that keep levels in range are
+constants.  Without them (None), numba drops these lines.
+
+Scores with q = 1 are left to `classes`.
 """
 
 import math
@@ -36,10 +42,15 @@ from fstgrad.strings.kernels.arguments import (
     RECENT_RANGES,
     SHIFT,
     TOTAL_RANGE,
+    ClassTangents,
+    LevelTangents,
+    Tangents,
     Work,
     unsigned,
 )
-from fstgrad.strings.kernels.classes import class_pass
+from fstgrad.strings.kernels.classes import class_pass, sums_of_tangents
+
+Pair = tuple[FloatArray, FloatArray]  # an array and its derivative
 
 CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
 
@@ -137,53 +148,120 @@ def real_pass(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q); for q = 1, O(l n + sum_t S_t C) with the C classes of symbols.  Each alpha is
-    divided by its sum, and each beta is scaled so that sum alpha beta = 1.  So neither leaves the
-    range of float64 before the other.
+    O(sum_t S_t n^q); for q = 1, O(l n + sum_t S_t C) with the C classes of symbols.
 
     table : (l, K, n), exp(score)
     walk, weight, final : B, as in `automata.layout.Layout`
     """
     if order == 1:
-        return class_pass(table, walk, weight, final)
+        return class_pass(table, walk, weight, final, None)[0]
+    return _forward_backward(table, walk, weight, final, order, None)[0]
+
+
+@kernel
+def tangent_pass(
+    tables: Pair, walk: Walk, weights: Pair, finals: Pair, moved: bool, order: int
+) -> tuple[float, float]:
+    """Return what `real_pass` returns and its derivative; (-inf, 0) if the sum is zero.
+
+    It takes about twice the time of `real_pass`.
+
+    tables : pair of (l, K, n), exp(score) and its derivative; replaced by Q and its derivative
+    weights : pair of (N, C), e^cost of the arcs and the derivative of the cost
+    finals : pair of (S_l,), the same for the final weights
+    moved : whether some derivative of `tables` is not 0
+
+    The fields of `Dual` as plain pairs: a call with named tuples takes microseconds longer.
+    """
+    (table, change), (weight, slope), (final, final_slope) = tables, weights, finals
+    _, contexts, n = table.shape
+    if order == 1:
+        states, classes = walk.offsets[len(table)] + len(final), weight.shape[1]
+        by_class = ClassTangents(
+            change, slope, final_slope, sums_of_tangents(change, walk.class_of, classes, moved),
+            np.zeros(states), empty(states), empty(classes), empty(classes),
+        )  # fmt: skip
+        return class_pass(table, walk, weight, final, by_class)
+    step = 1 if order == 2 else contexts
+    entries, size = _sizes(walk, contexts, step)
+    rows = empty((largest(walk.dense), n * (contexts // (n + 1))))
+    tangents = Tangents(
+        change, slope, final_slope, moved, empty(entries), empty((2, size)), rows,
+        empty((contexts, n)),
+    )  # fmt: skip
+    return _forward_backward(table, walk, weight, final, order, tangents)
+
+
+@part_kernel
+def _forward_backward(
+    table: FloatArray,
+    walk: Walk,
+    weight: FloatArray,
+    final: FloatArray,
+    order: int,
+    tangents: Tangents | None,
+) -> tuple[float, float]:
+    """Do the work of `real_pass`, or of `tangent_pass` if there are tangents.
+
+    Each alpha is divided by its sum, and each beta is scaled so that sum alpha beta = 1.  So
+    neither leaves the range of float64 before the other.
+    """
     length, contexts, n = table.shape
     offsets, first = walk.offsets, walk.first_entry
     step = 1 if order == 2 else contexts
     # `contexts` scratch entries behind each level are for dead arcs.  A live arc from level t that
     # reads b leads below first[t + 2] * step; a dead one to r (n + 1) + b < contexts.
     # Rows are states below dense[t] <= largest(dense), columns are r n + b < n contexts / (n + 1).
-    alpha = empty(first[length + 1] * step + contexts)
-    size = widest(first) * step + contexts
-    beta, before = empty(size), empty(size)
+    entries, size = _sizes(walk, contexts, step)
+    alpha, beta, before = empty(entries), empty(size), empty(size)
     rows = empty((largest(walk.dense), n * (contexts // (n + 1))))
     work, sums = Work(rows, empty((contexts, n))), empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
+    if tangents is not None:
+        fill(tangents.alpha[:contexts], 0.0)
     log_scale = 0.0
     for t in range(length):
-        lo, hi = offsets[t], offsets[t + 1]
+        level, losses = level_of(walk, t), weight[offsets[t] : offsets[t + 1]]
         here, there, end = first[t] * step, first[t + 1] * step, first[t + 2] * step
         fill(alpha[there:end], 0.0)
-        level = level_of(walk, t)
-        _step(alpha[here:there], table[t], level, weight[lo:hi], alpha[there:], order, rows)
+        if tangents is None:
+            _step(alpha[here:there], table[t], level, losses, alpha[there:], order, rows, None)
+        else:
+            fill(tangents.alpha[there:end], 0.0)
+            at_level = tangents_of(tangents, walk, t, here, there)
+            _step(alpha[here:there], table[t], level, losses, alpha[there:], order, rows, at_level)
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
-            return -np.inf
+            return -np.inf, 0.0
         scale(alpha[there:end], 1.0 / sums[t])
+        if tangents is not None:
+            scale(tangents.alpha[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, most = first[length] * step, int(walk.dense[length])
-    whole = _ends(alpha[last:], most, final, contexts, beta)
-    if not whole > 0.0:
-        return -np.inf
-    total = whole
+    last, dense = int(first[length]) * step, int(walk.dense[length])
+    scaled_z, change = _ends(alpha[last:], dense, final, contexts, beta, last, tangents)
+    if not scaled_z > 0.0:
+        return -np.inf, 0.0
+    total = scaled_z
     for t in range(length - 1, -1, -1):
-        lo, hi = offsets[t], offsets[t + 1]
+        level, losses = level_of(walk, t), weight[offsets[t] : offsets[t + 1]]
         here, there = first[t] * step, first[t + 1] * step
-        level, shares = level_of(walk, t), 1.0 / sums[t]
-        total = _back(alpha[here:there], table[t], level, weight[lo:hi], beta, before, order,
-                      1.0 / total, shares, work)  # fmt: skip
+        own, scales = alpha[here:there], (1.0 / total, 1.0 / sums[t])
+        if tangents is None:
+            total = _back(own, table[t], level, losses, beta, before, order, scales, work, None)
+        else:
+            at_level = tangents_of(tangents, walk, t, here, there)
+            total = _back(own, table[t], level, losses, beta, before, order, scales, work,
+                          at_level)  # fmt: skip
         beta, before = before, beta
-    return log_scale + math.log(whole)
+    return log_scale + math.log(scaled_z), change / scaled_z
+
+
+@inner_kernel
+def _sizes(walk: Walk, contexts: int, step: int) -> tuple[int, int]:
+    """Return how many entries all alphas have together, and the largest beta."""
+    entries = walk.first_entry[-1] * step + contexts
+    return entries, widest(walk.first_entry) * step + contexts
 
 
 @inner_kernel
@@ -191,6 +269,16 @@ def level_of(walk: Walk, t: int) -> LevelWalk:
     """Return the arrays of the level at position t."""
     lo, hi = walk.offsets[t], walk.offsets[t + 1]
     return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
+
+
+@inner_kernel
+def tangents_of(tangents: Tangents, walk: Walk, t: int, here: int, there: int) -> LevelTangents:
+    """Return the tangents of the level at position t, whose alpha begins at the entry `here`."""
+    return LevelTangents(
+        tangents.table[t], tangents.slope[walk.offsets[t] : walk.offsets[t + 1]], tangents.moved,
+        tangents.alpha[here:there], tangents.alpha[there:], tangents.betas[(t + 1) % 2],
+        tangents.betas[t % 2], tangents.rows, tangents.mass,
+    )  # fmt: skip
 
 
 @part_kernel
@@ -236,19 +324,38 @@ def total_of(values: FloatArray) -> float:
 
 @sum_part_kernel
 def _ends(
-    alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray
-) -> float:
-    """Write the final weights as the last beta; return the sum of alpha beta."""
+    alpha: FloatArray,
+    dense: int,
+    final: FloatArray,
+    contexts: int,
+    beta: FloatArray,
+    last: int,
+    tangents: Tangents | None,
+) -> tuple[float, float]:
+    """Write the final weights as the last beta; return the sum of alpha beta and its derivative.
+
+    `last` is the first entry of the last alpha, `dense` the number of its states with an entry for
+    each context.
+    """
     # place < entries of the last level, which `widest` counts
-    place, whole = 0, 0.0
+    place, total, change = 0, 0.0, 0.0
     for s in range(len(final)):
         for _ in range(contexts if s < dense else 1):
             beta[place] = final[s]
             place += 1
     fill(beta[place : place + contexts], 0.0)
     for i in range(place):
-        whole += alpha[i] * beta[i]
-    return whole
+        total += alpha[i] * beta[i]
+    if tangents is not None:
+        dalpha, dbeta, place = tangents.alpha[last:], tangents.betas[len(tangents.table) % 2], 0
+        for s in range(len(final)):
+            for _ in range(contexts if s < dense else 1):
+                dbeta[place] = final[s] * tangents.final_slope[s]
+                place += 1
+        fill(dbeta[place : place + contexts], 0.0)
+        for i in range(place):
+            change += dalpha[i] * beta[i] + alpha[i] * dbeta[i]
+    return total, change
 
 
 @sum_part_kernel
@@ -260,45 +367,92 @@ def _step(
     after: FloatArray,
     order: int,
     rows: FloatArray,
+    tangents: LevelTangents | None,
 ) -> None:
-    """Multiply alpha by the scores and add the result to the next alpha along the arcs of B."""
+    """Multiply alpha by the scores and add the result to the next alpha along the arcs of B.
+
+    With G = alpha s, the loss weight w and the derivative d of the cost:
+    after += G w, and after' += (G' + G d) w, where G' = alpha' s + alpha s'.
+    """
+    if tangents is not None:
+        dalpha, dtable, slope = tangents.alpha, tangents.table, tangents.slope
+        dafter, drows = tangents.after, tangents.rows
     class_of, dense, symbol, next_entry = level
     contexts, n = table.shape
+    # one state: a loop over contexts beats the call of a matrix product
     if order != 2 or len(next_entry) == 1:
-        _plain_rows(alpha, table, rows[:dense])
+        _plain_rows(alpha, table, rows[:dense], tangents)
     elif dense > 0:
-        np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
+        _bigram_rows(alpha, table, rows[:dense], tangents)
     step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
                 place = unsigned(next_entry[s, c] * step + r * (n + 1) + b)
-                after[place] += rows[s, r * n + b] * weight[s, c]
+                arrived, loss = rows[s, r * n + b], weight[s, c]
+                after[place] += arrived * loss
+                if tangents is not None:
+                    dafter[place] += (drows[s, r * n + b] + arrived * slope[s, c]) * loss
+    # the other states have one context, the last symbol: one row of the table, so no product
     for s in range(dense, len(next_entry)):
-        mass, x = alpha[dense * (contexts - 1) + s], unsigned(symbol[s])
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
+        mass = alpha[entry]
+        if tangents is not None:
+            dmass = dalpha[entry]
         for b in range(n):
             c = unsigned(class_of[b])
-            after[unsigned(next_entry[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
+            place = unsigned(next_entry[s, c]) + unsigned(b)
+            arrived, loss = mass * table[x, b], weight[s, c]
+            after[place] += arrived * loss
+            if tangents is not None:
+                change = dmass * table[x, b] + mass * dtable[x, b]
+                dafter[place] += (change + arrived * slope[s, c]) * loss
+
+
+@inner_kernel
+def _bigram_rows(
+    alpha: FloatArray, table: FloatArray, rows: FloatArray, tangents: LevelTangents | None
+) -> None:
+    """Write G = alpha s of the states with one entry per context, as a matrix product."""
+    dense, contexts = len(rows), len(table)
+    left = alpha[: dense * contexts].reshape(dense, contexts)
+    if tangents is not None:
+        drows = tangents.rows[:dense]
+        np.dot(tangents.alpha[: dense * contexts].reshape(dense, contexts), table, drows)
+        if tangents.moved:
+            np.dot(left, tangents.table, rows)  # `rows` as scratch: its own product comes last
+            _add(drows, rows)
+    np.dot(left, table, rows)
 
 
 @sum_part_kernel
-def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
+def _plain_rows(
+    alpha: FloatArray, table: FloatArray, rows: FloatArray, tangents: LevelTangents | None
+) -> None:
     """Write rows[s, r n + b] = sum_x alpha[s, x R + r] table[x R + r, b], for any order.
 
     Only for the states with one entry per context.
     """
+    if tangents is not None:
+        dalpha, dtable, drows = tangents.alpha, tangents.table, tangents.rows
     contexts, n = table.shape
     younger = rows.shape[1] // n
     for s in range(len(rows)):
         for r in range(younger):
             for b in range(n):
                 rows[s, r * n + b] = 0.0
+                if tangents is not None:
+                    drows[s, r * n + b] = 0.0
             for k in range(r, contexts, younger):
                 mass = alpha[s * contexts + k]
-                if mass != 0.0:
+                if mass != 0.0:  # contexts that cannot occur, most of them early on
+                    if tangents is not None:
+                        dmass = dalpha[s * contexts + k]
                     for b in range(n):
                         rows[s, r * n + b] += mass * table[k, b]
+                        if tangents is not None:
+                            drows[s, r * n + b] += dmass * table[k, b] + mass * dtable[k, b]
 
 
 @sum_part_kernel
@@ -310,63 +464,123 @@ def _back(
     beta: FloatArray,
     before: FloatArray,
     order: int,
-    factor: float,
-    share: float,
+    scales: tuple[float, float],
     work: Work,
+    tangents: LevelTangents | None,
 ) -> float:
     """Write the beta of a level to `before`; turn the level's `table` into Q.
 
-    The next beta is multiplied by `factor` when it is read, and Q by `share`.  Return the sum of
+    The next beta is multiplied by scales[0] when it is read, and Q by scales[1].  Return the sum of
     alpha times the new beta.
     """
+    if tangents is not None:
+        dbeta, dbefore, slope, drows = tangents.beta, tangents.before, tangents.slope, tangents.rows
     class_of, dense, _, next_entry = level
     rows, mass = work
+    factor, share = scales
     contexts, n = table.shape
     entries = len(alpha)
+    # what dead arcs read: it is finite, and their weight is 0
     fill(before[entries : entries + contexts], 0.0)
+    if tangents is not None:
+        fill(dbefore[entries : entries + contexts], 0.0)
+    # rows[s, r n + b] is the weight of everything from s on if b is read next, without its score:
+    # both beta and Q need it, so it is gathered along the arcs once
     step = 1 if order == 2 else contexts
     for s in range(dense):
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                way = beta[unsigned(next_entry[s, c] * step + r * (n + 1) + b)]
-                rows[s, r * n + b] = way * (weight[s, c] * factor)
+                place = unsigned(next_entry[s, c] * step + r * (n + 1) + b)
+                way, loss = beta[place], weight[s, c] * factor
+                rows[s, r * n + b] = way * loss
+                if tangents is not None:
+                    drows[s, r * n + b] = (dbeta[place] + way * slope[s, c]) * loss
     if order != 2 or len(next_entry) == 1:
-        return _plain_masses(alpha, table, before, rows[:dense], mass, share)
-    if dense > 0:
-        entry = dense * contexts
-        np.dot(rows[:dense], table.T, before[:entry].reshape(dense, contexts))
-        np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
+        _plain_masses(alpha, table, before, rows[:dense], mass, tangents)
     else:
-        fill(mass.reshape(-1), 0.0)
-    _single_masses(alpha, table, level, weight, beta, before, factor, mass)
-    replace_by_shares(table, mass, share)
-    whole = 0.0
+        _bigram_masses(alpha, table, before, rows[:dense], mass, tangents)
+        _single_masses(alpha, table, level, weight, beta, before, factor, mass, tangents)
+    if tangents is None:
+        replace_by_shares(table, mass, share)
+    else:
+        _replace_with_tangents(table, mass, share, tangents)
+    # the `factor` of the level before is 1 over this sum, so that sum alpha beta is 1 again
+    total = 0.0
     for i in range(entries):
-        whole += alpha[i] * before[i]
-    return whole
+        total += alpha[i] * before[i]
+    return total
+
+
+@inner_kernel
+def _bigram_masses(
+    alpha: FloatArray,
+    table: FloatArray,
+    before: FloatArray,
+    rows: FloatArray,
+    mass: FloatArray,
+    tangents: LevelTangents | None,
+) -> None:
+    """Write beta = rows s and mass = alpha rows by matrix products, for bigrams.
+
+    Only for the states with one entry per context.
+    """
+    dense, contexts = len(rows), len(table)
+    if dense == 0:
+        fill(mass.reshape(-1), 0.0)
+        if tangents is not None:
+            fill(tangents.mass.reshape(-1), 0.0)
+        return
+    entry = dense * contexts
+    left, back = alpha[:entry].reshape(dense, contexts), before[:entry].reshape(dense, contexts)
+    if tangents is not None:
+        drows, dmass = tangents.rows[:dense], tangents.mass
+        dleft = tangents.alpha[:entry].reshape(dense, contexts)
+        dback = tangents.before[:entry].reshape(dense, contexts)
+        np.dot(drows, table.T, dback)
+        if tangents.moved:  # `back` and `mass` as scratch: their own products come last
+            np.dot(rows, tangents.table.T, back)
+            _add(dback, back)
+        np.dot(left.T, drows, mass)
+        np.dot(dleft.T, rows, dmass)
+        _add(dmass, mass)
+    np.dot(rows, table.T, back)
+    np.dot(left.T, rows, mass)
 
 
 @part_kernel
 def _single_masses(
-    alpha: FloatArray, table: FloatArray, level: LevelWalk, weight: FloatArray, beta: FloatArray,
-    before: FloatArray, factor: float, mass: FloatArray,
+    alpha: FloatArray, table: FloatArray, level: LevelWalk, weight: FloatArray,
+    beta: FloatArray, before: FloatArray, factor: float, mass: FloatArray,
+    tangents: LevelTangents | None,
 ) -> None:  # fmt: skip
     """Write the beta of the states with one entry, and add their terms to `mass`; for bigrams.
 
     One loop both sums and stores, so its sums keep their order (see `compiler.sum_kernel`).
     """
+    if tangents is not None:
+        dalpha, dtable, slope = tangents.alpha, tangents.table, tangents.slope
+        dbeta, dbefore, dmass = tangents.beta, tangents.before, tangents.mass
     class_of, dense, symbol, next_entry = level
     contexts, n = table.shape
     for s in range(dense, len(next_entry)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        own, total = alpha[entry], 0.0
+        own, total, change = alpha[entry], 0.0, 0.0
+        if tangents is not None:
+            down = dalpha[entry]
         for b in range(n):
             c = unsigned(class_of[b])
-            way = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
+            place, loss = unsigned(next_entry[s, c]) + unsigned(b), weight[s, c] * factor
+            way = beta[place] * loss
             total += table[x, b] * way
             mass[x, b] += own * way
+            if tangents is not None:
+                dway = dbeta[place] * loss + way * slope[s, c]
+                change += table[x, b] * dway + dtable[x, b] * way
+                dmass[x, b] += own * dway + down * way
         before[entry] = total
+        if tangents is not None:
+            dbefore[entry] = change
 
 
 @sum_part_kernel
@@ -376,28 +590,39 @@ def _plain_masses(
     before: FloatArray,
     rows: FloatArray,
     mass: FloatArray,
-    share: float,
-) -> float:
-    """Do the work of `_back` by loops, for any order; all states have one entry per context."""
+    tangents: LevelTangents | None,
+) -> None:
+    """Do the work of `_bigram_masses` by loops, for any order; all states have all contexts."""
+    if tangents is not None:
+        dalpha, dtable, dbefore = tangents.alpha, tangents.table, tangents.before
+        drows, dmass = tangents.rows, tangents.mass
     contexts, n = table.shape
-    younger, states = rows.shape[1] // n, len(rows)
-    whole = 0.0
+    younger = rows.shape[1] // n
     for k in range(contexts):
         r = (k % younger) * n
         for b in range(n):
-            mass[0, b] = 0.0
-        for s in range(states):
-            own, total = alpha[s * contexts + k], 0.0
-            if own != 0.0:
+            mass[k, b] = 0.0
+            if tangents is not None:
+                dmass[k, b] = 0.0
+        for s in range(len(rows)):
+            entry = s * contexts + k
+            own, total, change = alpha[entry], 0.0, 0.0
+            if own != 0.0:  # else no path comes here, and nothing reads this beta
+                if tangents is not None:
+                    down = dalpha[entry]
                 for b in range(n):
-                    total += table[k, b] * rows[s, r + b]
+                    way = rows[s, r + b]
+                    total += table[k, b] * way
+                    if tangents is not None:
+                        change += table[k, b] * drows[s, r + b] + dtable[k, b] * way
                 for b in range(n):
-                    mass[0, b] += own * rows[s, r + b]
-            before[s * contexts + k] = total
-            whole += own * total
-        for b in range(n):
-            table[k, b] = table[k, b] * mass[0, b] * share  # in this order: see replace_by_shares
-    return whole
+                    way = rows[s, r + b]
+                    mass[k, b] += own * way
+                    if tangents is not None:
+                        dmass[k, b] += own * drows[s, r + b] + down * way
+            before[entry] = total
+            if tangents is not None:
+                dbefore[entry] = change
 
 
 @inner_kernel
@@ -406,3 +631,32 @@ def replace_by_shares(table: FloatArray, mass: FloatArray, share: float) -> None
     for k in range(len(table)):
         for b in range(table.shape[1]):
             table[k, b] = table[k, b] * mass[k, b] * share
+
+
+@part_kernel
+def _replace_with_tangents(
+    table: FloatArray, mass: FloatArray, share: float, tangents: LevelTangents
+) -> None:
+    """Turn `table` into Q = s M share and its tangent into the derivative of Q; Q sums to one.
+
+    s is the table and M the mass: Q' = (s' M + s M') share - Q sum((s' M + s M') share).
+    """
+    dtable, dmass = tangents.table, tangents.mass
+    contexts, n = table.shape
+    change = 0.0
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] = (dtable[k, b] * mass[k, b] + table[k, b] * dmass[k, b]) * share
+            change += dtable[k, b]
+    replace_by_shares(table, mass, share)
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] -= table[k, b] * change
+
+
+@part_kernel
+def _add(left: FloatArray, right: FloatArray) -> None:
+    """Add `right` to `left`."""
+    for i in range(left.shape[0]):
+        for j in range(left.shape[1]):
+            left[i, j] += right[i, j]
