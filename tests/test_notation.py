@@ -1,10 +1,18 @@
-"""The page of notation: every row names code that is in the file to which it links."""
+"""The page of notation: every row names code that is in the file to which it links.
 
+What a row says to run by default is observed to run.
+"""
+
+import importlib
 import importlib.util
 import pathlib
 import re
+import sys
 
+import numpy as np
 import pytest
+
+import fstgrad as fg
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs/internals/notation.md"
 PAPERS = ["Strings", "Spanning trees", "Markov random fields", "Generalized root models"]
@@ -15,16 +23,28 @@ SPEC.loader.exec_module(code_lines)
 LINK = re.compile(r"\[[^]]*\]\(([^)#]+)\)")
 
 
-def rows():
-    """Yield (letter, names, file) of the rows of all tables."""
+def cells_of_rows():
+    """Yield the cells of the rows of all tables; some tables have a column "runs by default"."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 5 and LINK.search(cells[3]):
-            assert cells[4], f"{cells[0]} has no source"
-            yield cells[0], re.findall(r"`([\w.]+)", cells[2]), LINK.search(cells[3])[1]
+        if len(cells) in (5, 6) and LINK.search(cells[3]):
+            assert cells[-1], f"{cells[0]} has no source"
+            yield cells
+
+
+def rows():
+    """Yield (letter, names, file) of the rows of all tables."""
+    for cells in cells_of_rows():
+        yield cells[0], re.findall(r"`([\w.]+)", cells[2]), LINK.search(cells[3])[1]
 
 
 ROWS = list(rows())
+DEFAULTS = [
+    (cells[0], name)
+    for cells in cells_of_rows()
+    if len(cells) == 6
+    for name in re.findall(r"`([\w.]+)`", cells[4])
+]
 
 
 def test_all_four_papers_have_a_table():
@@ -46,6 +66,45 @@ def test_the_file_has_the_name(letter, names, file):
     for name in names:
         defined = rf"(?:def|class) {name}\b|\b{name}\b *[:=]|self\.{name}\b|\b{name},"
         assert re.search(defined, code), f"{name} of {letter} is not in {file}"
+
+
+def strings_objective(letter):
+    """Run the documented case: an objective of an edit distance and bigram scores."""
+    rng = np.random.default_rng(0)
+    # costs that no other test has, so that no automaton comes from a cache
+    loss = fg.EditDistance(fg.Alphabet("abc"), substitute_cost=0.75)
+    automaton = loss.compile("abca")
+    scores = rng.normal(size=(4, 4, 3))
+    if letter.startswith("R(w)"):
+        fg.risk(scores, automaton)
+    else:
+        fg.softmax_margin(scores, "abca", automaton)
+
+
+CASES = {"strings": strings_objective, "losses": strings_objective}
+
+
+@pytest.mark.parametrize("letter, name", DEFAULTS, ids=[f"{row[0][:30]}" for row in DEFAULTS])
+def test_what_runs_by_default_runs(letter, name, monkeypatch):
+    """A compiled function is replaced by one that notes its calls; others, a profiler sees."""
+    module_name, _, attribute = f"fstgrad.{name}".rpartition(".")
+    module = importlib.import_module(module_name)
+    function, calls = getattr(module, attribute), []
+    if hasattr(function, "py_func"):
+
+        def noted(*args):
+            calls.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(module, attribute, noted)
+    code = getattr(function, "__code__", None)
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: calls.append(name) if frame.f_code is code else None)
+    try:
+        CASES[name.split(".")[0]](letter)
+    finally:
+        sys.setprofile(before)
+    assert calls, f"{letter}: {name} does not run"
 
 
 def test_every_file_that_architecture_names_is_there():
