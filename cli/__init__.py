@@ -2,21 +2,15 @@
 
 Reading order
 -------------
-- `error_translation`, `text`, `grouping`, `parameter_types` : messages, texts, groups of options,
-  types of options.
-- `report`, `page`, `resume`, `interrupts`, `epilogs` : progress and tables; HTML pages; the lines
-  of a run; signals; examples in the help.
-- `loss_table`, `loss_options`, `options`, `losses`, `weights` : options, and the losses and weights
-  that they name.
-- `examples`, `pairs`, `option_checks`, `models`, `problem` : rows of files; options without an
-  effect; the parts of models and objectives.
-- `loss`, `marginals`, `lattices`, `grad`, `risk` : commands for pairs and lattices.
-- `align`, `train`, `predict`, `evaluate`, `compare`, `reporting` : commands for models and runs.
-- `grammar_options`, `grammar_pairs`, `grammar_new`, `grammar_test`, `grammar_fit`,
-  `grammar_compare`, `grammar` : `fstgrad grammar`.
-- `tables` : options and files of counts.
-- `trees`, `mrf`, `grm`, `doctor`, `completion` : the other commands.
-- `main` : the table of commands.
+- `error_translation`, `output`, `interrupts` : messages in terms of options, texts and progress on
+  the streams, signals.
+- `parameter_types`, `command` : types of files and numbers; commands, and groups of options.
+- `loss_options`, `pair_options` : `--loss` and its parameters; the other options of commands that
+  read pairs.
+- `reading`, `model_files`, `problem`, `resume` : rows of files, files of models, the objective that
+  the options describe, runs that continue.
+- `commands` : the commands, and the table of their names.
+- `main` : the entry point, and the exit codes of errors.
 """
 
 

@@ -1,27 +1,147 @@
-"""The options that name a loss and its parameters."""
+"""The option `--loss`, the parameters of losses, and the loss that they name.
+
+Which losses have a parameter, and its default, come from the signatures of the constructors.
+"""
 
 import dataclasses
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.cli.grouping import Decorator, group
-from fstgrad.cli.loss_table import LOSS_NAMES, describe
+from fstgrad.cli.command import Decorator, option_group
 from fstgrad.cli.parameter_types import (
     COST,
     COUNT,
+    FILE_OR_DASH,
     NOT_NEGATIVE,
     POSITIVE,
-    Input,
     Named,
     Number,
     Reference,
     whole,
 )
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.grammars import NAMES, Grammar
+from fstgrad.io import read_confusion
+from fstgrad.learning.data import NAMED
+from fstgrad.losses import (
+    CharacterErrorRate,
+    EditDistance,
+    GappyNGram,
+    GlobalAlignment,
+    Hamming,
+    LongestCommonSubsequence,
+    Loss,
+    MismatchNGram,
+    NGram,
+    NGramSum,
+    OptimalStringAlignment,
+    SmithWaterman,
+    TransducerLoss,
+    WordErrorRate,
+)
 from fstgrad.losses.matrices import MATRICES
+from fstgrad.openfst import is_fst_file
 
-FILE = Input(dash=True)
+LOSSES: dict[str, Callable[..., Loss] | None] = {
+    "edit": EditDistance,
+    "edit-factored": partial(EditDistance, factored=True, confusion=None),
+    "osa": OptimalStringAlignment,
+    "lcs": LongestCommonSubsequence,
+    "wer": WordErrorRate,
+    "cer": CharacterErrorRate,
+    "smith-waterman": SmithWaterman,
+    "alignment": GlobalAlignment,
+    "ngram": NGram,
+    "ngram-sum": NGramSum,
+    "gappy": GappyNGram,
+    "mismatch": MismatchNGram,
+    "hamming": Hamming,
+    "none": None,
+}
+# argument of a constructor -> option of another name
+_RENAMED = {
+    "match": "match_cost",
+    "substitute": "substitute_cost",
+    "insert": "insert_cost",
+    "delete": "delete_cost",
+    "cost": "substitute_cost",
+    "order": "ngram_order",
+    "max_order": "ngram_order",
+}
+_ONLY_IN_PYTHON = ("alphabet", "factored", "weights")
+
+
+def _constructor_options(name: str) -> dict[str, inspect.Parameter]:
+    """Return {option: parameter of the constructor} of a loss."""
+    constructor = LOSSES[name]
+    if constructor is None:
+        return {}
+    fixed = (*_ONLY_IN_PYTHON, *getattr(constructor, "keywords", {}))
+    found = inspect.signature(constructor).parameters
+    return {
+        _RENAMED.get(argument, argument): parameter
+        for argument, parameter in found.items()
+        if argument not in fixed
+    }
+
+
+_TABLE = {name: _constructor_options(name) for name in LOSSES}
+LOSS_NAMES = tuple(LOSSES)
+# name -> {option: argument of the constructor}
+ARGUMENTS = {
+    name: {option: parameter.name for option, parameter in found.items()}
+    for name, found in _TABLE.items()
+}
+# name -> the options without a default
+REQUIRED = {
+    name: tuple(
+        option for option, parameter in found.items() if parameter.default is parameter.empty
+    )
+    for name, found in _TABLE.items()
+}
+# options of transducers in files, which are arguments of the same name
+OF_FILES = {"smoothing": "smoothing", "log": "log"}
+_FILES = "transducers in files with arc type log or log64 (the probability semiring)"
+
+
+def describe(option: str, text: str, default: str = "") -> str:
+    """Return the help of an option: the text, the losses that have the option, and its default.
+
+    Without `default`, it is that of the constructors, each with its losses if they differ.
+    """
+    names = [name for name, found in _TABLE.items() if option in found]
+    owners = [*names, _FILES] if option in OF_FILES else names
+    shown = " and ".join([", ".join(owners[:-1]), owners[-1]] if len(owners) > 1 else owners)
+    default = default or _default(option, names)
+    return f"{text}, for {shown}." + (f"  [default: {default}]" if default else "")
+
+
+def _default(option: str, names: list[str]) -> str:
+    """Return the default of an option as a text; "" if no loss has one."""
+    owners: dict[str, list[str]] = {}
+    for name in names:
+        value = _TABLE[name][option].default
+        if value is not None and value is not inspect.Parameter.empty:
+            owners.setdefault(_shown(option, value), []).append(name)
+    if len(owners) == 1:
+        return next(iter(owners))
+    return "; ".join(f"{', '.join(found)} {value}" for value, found in owners.items())
+
+
+def _shown(option: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return option if value else f"no-{option}"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 ENDS = ("none", "y", "target", "both")
 
 
@@ -55,8 +175,6 @@ def complete_loss(
     _context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the files, losses and grammars whose names start with `incomplete`, for a shell."""
-    from fstgrad.grammars import NAMES
-
     names = [name for name in (*LOSS_NAMES, *NAMES) if name.startswith(incomplete)]
     # the file comes first, because bash drops the items before it
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
@@ -95,7 +213,7 @@ _parameters = (
     _parameter("match-cost", Number(), "Cost of a match"),
     _parameter(
         "confusion",
-        FILE,
+        FILE_OR_DASH,
         "Table of substitution costs (rows a TAB b TAB cost, with a from the hypothesis and b from "
         "the target)",
     ),
@@ -121,9 +239,9 @@ _parameters = (
         help=describe("log", "Whether the loss is -log of the count or minus the count"),
     ),
 )
-loss_options = group("choice", LossChoice, *_parameters, heading="Loss")
+loss_options = option_group("choice", LossChoice, *_parameters, heading="Loss")
 MODEL_LOSS = "model"
-model_loss_options = group(
+model_loss_options = option_group(
     "choice",
     LossChoice,
     click.option(
@@ -138,3 +256,102 @@ model_loss_options = group(
     *_parameters[1:],
     heading="Loss",
 )
+
+
+# option -> the options that it replaces
+_REPLACED = {
+    "matrix": ("match_cost", "substitute_cost"),
+    "gap_open": ("insert_cost", "delete_cost"),
+}
+
+
+def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
+    """Return the loss over an alphabet; None for the loss "none".
+
+    Besides a name of `LOSSES`, the choice may be a grammar (its name, `PATH.rules`, `PATH.py` or
+    `PATH.py:BUILDER`) or a transducer in a file (`x.far:NAME`, `x.fst`, or AT&T text in `x.txt`).
+
+    Raises
+    ------
+    click.UsageError
+        The name is unknown, a required parameter is missing, or a parameter has no effect.
+    """
+    name = choice.loss
+    given = {
+        option: value for option, value in dataclasses.asdict(choice).items() if value is not None
+    }
+    given.pop("loss")
+    if name in LOSSES:
+        constructor, arguments = LOSSES[name], ARGUMENTS[name]
+        settings = _settings(name, given, arguments)
+        lacking = [option for option in REQUIRED[name] if option not in given]
+        if lacking:
+            raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
+        _check_replaced(given)
+        if isinstance(settings.get("confusion"), str):
+            settings["confusion"] = read_confusion(
+                settings["confusion"],
+                alphabet,
+                substitute_cost=settings.pop("substitute_cost", 1.0),
+            )
+        return None if constructor is None else _made(constructor, alphabet, settings, arguments)
+    if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
+        _settings(name, given, {})
+        return Grammar.load(name).loss(alphabet)
+    if is_fst_file(name):
+        loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, OF_FILES))
+        if loss.semiring == "tropical":
+            _settings(name, given, {})
+        return loss
+    names = [*LOSSES, *NAMES]
+    near = difflib.get_close_matches(name, names) or names
+    raise click.UsageError(
+        f"no loss {name!r}; did you mean {', '.join(near)}? "
+        "A file is x.far:NAME, x.fst, x.txt, x.rules or PATH.py:BUILDER"
+    )
+
+
+def named_loss(choice: LossChoice) -> str | None:
+    """Return the name that `SequenceModel` has for a loss without parameters, or None."""
+    name = choice.loss
+    has_parameters = any(value is not None for value in dataclasses.astuple(choice)[1:])
+    is_known = name in NAMED and NAMED[name] is LOSSES.get(name)
+    return name if is_known and not has_parameters else None
+
+
+def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:
+    """Return {argument of the loss: value} for the given options; reject other options."""
+    for option in given:
+        if option not in arguments:
+            raise click.UsageError(f"the loss {name!r} has no {_flag(option)}; leave it out")
+    return {arguments[option]: value for option, value in given.items()}
+
+
+def _check_replaced(given: dict[str, Any]) -> None:
+    """Reject costs that a matrix or gap costs replace."""
+    for option, others in _REPLACED.items():
+        for other in others:
+            if option in given and other in given:
+                raise click.UsageError(
+                    f"{_flag(other)} has no effect with {_flag(option)}; leave it out"
+                )
+
+
+def _made(
+    constructor: Callable[..., Loss],
+    alphabet: Alphabet,
+    settings: dict[str, Any],
+    arguments: dict[str, str],
+) -> Loss:
+    """Return the loss; errors name the option instead of the argument."""
+    try:
+        return constructor(alphabet, **settings)
+    except InvalidInputError as error:
+        text = str(error)
+        for option, argument in arguments.items():
+            text = re.sub(rf"^{argument}(?= is )", _flag(option), text)
+        raise InvalidInputError(text) from error
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")

@@ -1,7 +1,6 @@
-"""`fstgrad`: the entry point, the table of commands, and the conversion of errors to messages.
+"""`fstgrad`: the entry point, and the conversion of errors to messages and exit codes.
 
-The module of a command is imported only when the command is called, so that `fstgrad --help` is
-fast.
+The table of commands is in `fstgrad.cli.commands`.
 """
 
 import codecs
@@ -18,48 +17,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fstgrad._version import __version__
-from fstgrad.cli.epilogs import with_examples
+from fstgrad.cli.command import Group
+from fstgrad.cli.commands import COMMANDS
 from fstgrad.cli.error_translation import in_options
-from fstgrad.cli.grouping import Group
 from fstgrad.cli.interrupts import Interrupts, Terminated, end_silently, leave_threads
-from fstgrad.cli.text import NOTES, echo, visible
+from fstgrad.cli.output import NOTES, echo, visible
 from fstgrad.core.errors import FstgradError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-# command -> (module, one line of help); the module has an object of the same name.
-COMMANDS = {
-    "grad": ("fstgrad.cli.grad", "Compute the gradient of an objective over string pairs."),
-    "risk": ("fstgrad.cli.risk", "Compute the expected loss of string pairs or lattices."),
-    "loss": ("fstgrad.cli.loss", "Print the loss of column 1 against column 2."),
-    "marginals": ("fstgrad.cli.marginals", "Print the gradient terms Q of one pair."),
-    "grammar": ("fstgrad.cli.grammar", "Write, test and explain losses as grammars; learn costs."),
-    "align": ("fstgrad.cli.align", "Align the symbols of pairs by expectation maximization."),
-    "train": ("fstgrad.cli.train", "Train a sequence model on pairs."),
-    "predict": ("fstgrad.cli.predict", "Print the outputs of a trained model."),
-    "evaluate": (
-        "fstgrad.cli.evaluate",
-        "Compute accuracy, mean loss and error rate of a model.",
-    ),
-    "compare": (
-        "fstgrad.cli.compare",
-        "Compare two models on the same pairs: error rates with intervals.",
-    ),
-    "report": (
-        "fstgrad.cli.reporting",
-        "Write one HTML page about a run: tables, curves, worst pairs.",
-    ),
-    "completion": (
-        "fstgrad.cli.completion",
-        "Print the completion script for bash, zsh or fish.",
-    ),
-    "doctor": ("fstgrad.cli.doctor", "Print versions, and test OpenFst for silent errors."),
-    "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
-    "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),
-    "grm": ("fstgrad.cli.grm", "Generalized root models of word counts."),
-}
-
 
 # newer versions of click raise it if a group is called without a command
 _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -84,8 +50,9 @@ class LazyGroup(Group):
         """Import and return one command."""
         if name not in self.table:
             return None
-        command: click.Command = getattr(importlib.import_module(self.table[name][0]), name)
-        return with_examples(command, name)
+        module = importlib.import_module(f"fstgrad.cli.commands.{self.table[name][0]}")
+        command: click.Command = getattr(module, name)
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Return the commands, from the table, and the options that start with `incomplete`."""

@@ -1,4 +1,4 @@
-"""Types of the files and numbers on the command line.
+"""Types of the files and numbers on the command line, and options that all families share.
 
 Index
 -----
@@ -6,6 +6,7 @@ Index
   the command fails before it computes anything.
 - `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers.  NaN is always an error.
 - `bytes_of` : a number of GiB in bytes.
+- `nbest_option`, `draws_option`, `output_npz` : options of more than one family.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from fstgrad.cli.command import Decorator
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import check_writable
 
@@ -176,6 +178,8 @@ def whole(minimum: int) -> click.IntRange:
     return Whole(minimum, 2**31 - 1)
 
 
+FILE = Input()
+FILE_OR_DASH = Input(dash=True)
 COUNT = whole(1)
 JOBS = Whole(1, 1024)  # number of processes
 THREADS = Threads()
@@ -231,3 +235,24 @@ def _is_in(path: str, folder: str) -> bool:
         and path.endswith(_IN_FOLDERS)
         and os.path.samefile(os.path.dirname(path) or ".", folder)
     )
+
+
+def nbest_option(help: str, default: int | None, type: Any = COUNT) -> Decorator:
+    """Return the option of a command that prints the K best of something."""
+    return click.option(
+        "-k", "--nbest", type=type, default=default, show_default=True, metavar="K", help=help
+    )
+
+
+def draws_option(help: str, default: int) -> Decorator:
+    """Return the option of a command that draws samples."""
+    return click.option("-n", "--draws", type=COUNT, default=default, show_default=True, help=help)
+
+
+output_npz = click.option(
+    "-o",
+    "--output",
+    type=Output(),
+    metavar="FILE.npz",
+    help="Write the arrays and the symbol names to this file.",
+)

@@ -1,21 +1,30 @@
 """Build the rows, the weights and the objective of a pair from the options of a command."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import click
+import numpy as np
 
-from fstgrad.cli.losses import build_loss
-from fstgrad.cli.option_checks import OF_LOSSES, PARAMETERS, check_estimation, without_effect
-from fstgrad.cli.options import Estimation, ProblemOptions
-from fstgrad.cli.pairs import rows_and_alphabet
-from fstgrad.cli.report import announce_compilation
-from fstgrad.cli.weights import check_order, make_weights, read_given
+from fstgrad.cli.command import reject_options
+from fstgrad.cli.loss_options import build_loss
+from fstgrad.cli.output import announce_compilation
+from fstgrad.cli.pair_options import (
+    OF_LOSSES,
+    PARAMETERS,
+    Estimation,
+    ProblemOptions,
+    Weights,
+    check_estimation,
+)
+from fstgrad.cli.reading import rows_and_alphabet
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray
-from fstgrad.io import Row
-from fstgrad.learning.features import QGramCounts
+from fstgrad.core.checks import FloatArray, real_array
+from fstgrad.core.errors import InvalidInputError, MemoryLimitError
+from fstgrad.io import Row, memory_limit, read_weights
+from fstgrad.learning.features import Features, QGramCounts
 from fstgrad.learning.objective import (
     DEFAULT_CONSTANTS,
     Method,
@@ -87,20 +96,20 @@ def _check_effects(
     options: ProblemOptions, kind: ObjectiveKind, estimation: Estimation | None
 ) -> None:
     """Reject options that would have no effect."""
-    without_effect(("posteriors", "gradients"), "without --lattices")
+    reject_options(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
-        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
+        reject_options((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
     elif options.choice.loss == "none":
-        without_effect(OF_LOSSES, "with --loss none")
+        reject_options(OF_LOSSES, "with --loss none")
     elif estimation is not None:
         check_estimation(estimation, cap)
         if estimation.method not in ("sampled", "auto"):
-            without_effect(("seed",), "without --method sampled or auto")
+            reject_options(("seed",), "without --method sampled or auto")
         if cap is not None and estimation.method != "auto":
-            without_effect(("cache",), "with --cap, whose bounds are not cached")
+            reject_options(("cache",), "with --cap, whose bounds are not cached")
     elif cap != "auto":
-        without_effect(("tolerance",), "without --cap auto")
+        reject_options(("tolerance",), "without --cap auto")
 
 
 def _description(options: ProblemOptions, objective: PairObjective) -> str:
@@ -120,3 +129,72 @@ def _description(options: ProblemOptions, objective: PairObjective) -> str:
     else:
         exactness = f"capped at {objective.cap:g}"
     return f"{objective.kind}, {options.choice.loss} loss, {exactness}"
+
+
+BOUNDARY = "^"
+MAX_AXES = 32  # of an array, in all versions of numpy
+
+
+def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
+    """Return the array of `--weights` and its alphabet; None for what the options lack.
+
+    Raises
+    ------
+    click.UsageError
+        --random-weights is given too.
+    """
+    if model.weights is None:
+        return None, None
+    if model.random_weights is not None:
+        raise click.UsageError("--weights and --random-weights exclude each other; give one")
+    return read_weights(model.weights)
+
+
+def check_order(order: int, symbols: int) -> None:
+    """Raise MemoryLimitError if a table of `symbols` ** `order` numbers is too large."""
+    most = memory_limit() / 8
+    if order * math.log(max(symbols, 1)) > math.log(most) or order >= MAX_AXES:
+        raise MemoryLimitError(
+            f"--order is {order}, and a table of all {order}-grams of {symbols} symbols is too "
+            "large; give a smaller --order"
+        )
+
+
+def make_weights(model: Weights, given: FloatArray | None, features: Features) -> FloatArray:
+    """Return weights of the shape (n,) * q of the features: given, standard normal, or zero.
+
+    Raises
+    ------
+    InvalidInputError
+        The given weights have a different shape, or are not finite.
+    """
+    if given is not None:
+        try:
+            return real_array("weights", given, features.shape)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{model.weights}: {error} (order {model.order}, "
+                f"{len(features.alphabet)} symbols); see --order and --alphabet"
+            ) from error
+    if model.random_weights is not None:
+        return np.random.default_rng(model.random_weights).normal(size=features.shape)
+    return np.zeros(features.shape)
+
+
+def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]]:
+    """Return (indices, entry) of the `count` entries of largest absolute value, largest first.
+
+    Entries that are equal to 12 decimals are in the order of their indices, so that every machine
+    gives the same order.
+    """
+    order = np.argsort(-np.round(np.abs(table).ravel(), 12), kind="stable")[:count]
+    return [
+        (tuple(int(i) for i in np.unravel_index(k, table.shape)), float(table.flat[k]))
+        for k in order
+    ]
+
+
+def qgram(alphabet: Alphabet, ids: Sequence[int]) -> str:
+    """Return a q-gram as text; "^" is the position before the start."""
+    symbols = [alphabet.symbols[i] if i < len(alphabet) else BOUNDARY for i in ids]
+    return " ".join(symbols)

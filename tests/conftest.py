@@ -23,8 +23,8 @@ def shared_data():
 @pytest.fixture(autouse=True)
 def _quiet_compilation(monkeypatch):
     """Suppress the notice of the test that compiles the first kernel."""
-    monkeypatch.setattr("fstgrad.cli.problem.announce_compilation", lambda: None)
-    monkeypatch.setattr("fstgrad.cli.report.announce_compilation", lambda: None)
+    for module in ("fstgrad.cli.problem", "fstgrad.cli.commands.grammar_fit"):
+        monkeypatch.setattr(f"{module}.announce_compilation", lambda: None)
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_guide_lists_every_loss_of_the_command_line():
-    from fstgrad.cli.loss_table import LOSSES
+    from fstgrad.cli.loss_options import LOSSES
 
     guide = (ROOT / "docs/guide/losses.md").read_text()
     for name in LOSSES:

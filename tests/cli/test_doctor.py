@@ -5,7 +5,7 @@ import pathlib
 import re
 
 import fstgrad as fg
-from fstgrad.cli.doctor import OPTIONAL, PACKAGES
+from fstgrad.cli.commands.doctor import OPTIONAL, PACKAGES
 from fstgrad.core import precompile
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -29,7 +29,9 @@ def test_every_dependency_is_listed():
 
 
 def test_what_is_missing_is_said(run, monkeypatch):
-    monkeypatch.setattr("fstgrad.cli.doctor._version", lambda name: "" if name == "conllu" else "1")
+    monkeypatch.setattr(
+        "fstgrad.cli.commands.doctor._version", lambda name: "" if name == "conllu" else "1"
+    )
     monkeypatch.setattr("shutil.which", lambda name: None)
     code, out, _ = run("doctor")
     assert code == 0
@@ -61,7 +63,7 @@ def test_doctor_finds_all_well(run):
 
 
 def test_doctor_tells_of_a_failure(run, monkeypatch):
-    monkeypatch.setattr("fstgrad.cli.doctor.is_empty", lambda fst: False)
+    monkeypatch.setattr("fstgrad.cli.commands.doctor.is_empty", lambda fst: False)
     code, out, _ = run("doctor")
     assert code == 1
     assert "FAILED empty compositions are seen" in out

@@ -5,11 +5,11 @@ import re
 import click
 import pytest
 
+from fstgrad.cli.command import Command
 from fstgrad.cli.error_translation import in_options
-from fstgrad.cli.grouping import Command
-from fstgrad.cli.loss_table import ARGUMENTS
+from fstgrad.cli.loss_options import ARGUMENTS
 from fstgrad.cli.main import fstgrad, main
-from fstgrad.cli.option_checks import PARAMETERS as PARAMETERS_OF_LOSSES
+from fstgrad.cli.pair_options import PARAMETERS as PARAMETERS_OF_LOSSES
 from fstgrad.core.errors import MemoryLimitError
 
 UAI = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n2 0 2\n" + 3 * "\n4\n1 2 3 4\n"

@@ -116,7 +116,7 @@ def test_an_interruption_while_another_thread_compiles(run):
 
 def test_an_error_after_an_interruption_is_told(run):
     before = """
-        import fstgrad.cli.loss as loss
+        import fstgrad.cli.commands.loss as loss
         from fstgrad.core.errors import InvalidInputError
         def failing(*args, **kwargs):
             try:
@@ -190,7 +190,7 @@ def test_a_signal_that_a_module_in_c_prints(run, number, code, line, after):
     """Its initialization prints the exception, and raises an ImportError or goes on."""
     before = f"""
         import ctypes, time
-        import fstgrad.cli.loss as loss
+        import fstgrad.cli.commands.loss as loss
         def loading(*args, **kwargs):
             source = b"import signal; signal.raise_signal(signal.{number})"
             assert ctypes.pythonapi.PyRun_SimpleString(source) == -1  # which calls PyErr_Print

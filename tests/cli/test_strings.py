@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.cli.loss_table import LOSSES
+from fstgrad.cli.loss_options import LOSSES
 from tests.oracles import strings as oracle
 
 PAIRS = "x\tcab\ny\tab\nz\tbbca\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.cli.grammar_fit import _progress
+from fstgrad.cli.commands.grammar_fit import _progress
 from fstgrad.costs import Schedule, pair_transducer, with_costs
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.fit import _estimator

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import fstgrad as fg
-from fstgrad.cli.grammar_pairs import loss_of
+from fstgrad.cli.commands.grammar_options import loss_of
 from fstgrad.core.errors import FstError
 from fstgrad.costs import explain
 from fstgrad.grammars import Grammar

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from scipy import io, sparse
 
 import fstgrad as fg
-from fstgrad.cli.grm import grm
+from fstgrad.cli.commands.grm import grm
 from fstgrad.cli.main import main
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import read_table

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 import fstgrad as fg
-from fstgrad.cli.grm import grm
+from fstgrad.cli.commands.grm import grm
 from fstgrad.cli.main import main
 from fstgrad.core.errors import InvalidInputError
 

@@ -7,7 +7,7 @@ pytest.importorskip("sklearn")
 from click.testing import CliRunner
 
 import fstgrad as fg
-from fstgrad.cli.grm import grm
+from fstgrad.cli.commands.grm import grm
 from fstgrad.core.errors import InvalidInputError
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from fstgrad.cli.grouping import Group
+from fstgrad.cli.command import Group
 from fstgrad.cli.main import fstgrad
 
 

@@ -9,19 +9,19 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from fstgrad.cli.grouping import Group, group
-from fstgrad.cli.options import draws_option
+from fstgrad.cli.command import Group, option_group
+from fstgrad.cli.output import echo
 from fstgrad.cli.parameter_types import (
     COUNT,
+    FILE,
     NOT_NEGATIVE,
     POSITIVE,
     SEED,
-    Input,
     Output,
     bytes_of,
+    draws_option,
     whole,
 )
-from fstgrad.cli.text import echo
 from fstgrad.core.checks import IntArray
 from fstgrad.mrf import uai
 from fstgrad.mrf.decoding import DECODERS
@@ -30,7 +30,9 @@ from fstgrad.mrf.inference import METHODS
 from fstgrad.mrf.result import Annealed, Bounds, Inference
 from fstgrad.mrf.sampling.chains import Sampler
 
-FILE = Input()
+_WRITE_MODEL = r"printf 'MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n' > model.uai"
+_WRITE_IMAGE = r"printf 'P2\n3 2\n255\n0 9 250\n8 0 240\n' > noisy.pgm"
+
 ESTIMATES = [name for name in METHODS if name != "max-product"]
 PARTITIONS = ["exact", "bp", "trw", "mean-field", "bounds", "ais"]
 LABELINGS = ["graph-cut", "expansion", "icm", "max-product"]
@@ -59,7 +61,7 @@ class Run:
         return values | {name: value for name, value in more.items() if value is not None}
 
 
-run_options = group(
+run_options = option_group(
     "run",
     Run,
     click.option(
@@ -177,7 +179,7 @@ def _tell(result: Inference) -> None:
         )
 
 
-@mrf.command()
+@mrf.command(examples=(_WRITE_MODEL, "fstgrad mrf marginals model.uai"))
 @model_argument
 @method_option(ESTIMATES)
 @evidence_option
@@ -190,7 +192,7 @@ def marginals(model: str, method: str, evidence: str | None, seed: int | None, r
     echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
 
 
-@mrf.command()
+@mrf.command(examples=(_WRITE_MODEL, "fstgrad mrf partition model.uai --method bp"))
 @model_argument
 @method_option(PARTITIONS)
 @evidence_option
@@ -211,7 +213,7 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
     echo(f"ln Z = {value:.12g} ({kind})")
 
 
-@mrf.command(name="map")
+@mrf.command(name="map", examples=(_WRITE_MODEL, "fstgrad mrf map model.uai"))
 @model_argument
 @method_option(list(DECODERS))
 @evidence_option
@@ -232,7 +234,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
     echo(f"score {found.score:.12g} nats, {certainty}", err=True)
 
 
-@mrf.command()
+@mrf.command(examples=(_WRITE_MODEL, "fstgrad mrf sample model.uai -n 3 --seed 0"))
 @model_argument
 @draws_option("Number of labelings.", 10)
 @click.option("--thin", type=COUNT, help="Sweeps between draws of a chain.  [default: 10]")
@@ -265,7 +267,7 @@ def sample(
         echo(" ".join(map(str, labels[: len(sizes)].tolist())))
 
 
-@mrf.command()
+@mrf.command(examples=(_WRITE_IMAGE, "fstgrad mrf denoise noisy.pgm --levels 2 -o clean.png"))
 @click.argument("image", type=FILE)
 @click.option(
     "--levels",

@@ -1,4 +1,4 @@
-"""`fstgrad grad`: compute the mean gradient of an objective over a file of pairs."""
+"""`fstgrad grad` and `risk`: the mean objective over a file of pairs, and its gradient."""
 
 import hashlib
 import json
@@ -9,30 +9,29 @@ from collections.abc import Iterable, Iterator
 import click
 import numpy as np
 
-from fstgrad.cli.grouping import Command
-from fstgrad.cli.lattices import lattice_objective
-from fstgrad.cli.option_checks import check_constants
-from fstgrad.cli.options import (
+from fstgrad.cli.command import Command
+from fstgrad.cli.commands.lattices import lattice_objective
+from fstgrad.cli.output import echo, print_table, progress
+from fstgrad.cli.pair_options import (
+    WRITE_PAIRS,
     Estimation,
     Lattices,
     ProblemOptions,
     Reading,
     Running,
+    check_constants,
     constant_options,
     lattice_options,
     method_options,
-    output_npz,
     pairs_argument,
     problem_options,
     running_options,
     skip_errors,
 )
-from fstgrad.cli.pairs import report_failures, skip_or_raise
-from fstgrad.cli.parameter_types import bytes_of, whole
-from fstgrad.cli.problem import Problem, open_problem
-from fstgrad.cli.report import largest, print_table, progress, qgram
+from fstgrad.cli.parameter_types import bytes_of, output_npz, whole
+from fstgrad.cli.problem import Problem, largest, open_problem, qgram
+from fstgrad.cli.reading import report_failures, skip_or_raise
 from fstgrad.cli.resume import Journal
-from fstgrad.cli.text import echo
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import FstgradError
 from fstgrad.core.estimates import RELIABLE
@@ -42,7 +41,14 @@ from fstgrad.learning.objective import OBJECTIVE_KINDS, ObjectiveConstants, Obje
 from fstgrad.learning.outcomes import Item, Outcome, Sums
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=(
+        WRITE_PAIRS,
+        "fstgrad grad pairs.tsv --loss edit --order 2 -o gradient.npz",
+        "fstgrad grad pairs.tsv --weights gradient.npz --objective risk --cap 3",
+    ),
+)
 @pairs_argument
 @click.option(
     "--objective",
@@ -262,3 +268,36 @@ def _chosen(problem: Problem, run: _Run) -> str:
 
 def _counts(numbers: Counter[str]) -> str:
     return ", ".join(f"{name} for {number:,}" for name, number in numbers.items())
+
+
+@click.command(
+    cls=Command, examples=(WRITE_PAIRS, "fstgrad risk pairs.tsv --loss edit --random-weights 0")
+)
+@pairs_argument
+@problem_options
+@method_options
+@lattice_options
+@output_npz
+@running_options
+@skip_errors
+def risk(
+    pairs: str,
+    options: ProblemOptions,
+    estimation: Estimation,
+    lattices: Lattices,
+    output: str | None,
+    running: Running,
+    skip_errors: bool,
+) -> None:
+    """Compute the expected loss of the model against each target, and its gradient.
+
+    PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  With
+    --lattices, each row is the name of a lattice TAB its target.  Standard output gets one JSON
+    line per row.  The lines of lattices appear one by one; the first line of pairs appears alone,
+    and the others in blocks of 16.
+    """
+    if lattices.source is not None:
+        lattice_objective(pairs, "risk", options, lattices, skip_errors)
+    else:
+        problem = open_problem(pairs, options, "risk", estimation)
+        mean_gradient(problem, options.reading, output, 0, running, skip_errors)

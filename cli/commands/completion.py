@@ -3,8 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
-from fstgrad.cli.grouping import Command
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import Command
+from fstgrad.cli.output import echo
 
 SHELLS = ("bash", "zsh", "fish")
 # zsh defines compdef in compinit, which a new ~/.zshrc does not call
@@ -12,7 +12,7 @@ REGISTER = "    compdef _fstgrad_completion fstgrad"
 COMPINIT = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, examples=("fstgrad completion bash > fstgrad.bash", ". ./fstgrad.bash"))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

@@ -1,14 +1,14 @@
-"""Groups of options: a command receives each group as one record; its help has a section for each.
+"""Commands, groups of options, and the rejection of options without an effect.
 
 Index
 -----
-- `group` : a decorator that adds options to a command and passes them as one record.
-- `under` : a decorator that adds options under a heading of the help.
-- `Command`, `Group` : commands whose help has a section for each heading.
+- `option_group` : a decorator that adds options to a command and passes them as one record.
+- `Command`, `Group` : commands whose help has a section for each heading, and examples.
+- `was_given`, `reject_options` : whether an option is on the command line, and an error if so.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import click
@@ -21,47 +21,47 @@ LARGE = 10_000  # a number that may explain a lack of memory
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def group(name: str, record: type, *declarations: Decorator, heading: str = "") -> Decorator:
+def option_group(
+    name: str, record: type, *options: Decorator, heading: str | None = None
+) -> Decorator:
     """Return a decorator that adds options to a command and passes them as one record.
 
-    The command receives a `record` (a dataclass) as its argument `name`; the help of a `Command`
-    shows the options under `heading`.
+    The command receives a `record` (a dataclass) as its argument `name`.  The help of a `Command`
+    shows the options under `heading`; groups with the same heading share a section.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def packed(**values: Any) -> Any:
+        def with_record(**values: Any) -> Any:
             from dataclasses import fields  # only here: `fstgrad --help` does without it
 
-            own = {field.name: values.pop(field.name) for field in fields(record)}
-            return command(**values, **{name: record(**own)})
+            members = {field.name: values.pop(field.name) for field in fields(record)}
+            return command(**values, **{name: record(**members)})
 
-        made: Callable[..., Any] = packed
-        for declaration in reversed(declarations):
-            made = under(heading, declaration)(made) if heading else declaration(made)
-        return made
-
-    return decorate
-
-
-def under(heading: str, *declarations: Decorator) -> Decorator:
-    """Return a decorator that adds options which the help of a `Command` shows under `heading`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for declaration in reversed(declarations):
-            command = declaration(command)
-            cast(Any, command).__click_params__[-1].heading = heading
-        return command
+        decorated: Any = with_record
+        for option in reversed(options):
+            decorated = option(decorated)
+            if heading is not None:  # otherwise the option may itself be a group with a heading
+                decorated.__click_params__[-1].heading = heading
+        return cast(Callable[..., Any], decorated)
 
     return decorate
 
 
 class Command(click.Command):
-    """A command whose help has a section for each heading; options without a heading come first.
+    """A command whose help has a section for each heading, and examples at the end.
 
-    Errors of the library name options of the command instead of arguments of Python, and a lack of
-    memory names the options with large numbers.
+    Options without a heading come first.  Errors of the library name options of the command instead
+    of arguments of Python, and a lack of memory names the options with large numbers.
+
+    examples : lines of a shell, which run one after another in an empty folder.
     """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = tuple(examples)
+        if examples:
+            self.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; of an option that is given again, check the replaced values too."""
@@ -77,14 +77,13 @@ class Command(click.Command):
             if isinstance(param, click.Option) and not (param.is_flag or param.multiple)
         ]
         for param in single:
-            names = [*param.opts, *filter(None, [getattr(param, "old", None)])]
-            parser.add_option(param, names, param.name, action="append", nargs=param.nargs)
+            parser.add_option(param, param.opts, param.name, action="append", nargs=param.nargs)
         values = parser.parse_args(args)[0]
         for param in single:
             for value in values.get(param.name, ())[:-1]:
-                apart = click.Context(self)  # so that it has no effect
+                scratch = click.Context(self)  # a value that is replaced leaves no trace in `ctx`
                 with click.core.augment_usage_errors(ctx, param):
-                    param.type_cast_value(apart, value)
+                    param.type_cast_value(scratch, value)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; rewrite errors of the library to name its options."""
@@ -130,3 +129,25 @@ class Group(click.Group):
     """A group whose commands are of the class `Command`."""
 
     command_class = Command
+
+
+def was_given(name: str) -> bool:
+    """Return whether the option of this parameter is on the command line."""
+    context = click.get_current_context(silent=True)
+    source = None if context is None else context.get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def reject_options(names: Sequence[str], reason: str) -> None:
+    """Reject options that have no effect; `reason` completes "--option has no effect ...".
+
+    Raises
+    ------
+    click.UsageError
+        One of the parameters `names` is on the command line.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in names and was_given(parameter.name):
+            flag = max(parameter.opts, key=len)
+            raise click.UsageError(f"{flag} has no effect {reason}; leave it out")

@@ -11,12 +11,11 @@ from typing import Any, TypeAlias
 import click
 import numpy as np
 
-from fstgrad.cli.losses import build_loss
-from fstgrad.cli.option_checks import OF_LOSSES, PARAMETERS, without_effect
-from fstgrad.cli.options import Lattices, ProblemOptions
-from fstgrad.cli.pairs import RowLoop, tell_alphabet
-from fstgrad.cli.report import progress
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import reject_options
+from fstgrad.cli.loss_options import build_loss
+from fstgrad.cli.output import echo, progress
+from fstgrad.cli.pair_options import OF_LOSSES, PARAMETERS, Lattices, ProblemOptions
+from fstgrad.cli.reading import RowLoop, tell_alphabet
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
@@ -61,7 +60,7 @@ def lattice_objective(
     constants: ObjectiveConstants = DEFAULT_CONSTANTS,
 ) -> None:
     """Print one JSON line for each row (name TAB target); then write the requested archives."""
-    without_effect(_OF_PAIRS, "with --lattices")
+    reject_options(_OF_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
     given = options.reading.alphabet
     alphabet = None if given is None else read_alphabet(given)
@@ -99,9 +98,9 @@ def lattice_objective(
 def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
     """Reject options that have no effect without a loss."""
     if kind == "crf":
-        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
+        reject_options((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
     if options.choice.loss == "none":
-        without_effect(OF_LOSSES, "with --loss none")
+        reject_options(OF_LOSSES, "with --loss none")
 
 
 def _solved(

@@ -1,16 +1,26 @@
-"""Read the rows of a file of pairs, find their alphabet, and handle bad rows."""
+"""Read the rows of files: pairs with their alphabet, and what a model trains on or predicts.
+
+Index
+-----
+- `rows_and_alphabet` : the rows of a file of pairs, and the alphabet of the options or the data.
+- `RowLoop` : applies a function to rows; `skip_or_raise`, `report_failures` handle bad rows.
+- `examples`, `read_input` : the x, side symbols (tags) and y of a model.
+"""
 
 import os
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fstgrad.cli.error_translation import in_options
-from fstgrad.cli.options import Reading
-from fstgrad.cli.text import echo, note
-from fstgrad.core.alphabet import Alphabet
+from fstgrad.cli.output import echo, note
+from fstgrad.cli.pair_options import ModelReading, Reading
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.errors import AlphabetError, FstgradError, InvalidInputError, RowError
-from fstgrad.io import Pair, Row, located, read_alphabet, read_table
+from fstgrad.io import Pair, Row, located, read_alphabet, read_table, tokenize
+from fstgrad.learning.templates import Tagged
 
 Result = TypeVar("Result")
 
@@ -139,3 +149,98 @@ class RowLoop(Generic[Result]):
                 self.done += 1
                 yield row, result
         report_failures(self.done, self.failed)
+
+
+Example = tuple[Any, tuple[str, ...]]
+
+
+def examples(
+    path: str, reading: Reading, tags: int | None, *, empty: bool = False
+) -> Iterator[Example]:
+    """Yield (x, y) of each row of a file; x is `Tagged` if a column holds side symbols.
+
+    empty : whether y may be empty.
+
+    Raises
+    ------
+    RowError
+        A row has the wrong number of columns, is not UTF-8, contains "<eps>", or has no y but needs
+        one.
+    InvalidInputError
+        The file has no rows.
+    """
+    names, row = named_columns(("x", "y"), tags), None
+    for row in read_table(path, names):
+        with located(row):
+            texts = columns_of(row, ("x", "y"), tags)
+            y = decomposed(texts["y"], reading)
+            example = read_input(texts, reading), tokenize(y, reading.tokens_y)
+            if not example[1] and not empty:
+                raise InvalidInputError("y is empty; give at least one symbol")
+        yield example
+    if row is None:
+        raise no_rows(path, names)
+
+
+def no_rows(path: str, names: Sequence[str] = ("x", "y")) -> InvalidInputError:
+    """Return the error for a file without rows; `names` are the columns that a row needs."""
+    return InvalidInputError(f"{path} has no rows; a row is {', one tab, '.join(names)}")
+
+
+def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:
+    """Return {column name: text} of a row; `tags` is the column of the side symbols, from 1.
+
+    Raises
+    ------
+    InvalidInputError
+        The row has the wrong number of columns, has no column `tags`, or contains "<eps>".
+    """
+    order = named_columns(names, tags)
+    texts = dict(zip(order, row.columns(order), strict=True))
+    for name in names:
+        if EPSILON_SYMBOL in texts[name].split():
+            raise InvalidInputError(
+                f"{EPSILON_SYMBOL!r} means the empty string in OpenFst; rename it"
+            )
+    return texts
+
+
+def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
+    """Return the column names in their order, with "tags" as column number `tags` (from 1).
+
+    Raises
+    ------
+    InvalidInputError
+        A row has no column `tags`.
+    """
+    if tags is None:
+        return names
+    if not 1 <= tags <= len(names) + 1:
+        raise InvalidInputError(
+            f"--tags is {tags}, but a row has {len(names) + 1} columns: "
+            f"{', '.join(names)} and the tags; count from 1"
+        )
+    return (*names[: tags - 1], "tags", *names[tags - 1 :])
+
+
+def read_input(texts: dict[str, str], reading: Reading) -> Any:
+    """Return the input of a row: a tuple of symbols, or `Tagged` if the row has tags.
+
+    White space and the characters ; | , separate tags.
+    """
+    symbols = tokenize(decomposed(texts["x"], reading), reading.tokens_x)
+    if "tags" not in texts:
+        return symbols
+    return Tagged(symbols, tuple(tag for tag in re.split(r"[\s;|,]+", texts["tags"]) if tag))
+
+
+def decomposed(text: str, reading: Reading) -> str:
+    """Return a text as a model reads it: in Unicode form NFD if the model decomposes texts."""
+    if isinstance(reading, ModelReading) and reading.decompose is not None:
+        return unicodedata.normalize("NFD", text)
+    return text
+
+
+def composed(text: str, reading: ModelReading) -> str:
+    """Return the output of a model, in Unicode form NFC if the model decomposes texts."""
+    return text if reading.decompose is None else unicodedata.normalize("NFC", text)

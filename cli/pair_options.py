@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import click
-from click.core import ParameterSource
 
-from fstgrad.cli.grouping import Decorator, group
-from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
+from fstgrad.cli.command import Decorator, option_group, reject_options, was_given
+from fstgrad.cli.loss_options import LossChoice, loss_options
 from fstgrad.cli.parameter_types import (
     COUNT,
+    FILE_OR_DASH,
     JOBS,
     NOT_NEGATIVE,
     POSITIVE,
@@ -35,18 +35,6 @@ from fstgrad.strings.budget import Budget
 from fstgrad.strings.caps import TOLERANCE
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import Kind as Proposal
-
-
-def nbest_option(help: str, default: int | None, type: Any = COUNT) -> Decorator:
-    """Return the option of a command that prints the K best of something."""
-    return click.option(
-        "-k", "--nbest", type=type, default=default, show_default=True, metavar="K", help=help
-    )
-
-
-def draws_option(help: str, default: int) -> Decorator:
-    """Return the option of a command that draws samples."""
-    return click.option("-n", "--draws", type=COUNT, default=default, show_default=True, help=help)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +55,8 @@ def counted(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Rea
         return reading
     tokens: Tokens = "words" if choice.loss == "wer" else "chars"
     other = "cer" if choice.loss == "wer" else "wer"
-    context = click.get_current_context(silent=True)
     for name in columns:
-        given = context is not None and context.get_parameter_source(name)
-        if getattr(reading, name) != tokens and given is ParameterSource.COMMANDLINE:
+        if getattr(reading, name) != tokens and was_given(name):
             flag = f"--{name.replace('_', '-')} {getattr(reading, name)}"
             raise click.UsageError(
                 f"--loss {choice.loss} counts {'words' if other == 'cer' else 'characters'}; leave "
@@ -157,13 +143,18 @@ def nats(text: str) -> float | Literal["auto"]:
     return number
 
 
+# first lines of examples in the help
+WRITE_PAIRS = r"printf 'kat\tcat\ndogg\tdog\n' > pairs.tsv"
+WRITE_WORDS = r"printf 'cat\tK AE T\nact\tAE K T\ntack\tT AE K\n' > words.tsv"
+TRAIN_MODEL = "fstgrad train words.tsv --tokens-y words --epochs 3 -o model.npz"
+
 EXACTNESS = "Exact, capped or sampled"
 ALPHABET = Named(tuple(STANDARD), first=True, dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
-pairs_argument = click.argument("pairs", type=FILE)
+pairs_argument = click.argument("pairs", type=FILE_OR_DASH)
 
-constant_options = group(
+constant_options = option_group(
     "constants",
     ObjectiveConstants,
     click.option(
@@ -184,15 +175,7 @@ constant_options = group(
 
 skip_errors = click.option("--skip-errors", is_flag=True, help="Skip bad rows and count them.")
 
-output_npz = click.option(
-    "-o",
-    "--output",
-    type=Output(),
-    metavar="FILE.npz",
-    help="Write the arrays and the symbol names to this file.",
-)
-
-reading_options = group(
+reading_options = option_group(
     "reading",
     Reading,
     click.option(
@@ -236,7 +219,7 @@ cap_options = (
     ),
 )
 
-compile_options = group(
+compile_options = option_group(
     "compilation",
     Compilation,
     *cap_options,
@@ -257,7 +240,7 @@ compile_options = group(
     heading=EXACTNESS,
 )
 
-method_options = group(
+method_options = option_group(
     "estimation",
     Estimation,
     click.option(
@@ -306,7 +289,7 @@ def cache_gib_option(default: float) -> Decorator:
     )
 
 
-running_options = group(
+running_options = option_group(
     "running",
     Running,
     click.option(
@@ -333,7 +316,7 @@ running_options = group(
     heading="Processes and continued runs",
 )
 
-weight_options = group(
+weight_options = option_group(
     "model",
     Weights,
     click.option(
@@ -359,11 +342,11 @@ weight_options = group(
     heading="Weights of the q-grams",
 )
 
-problem_options = group(
+problem_options = option_group(
     "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
 )
 
-lattice_options = group(
+lattice_options = option_group(
     "lattices",
     Lattices,
     click.option(
@@ -389,3 +372,54 @@ lattice_options = group(
     ),
     heading="Lattices",
 )
+
+
+# options that have no effect without a loss
+OF_LOSSES = (
+    "cap",
+    "tolerance",
+    "engine",
+    "max_states",
+    "method",
+    "samples",
+    "seed",
+    "proposal",
+    "seconds",
+    "cache",
+    "cache_gib",
+)
+
+
+# options that define a loss: the fields of `LossChoice`
+PARAMETERS = tuple(field.name for field in dataclasses.fields(LossChoice))
+
+
+def check_estimation(estimation: Estimation, cap: object) -> None:
+    """Reject options of methods other than the chosen one.
+
+    Raises
+    ------
+    click.UsageError
+        An option has no effect with this `estimation.method` and `cap`.
+    """
+    if estimation.method not in ("sampled", "auto"):
+        reject_options(("samples", "proposal"), "without --method sampled or auto")
+    if estimation.method != "auto":
+        reject_options(("seconds",), "without --method auto")
+    if cap != "auto" and estimation.method != "auto":
+        reject_options(("tolerance",), "without --cap auto or --method auto")
+    if estimation.method == "sampled":
+        reject_options(("cap", "engine", "max_states", "cache"), "with --method sampled")
+
+
+def check_constants(objective: str) -> None:
+    """Reject constants of objectives other than the chosen one.
+
+    Raises
+    ------
+    click.UsageError
+        --temperature without the objective raml, or --epsilon without direct.
+    """
+    for kind, name in (("raml", "temperature"), ("direct", "epsilon")):
+        if objective != kind:
+            reject_options((name,), f"without --objective {kind}")

@@ -6,27 +6,30 @@ from typing import Any, Literal
 
 import click
 
-from fstgrad.cli.examples import examples
-from fstgrad.cli.grouping import Command, Decorator, group
-from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
-from fstgrad.cli.losses import build_loss, named_loss
-from fstgrad.cli.models import about, columns, open_model
-from fstgrad.cli.option_checks import OF_LOSSES, check_constants, check_estimation, without_effect
-from fstgrad.cli.options import (
+from fstgrad.cli.command import Command, Decorator, option_group, reject_options
+from fstgrad.cli.loss_options import LossChoice, build_loss, loss_options, named_loss
+from fstgrad.cli.model_files import about, columns, open_model
+from fstgrad.cli.output import echo
+from fstgrad.cli.pair_options import (
+    OF_LOSSES,
+    TRAIN_MODEL,
+    WRITE_WORDS,
     Estimation,
     ModelReading,
     Reading,
     cache_gib_option,
     cap_options,
+    check_constants,
+    check_estimation,
     constant_options,
     counted,
     method_options,
     pairs_argument,
     reading_options,
 )
-from fstgrad.cli.pairs import tell_alphabet
 from fstgrad.cli.parameter_types import (
     COUNT,
+    FILE_OR_DASH,
     JOBS,
     NOT_NEGATIVE,
     POSITIVE,
@@ -35,8 +38,8 @@ from fstgrad.cli.parameter_types import (
     bytes_of,
     whole,
 )
-from fstgrad.cli.text import echo
-from fstgrad.cli.weights import check_order
+from fstgrad.cli.problem import check_order
+from fstgrad.cli.reading import examples, tell_alphabet
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import read_alphabet
 from fstgrad.learning.objective import ESTIMABLE_KINDS, ObjectiveConstants
@@ -86,7 +89,7 @@ def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator
     return click.option(name, type=kind, default=default, show_default=True, help=text)
 
 
-model_options = group(
+model_options = option_group(
     "model",
     Model,
     click.option(
@@ -123,7 +126,7 @@ model_options = group(
     heading="Model",
 )
 
-training_options = group(
+training_options = option_group(
     "training",
     Training,
     click.option(
@@ -164,7 +167,7 @@ training_options = group(
 )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, examples=(WRITE_WORDS, TRAIN_MODEL))
 @pairs_argument
 @model_options
 @training_options
@@ -172,7 +175,7 @@ training_options = group(
 @loss_options
 @method_options
 @reading_options
-@click.option("--validation", type=FILE, help="Validation pairs, which select the epoch.")
+@click.option("--validation", type=FILE_OR_DASH, help="Validation pairs, which select the epoch.")
 @click.option(
     "-o",
     "--output",
@@ -293,7 +296,7 @@ def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[
 
 def _go_on(fitted: SequenceModel, path: str) -> None:
     """Start `fitted` from the weights, features and alphabet of a trained model in a file."""
-    without_effect(("order", "window", "span", "min_count", "alignment"), "with --warm-start")
+    reject_options(("order", "window", "span", "min_count", "alignment"), "with --warm-start")
     start, *_ = open_model(path)
     own = {name: getattr(start, name) for name in ("order", "window", "span", "features")}
     fitted.set_params(warm_start=True, alignment=start.alignment, **own)
@@ -310,16 +313,16 @@ def _check_effects(
     """Reject options that would have no effect."""
     check_constants(model.objective)
     if validation is not None:
-        without_effect(("held_out",), "with --validation")
+        reject_options(("held_out",), "with --validation")
     elif training.held_out == 0:
-        without_effect(("patience",), "without validation pairs")
+        reject_options(("patience",), "without validation pairs")
     if training.optimizer == "lbfgs":
-        without_effect(("batch_size", "learning_rate"), "with --optimizer lbfgs")
+        reject_options(("batch_size", "learning_rate"), "with --optimizer lbfgs")
     about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # which also shuffles
     if model.objective == "crf":
-        without_effect(about_losses, "with --objective crf, which uses no loss")
+        reject_options(about_losses, "with --objective crf, which uses no loss")
     elif choice.loss == "none":
-        without_effect(about_losses, "with --loss none")
+        reject_options(about_losses, "with --loss none")
     else:
         check_estimation(estimation, model.cap)
 

@@ -10,13 +10,13 @@ import click
 import numpy as np
 
 from fstgrad._version import __version__
-from fstgrad.cli.grouping import Command
-from fstgrad.cli.loss_options import FILE
-from fstgrad.cli.models import columns, open_model
-from fstgrad.cli.page import Page
-from fstgrad.cli.parameter_types import Input, Output, whole
-from fstgrad.cli.report import largest, qgram
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import Command
+from fstgrad.cli.commands.page import Page
+from fstgrad.cli.model_files import columns, open_model
+from fstgrad.cli.output import echo
+from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
+from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, whole
+from fstgrad.cli.problem import largest, qgram
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, MissingDependencyError
@@ -28,7 +28,15 @@ from fstgrad.losses import EditDistance
 _EDGES = 30  # largest number of sets of each size in a word graph
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command,
+    examples=(
+        WRITE_WORDS,
+        TRAIN_MODEL,
+        "fstgrad grad words.tsv --tokens-y words -o gradient.npz > lines.jsonl",
+        "fstgrad report model.npz lines.jsonl gradient.npz --pairs words.tsv -o report.html",
+    ),
+)
 @click.argument("runs", type=Input(pipes=False), nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "-o",
@@ -40,7 +48,7 @@ _EDGES = 30  # largest number of sets of each size in a word graph
 )
 @click.option(
     "--pairs",
-    type=FILE,
+    type=FILE_OR_DASH,
     help="With a sequence model: predict these pairs, and show the worst with their alignments.",
 )
 @click.option(

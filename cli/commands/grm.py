@@ -8,28 +8,38 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from fstgrad.cli.grouping import Group
-from fstgrad.cli.options import draws_option
+from fstgrad.cli.command import Group
+from fstgrad.cli.commands.grm_tables import (
+    Layout,
+    Rows,
+    column_of,
+    in_order,
+    layout_options,
+    read_tables,
+)
+from fstgrad.cli.output import echo
 from fstgrad.cli.parameter_types import (
     COUNT,
+    FILE,
     POSITIVE,
     SEED,
     THREADS,
-    Input,
     Number,
     Output,
     bytes_of,
+    draws_option,
     whole,
 )
-from fstgrad.cli.tables import Layout, Rows, column_of, in_order, layout_options, read_tables
-from fstgrad.cli.text import echo
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
 from fstgrad.io import Table, replacing, write_text
 
-INPUT, OUTPUT = Input(), Output()
+_WRITE_COUNTS = r"printf 'cat,dog\n0,2\n3,1\n1,4\n2,0\n' > counts.csv"
+_FIT = "fstgrad grm fit counts.csv --alpha 0.1 -o model.npz"
+
+OUTPUT = Output()
 
 
 @click.group(cls=Group)
@@ -37,8 +47,8 @@ def grm() -> None:
     """Generalized root models: k-wise graphical models of counts."""
 
 
-@grm.command()
-@click.argument("counts", type=INPUT)
+@grm.command(examples=(_WRITE_COUNTS, _FIT))
+@click.argument("counts", type=FILE)
 @click.option(
     "--k", type=COUNT, default=2, show_default=True, help="Largest size of an interaction set."
 )
@@ -75,16 +85,16 @@ def grm() -> None:
     help="Adjust the intercepts until the means of samples equal the means of the counts.",
 )  # fmt: skip
 @click.option(
-    "--covariates", type=INPUT,
+    "--covariates", type=FILE,
     help="Covariates, one row per row of COUNTS; they shift the coefficient of every column.",
 )  # fmt: skip
 @click.option(
-    "--offset", type=INPUT,
+    "--offset", type=FILE,
     help="Table of one column: what is added to the coefficient of every column in each row of "
     "COUNTS; the log of an exposure.",
 )  # fmt: skip
 @click.option(
-    "--weights", type=INPUT,
+    "--weights", type=FILE,
     help="Table of one column: the weight of each row of COUNTS; 2 is as the row twice, 0 as none.",
 )  # fmt: skip
 @click.option(
@@ -172,8 +182,8 @@ def fit(
     )
 
 
-@grm.command()
-@click.argument("model", type=INPUT)
+@grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm top model.npz"))
+@click.argument("model", type=FILE)
 @click.option(
     "--size",
     type=COUNT,
@@ -202,8 +212,8 @@ def top(
             echo(f"{order}\t{found.value:.6g}\t" + " + ".join(found.names))
 
 
-@grm.command()
-@click.argument("model", type=INPUT)
+@grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm sample model.npz -n 3 --seed 0"))
+@click.argument("model", type=FILE)
 @draws_option("Number of rows.", 10)
 @click.option("--seed", type=SEED, help="Random seed.")
 @click.option(
@@ -218,7 +228,7 @@ def top(
     "--chains", type=COUNT, default=4, show_default=True, help="Number of independent chains."
 )
 @click.option(
-    "--covariates", type=INPUT, help="Table with one row: the covariates of the rows to draw."
+    "--covariates", type=FILE, help="Table with one row: the covariates of the rows to draw."
 )
 @click.option(
     "-o",
@@ -270,15 +280,13 @@ def sample(
         echo(f"largest R-hat {known.max():.4f}", err=True)
 
 
-@grm.command()
-@click.argument("model", type=INPUT)
-@click.argument("counts", type=INPUT)
+@grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm score model.npz counts.csv"))
+@click.argument("model", type=FILE)
+@click.argument("counts", type=FILE)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
-@click.option(
-    "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
-)
-@click.option("--offset", type=INPUT, help="Table of the offsets of the rows, as in the fit.")
-@click.option("--weights", type=INPUT, help="Table of the weights of the rows.")
+@click.option("--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit.")
+@click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit.")
+@click.option("--weights", type=FILE, help="Table of the weights of the rows.")
 @layout_options
 def score(
     model: str,
@@ -309,15 +317,13 @@ def score(
     echo(f"{found:.12g}")
 
 
-@grm.command()
-@click.argument("model", type=INPUT)
-@click.argument("counts", type=INPUT)
+@grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm report model.npz counts.csv -n 100"))
+@click.argument("model", type=FILE)
+@click.argument("counts", type=FILE)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @draws_option("Number of rows drawn from the model.", 2000)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-@click.option(
-    "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
-)
+@click.option("--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit.")
 @click.option(
     "--bootstrap", type=whole(0), default=0, show_default=True,
     help="Number of fits to resampled rows, to measure the stability of the sets; 0 for none.",
@@ -325,7 +331,7 @@ def score(
 @click.option(
     "--top", type=whole(0), default=10, show_default=True, help="Number of sets of each size."
 )
-@click.option("--offset", type=INPUT, help="Table of the offsets of the rows, as in the fit.")
+@click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit.")
 @layout_options
 def report(
     model: str,

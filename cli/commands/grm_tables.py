@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from fstgrad.cli.grouping import group
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import option_group
+from fstgrad.cli.output import echo
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import TEXT, ending, read_table
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     names: list[str] | None
 
 
-layout_options = group(
+layout_options = option_group(
     "layout",
     Layout,
     click.option(

@@ -9,12 +9,17 @@ from typing import Any
 import click
 import numpy as np
 
-from fstgrad.cli.grouping import Group, group
-from fstgrad.cli.option_checks import without_effect
-from fstgrad.cli.options import draws_option, nbest_option, output_npz
-from fstgrad.cli.parameter_types import SEED, Input, Number, Output
-from fstgrad.cli.report import progress
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import Group, option_group, reject_options
+from fstgrad.cli.output import echo, progress
+from fstgrad.cli.parameter_types import (
+    FILE,
+    SEED,
+    Number,
+    Output,
+    draws_option,
+    nbest_option,
+    output_npz,
+)
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.io import Items, read_lines, write_npz, write_text
@@ -24,7 +29,9 @@ from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.treebank import Scores, read_scores
 
-FILE = Input()
+_WRITE_SCORES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.eye(4))\""""
+_WRITE_TREEBANK = r"printf '1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n' > gold.conllu"
+_WRITE_TABLES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.eye(2))\""""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Family:
         return family(table, single_root=self.single_root, labeled=table.ndim == 3)
 
 
-family_options = group(
+family_options = option_group(
     "family",
     Family,
     click.option(
@@ -66,14 +73,14 @@ class Treebank:
         if self.labels is None:
             return None
         if not any(table.ndim == 3 for table in scores.tables):
-            without_effect(("labels",), "on tables without labels")
+            reject_options(("labels",), "on tables without labels")
         return [name for line in read_lines(self.labels) for name in line.split()]
 
 
 labels_option = click.option(
     "--labels", type=FILE, help="File with one relation per line, in the order of the labels."
 )
-treebank_options = group(
+treebank_options = option_group(
     "bank",
     Treebank,
     click.option(
@@ -108,7 +115,7 @@ def trees() -> None:
     """
 
 
-@trees.command()
+@trees.command(examples=(_WRITE_SCORES, "fstgrad trees marginals scores.npz -o marginals.npz"))
 @scores_argument
 @family_options
 @treebank_options
@@ -138,7 +145,7 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
         write_npz(output, tables, compressed=True)
 
 
-@trees.command()
+@trees.command(examples=(_WRITE_SCORES, "fstgrad trees entropy scores.npz"))
 @scores_argument
 @family_options
 @click.option(
@@ -159,7 +166,7 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
         write_npz(output, tables, compressed=True)
 
 
-@trees.command()
+@trees.command(examples=(_WRITE_SCORES, "fstgrad trees decode scores.npz -k 2"))
 @scores_argument
 @family_options
 @treebank_options
@@ -187,7 +194,7 @@ def decode(
     writer.close()
 
 
-@trees.command()
+@trees.command(examples=(_WRITE_SCORES, "fstgrad trees sample scores.npz -n 2 --seed 0"))
 @scores_argument
 @family_options
 @treebank_options
@@ -228,7 +235,7 @@ def sample(
     writer.close()
 
 
-@trees.command()
+@trees.command(examples=(_WRITE_SCORES, "fstgrad trees kl scores.npz scores.npz"))
 @scores_argument
 @click.argument("other", type=FILE, metavar="OTHER.npz")
 @family_options
@@ -254,7 +261,13 @@ def kl(scores: str, other: str, family: Family) -> None:
     for_each(tables, family, answer)
 
 
-@trees.command()
+@trees.command(
+    examples=(
+        _WRITE_TREEBANK,
+        _WRITE_TABLES,
+        "fstgrad trees evaluate gold.conllu --scores scores.npz",
+    )
+)
 @click.argument("gold", type=FILE, metavar="GOLD.conllu")
 @click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="File of scores.")
 @labels_option
@@ -311,7 +324,7 @@ class TreebankWriter:
         self.scores = read_scores(scores)
         if bank.conllu is None:
             if bank.labels is not None:
-                without_effect(("labels",), "without --conllu")
+                reject_options(("labels",), "without --conllu")
             if output is not None and not arrays:
                 raise click.UsageError("--output needs --conllu, the sentences to write")
             return

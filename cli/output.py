@@ -1,18 +1,15 @@
-"""Progress bars and tables on standard error, and the texts in them."""
+"""Text on standard output and standard error, progress bars and tables."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cache
 from typing import TypeVar
 
-import numpy as np
+import click
 
-from fstgrad.cli.text import echo
-from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray
+from fstgrad.cli.error_translation import in_options
 
 Item = TypeVar("Item")
-BOUNDARY = "^"
 
 
 def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
@@ -53,20 +50,27 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     Console(stderr=True, markup=False).print(table)
 
 
-def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]]:
-    """Return (indices, entry) of the `count` entries of largest absolute value, largest first.
-
-    Entries that are equal to 12 decimals are in the order of their indices, so that every machine
-    gives the same order.
-    """
-    order = np.argsort(-np.round(np.abs(table).ravel(), 12), kind="stable")[:count]
-    return [
-        (tuple(int(i) for i in np.unravel_index(k, table.shape)), float(table.flat[k]))
-        for k in order
-    ]
+NOTES = "fstgrad.notes"  # key in ctx.meta: lines to print at the end
 
 
-def qgram(alphabet: Alphabet, ids: Sequence[int]) -> str:
-    """Return a q-gram as text; "^" is the position before the start."""
-    symbols = [alphabet.symbols[i] if i < len(alphabet) else BOUNDARY for i in ids]
-    return " ".join(symbols)
+def visible(text: str) -> str:
+    """Return a text with its unprintable characters escaped, except tab and newline."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def note(text: str) -> None:
+    """Print a line to standard error at the end of the command, if it succeeds."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(NOTES, []).append(in_options(text))
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text; on a terminal, escape control characters so that data cannot control it."""
+    stream = sys.stderr if err else sys.stdout
+    shown = str(text)
+    click.echo(visible(shown) if stream.isatty() else shown, err=err, nl=nl)

@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from fstgrad._version import __version__
-from fstgrad.cli.grouping import Command
-from fstgrad.cli.text import echo
+from fstgrad.cli.command import Command
+from fstgrad.cli.output import echo
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import FstError, MissingDependencyError
 from fstgrad.losses import EditDistance
@@ -135,7 +135,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 }
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, examples=("fstgrad doctor",))
 @click.option(
     "--warm",
     is_flag=True,

@@ -9,12 +9,10 @@ import dataclasses
 import pathlib
 from typing import Any, cast, get_args
 
-from fstgrad.cli.examples import examples
-from fstgrad.cli.loss_options import MODEL_LOSS, LossChoice
-from fstgrad.cli.loss_table import LOSSES
-from fstgrad.cli.losses import build_loss
-from fstgrad.cli.option_checks import without_effect
-from fstgrad.cli.options import ModelReading, Reading
+from fstgrad.cli.command import reject_options
+from fstgrad.cli.loss_options import LOSSES, MODEL_LOSS, LossChoice, build_loss
+from fstgrad.cli.pair_options import ModelReading, Reading
+from fstgrad.cli.reading import examples
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import real_array
 from fstgrad.core.errors import InvalidInputError
@@ -104,7 +102,7 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
     if choice.loss != MODEL_LOSS:
         return build_loss(choice, model.alphabet_)
     names = [field.name for field in dataclasses.fields(LossChoice) if field.name != "loss"]
-    without_effect(names, "with --loss model")
+    reject_options(names, "with --loss model")
     if "choice" not in model.about_:
         return model.loss_
     try:

@@ -1,0 +1,267 @@
+"""`fstgrad grammar`: list, show, build, draw, write, test and explain grammars."""
+
+import pathlib
+from collections.abc import Sequence
+
+import click
+
+from fstgrad.cli.command import Group, reject_options
+from fstgrad.cli.commands.grammar_fit import compare, fit
+from fstgrad.cli.commands.grammar_options import (
+    alphabet_option,
+    named_alphabet,
+    named_loss,
+    reference_argument,
+    symbols_option,
+)
+from fstgrad.cli.output import echo
+from fstgrad.cli.parameter_types import Output, nbest_option
+from fstgrad.costs import pair_transducer
+from fstgrad.costs.explain import explain_pair
+from fstgrad.grammars import NAMES, Grammar
+from fstgrad.grammars.checking import Checked, Coverage, check_examples, updated
+from fstgrad.grammars.templates import TEMPLATES, TEST
+from fstgrad.io import write_bytes, write_text
+from fstgrad.openfst import write_archive, write_file
+from fstgrad.plot import automaton_source, render
+
+_NEW = "fstgrad grammar new spelling"
+
+_PICTURES = (".svg", ".pdf", ".png", ".dot")
+
+
+@click.group(cls=Group)
+def grammar() -> None:
+    """Losses written as grammars: files of rules, or Python programs that use pynini.
+
+    A grammar is a name that `list` shows, or a file PATH.rules, PATH.py or PATH.py:BUILDER.
+    """
+
+
+@grammar.command("list", examples=("fstgrad grammar list",))
+def list_() -> None:
+    """List the grammars that come with fstgrad."""
+    width = max(map(len, NAMES))
+    for name in NAMES:
+        echo(f"{name:<{width}}  {Grammar.load(name).summary}")
+
+
+@grammar.command(examples=("fstgrad grammar show keyboard",))
+@reference_argument
+@alphabet_option
+@symbols_option
+def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
+    """Describe a grammar: its costs, source, size and examples."""
+    found = Grammar.load(reference)
+    abc = named_alphabet(found, alphabet, symbols)
+    fst = found.build(abc)
+    arcs = sum(fst.num_arcs(state) for state in fst.states())
+    echo(f"{found.name}: {found.description}\n")
+    echo(f"semiring  {found.semiring}")
+    echo(f"alphabet  {'its own' if abc is None else ' '.join(abc)}")
+    echo(f"size      {fst.num_states()} states, {arcs} arcs")
+    for y, target, value in found.examples:
+        echo(f"example   {y!r} against {target!r}: {value:g}")
+
+
+@grammar.command(
+    examples=(
+        "fstgrad grammar build keyboard -o keyboard.far",
+        r"printf 'cst\tcat\n' | fstgrad loss - --loss keyboard.far:keyboard",
+    )
+)
+@reference_argument
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=Output(),
+    metavar="FILE",
+    help="Write x.far, whose entry has the name of the grammar, or x.fst.",
+)
+@alphabet_option
+@symbols_option
+def build(reference: str, output: str, alphabet: str | None, symbols: str | None) -> None:
+    """Build a grammar as an OpenFst archive (x.far) or transducer (x.fst), for use with --loss."""
+    if pathlib.Path(output).suffix not in (".far", ".fst"):
+        raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
+    found = Grammar.load(reference)
+    _check_builder(found)
+    fst = found.build(named_alphabet(found, alphabet, symbols))
+    if output.endswith(".fst"):
+        write_file(output, fst)
+    else:
+        write_archive(output, {found.name: fst})
+    loss = output if output.endswith(".fst") else f"{output}:{found.name}"
+    echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
+
+
+@grammar.command(examples=("fstgrad grammar draw damerau --symbols ab -o damerau.dot",))
+@reference_argument
+@click.option(
+    "-o",
+    "--output",
+    type=Output(),
+    metavar="FILE",
+    help="Write x.svg, x.pdf or x.png (needs graphviz), or x.dot.  [default: DOT text to standard "
+    "output]",
+)
+@alphabet_option
+@symbols_option
+def draw(reference: str, output: str | None, alphabet: str | None, symbols: str | None) -> None:
+    """Draw a grammar: one edge per pair of states, with its symbols grouped by cost."""
+    ending = ".dot" if output is None else pathlib.Path(output).suffix
+    if ending not in _PICTURES:
+        raise click.UsageError(
+            f"--output is {output!r}; give a name that ends in {', '.join(_PICTURES)}"
+        )
+    found = Grammar.load(reference)
+    _check_builder(found)
+    fst = found.build(named_alphabet(found, alphabet, symbols))
+    source = automaton_source(fst, title=found.name)
+    if output is None:
+        echo(source, nl=False)
+    elif ending == ".dot":
+        write_text(output, source)
+    else:
+        write_bytes(output, render(source, ending[1:]))
+
+
+def _check_builder(found: Grammar) -> None:
+    if not found.takes_alphabet:
+        reject_options(("alphabet", "symbols"), f"on {found.name}, whose builder uses no alphabet")
+
+
+@grammar.command(examples=(_NEW, "fstgrad grammar show spelling.rules"))
+@click.argument("name")
+@click.option(
+    "--template",
+    type=click.Choice(list(TEMPLATES)),
+    default="context",
+    show_default=True,
+    help="edit, words, dna: Python programs that use pynini; context, normalize: rule files.",
+)
+def new(name: str, template: str) -> None:
+    """Create a grammar NAME with comments and examples, and a pytest file for it.
+
+    The files are created in the current folder, or in that of NAME, as in FOLDER/NAME.
+    """
+    ending, text = TEMPLATES[template]
+    path = pathlib.Path(name)
+    if not path.name.isidentifier():
+        raise click.UsageError(
+            f"the name is {path.name!r}; give letters, digits and _, as in my_spelling"
+        )
+    file, test = path.with_suffix(ending), path.with_name(f"test_{path.name}.py")
+    for output in (file, test):
+        if output.exists():
+            raise click.UsageError(f"{output} exists already; choose another name")
+    write_text(str(file), text.replace("NAME", path.name, 1))
+    write_text(str(test), TEST.format(name=path.name, file=file.name))
+    echo(f"wrote {file} and {test}")
+    echo(f"next: fstgrad grammar test {file}")
+    echo(f"      fstgrad grammar explain {file} HYPOTHESIS TARGET")
+    echo(f"      fstgrad grammar fit {file} PAIRS.tsv -o {path.name}.far")
+
+
+_MOST_NAMES = 8
+
+
+@grammar.command(examples=(_NEW, "fstgrad grammar test spelling.rules"))
+@reference_argument
+@alphabet_option
+@symbols_option
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Show the differences, then write the computed losses to the file of the grammar.",
+)
+@click.option(
+    "--strict", is_flag=True, help="Also fail on unused rules, unreachable states and ties."
+)
+def test(
+    reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
+) -> None:
+    """Compare a grammar with its examples, and report coverage and losses.
+
+    The exit code is 1 if an example is wrong and not updated, or if --strict fails; otherwise 0.
+    """
+    found = Grammar.load(reference)
+    loss, checked, coverage = check_examples(found, named_alphabet(found, alphabet, symbols))
+    for example in checked:
+        verdict = "ok   " if example.is_right else "WRONG"
+        said = f"{example.value:g}"
+        if not example.is_right:
+            said += f", the example says {example.expected:g}"
+        echo(f"{verdict} {example.y!r} against {example.target!r}: {said}")
+    targets = sorted({example.target for example in checked})
+    if targets:
+        words = loss.alphabet.is_characters
+        echo(str(loss.check([list(t) if words else t.split() for t in targets])))
+    ambiguous = [e for e in checked if e.is_ambiguous]
+    tied = [e for e in checked if e.rivals]
+    _report(coverage, ambiguous, tied)
+    wrong = sum(not example.is_right for example in checked)
+    if wrong and update:
+        text, difference = updated(found, checked)
+        echo(difference)
+        write_text(str(found.file), text)
+        echo(f"wrote {wrong} value(s) to {found.file}")
+        wrong = 0
+    if wrong:
+        raise click.ClickException(f"{wrong} of {len(checked)} examples are wrong")
+    if strict and (coverage.unused or coverage.unreachable or tied):
+        raise click.ClickException(
+            f"{len(coverage.unused)} unused, {coverage.unreachable} unreachable, {len(tied)} tied"
+        )
+
+
+def _report(coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Checked]) -> None:
+    """Print the coverage of the examples, their ambiguous alignments, and tied targets."""
+    used = len(coverage.classes) - len(coverage.unused)
+    echo(
+        f"covered           {used} of {len(coverage.classes)} rules and edits, "
+        f"{coverage.used_arcs} of {coverage.arcs} arcs"
+    )
+    if coverage.unused:
+        echo(f"unused            {_listed(coverage.unused)}")
+    echo(f"unreachable       {coverage.unreachable} states")
+    shown = [f"{e.y!r} against {e.target!r}" for e in ambiguous]
+    echo(f"ambiguous         {_listed(shown) or 'none'}: several cheapest alignments")
+    rivals = [f"{e.y!r}: {e.target!r} as {e.rivals[0]!r}" for e in tied]
+    echo(f"ties              {_listed(rivals) or 'none'}: targets that cost the same")
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+@grammar.command(examples=("fstgrad grammar explain keyboard cst cat",))
+@reference_argument
+@click.argument("hypothesis")
+@click.argument("target")
+@nbest_option("Number of alignments shown.", 3, click.IntRange(1, 1000))
+@alphabet_option
+@symbols_option
+def explain(
+    reference: str,
+    hypothesis: str,
+    target: str,
+    nbest: int,
+    alphabet: str | None,
+    symbols: str | None,
+) -> None:
+    """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
+
+    FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst, x.txt), such as learned
+    costs.  If the symbols of the grammar are words, separate them by spaces.
+    """
+    loss = named_loss(reference, alphabet, symbols)
+    is_text = loss.alphabet.is_characters
+    x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
+    echo(str(explain_pair(pair_transducer(loss), x, y, nbest)))
+
+
+for command in (fit, compare):
+    grammar.add_command(command)

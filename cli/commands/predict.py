@@ -1,0 +1,131 @@
+"""`fstgrad predict`, `evaluate` and `compare`: commands that use trained models."""
+
+import json
+import math
+from typing import Any
+
+import click
+
+from fstgrad.cli.command import Command
+from fstgrad.cli.loss_options import LossChoice, model_loss_options
+from fstgrad.cli.model_files import columns, model_loss, open_model
+from fstgrad.cli.output import echo
+from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS, pairs_argument
+from fstgrad.cli.parameter_types import COUNT, FILE_OR_DASH, SEED, Input, nbest_option
+from fstgrad.cli.reading import columns_of, composed, read_input
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.io import located, read_rows
+from fstgrad.learning import measures
+from fstgrad.learning.comparison import compare as compared
+from fstgrad.learning.sequence import SequenceModel
+
+
+@click.command(
+    cls=Command,
+    examples=(WRITE_WORDS, TRAIN_MODEL, r"printf 'tac\n' | fstgrad predict model.npz - --nbest 2"),
+)
+@click.argument("model", type=Input())
+@click.argument("input", type=FILE_OR_DASH)
+@nbest_option(
+    "Write the K best outputs of every input, with log p(y | x) in nats as a third column.", None
+)
+def predict(model: str, input: str, nbest: int | None) -> None:
+    """Write x TAB y for the most probable y of every x.
+
+    INPUT is a file with one x per line, or - for standard input.  If the model was trained with
+    tags, give them in a column on the same side of x as in training.  For an empty x, the output is
+    an empty line.
+    """
+    fitted, reading, tags = open_model(model)
+    separator = " " if reading.tokens_y == "words" else ""
+    for row in read_rows(input):
+        with located(row):
+            texts = columns_of(row, ("x",), tags and min(tags, 2))  # the rows have no column y
+            x = read_input(texts, reading)
+            best = _best(fitted, x, nbest) if len(x) else []
+        if not best:
+            echo("")
+        for y, probability in best:
+            columns = [*texts.values(), composed(separator.join(y), reading)]
+            if nbest is not None:
+                columns.append(f"{probability:.6f}")
+            echo("\t".join(columns))
+
+
+def _best(fitted: SequenceModel, x: Any, nbest: int | None) -> list[tuple[Any, float]]:
+    """Return the `nbest` best outputs with log p (nats); without `nbest`, the best one with 0."""
+    return [(fitted.predict([x])[0], 0.0)] if nbest is None else fitted.predict_nbest([x], nbest)[0]
+
+
+@click.command(
+    cls=Command,
+    examples=(WRITE_WORDS, TRAIN_MODEL, "fstgrad evaluate model.npz words.tsv --errors"),
+)
+@click.argument("model", type=Input())
+@pairs_argument
+@model_loss_options
+@click.option(
+    "--errors", is_flag=True, help="Print the most common symbol errors to standard error."
+)
+def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
+    """Write the measures of a model on PAIRS as one JSON line.
+
+    accuracy: share of predictions equal to y; loss: mean loss, null without a loss; error_rate: sum
+    of the edit distances divided by the number of symbols of y; unknown: number of pairs whose y
+    has a symbol that the model never writes.  These pairs count as wrong, and the mean loss leaves
+    them out.
+    """
+    fitted, reading, tags = open_model(model)
+    if {"wer": "chars", "cer": "words"}.get(choice.loss) == reading.tokens_y:
+        raise click.UsageError(
+            f"--loss {choice.loss} does not count {reading.tokens_y}, which the model writes; use "
+            f"--loss {'cer' if choice.loss == 'wer' else 'wer'}"
+        )
+    fitted.loss_ = model_loss(model, fitted, choice)
+    inputs, targets = columns(pairs, reading, tags)
+    result = fitted.evaluate(inputs, targets)
+    if errors:
+        echo(str(measures.errors(fitted.predict(inputs), targets)), err=True)
+    finite = {k: v if math.isfinite(v) else None for k, v in result._asdict().items()}
+    echo(json.dumps(finite))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        WRITE_WORDS,
+        TRAIN_MODEL,
+        "fstgrad train words.tsv --tokens-y words --objective crf -o crf.npz",
+        "fstgrad compare model.npz crf.npz words.tsv",
+    ),
+)
+@click.argument("first", type=Input())
+@click.argument("second", type=Input())
+@pairs_argument
+@click.option(
+    "--resamples",
+    type=COUNT,
+    default=2000,
+    show_default=True,
+    help="Number of bootstrap resamples.",
+)
+@click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
+)
+def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> None:
+    """Compare two models, FIRST and SECOND, on PAIRS, and write one JSON line.
+
+    word_error and symbol_error give [value, lower, upper] for each model, with a 95 percent
+    bootstrap interval.  The differences are SECOND minus FIRST: a negative one favours SECOND.
+    p_word and p_symbol are two-sided p-values of a paired bootstrap test of no difference.
+    """
+    models = [open_model(path) for path in (first, second)]
+    if models[0][1:] != models[1][1:]:
+        raise InvalidInputError(
+            f"{first} and {second} read pairs in different ways (--tokens-x, --tokens-y, --tags); "
+            "compare models that were trained on the same columns"
+        )
+    inputs, targets = columns(pairs, *models[0][1:])
+    ours, theirs = ([list(y) for y in model.predict(inputs)] for model, *_ in models)
+    result = compared(ours, theirs, targets, resamples=resamples, rng=seed)
+    echo(json.dumps(result._asdict()))
