@@ -10,7 +10,7 @@ from fstgrad.cli.output import echo
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import TEXT, ending, read_table
-from fstgrad.io import NO_COLUMN, Table, listed, shown
+from fstgrad.io import NO_COLUMN, Items, Table, listed, matched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read_tables(
     found = {
         name: None
         if path is None
-        else Rows(_matched(path, tables[path], main, counts), tables[path].names)
+        else Rows(_rows_in_order(path, tables[path], main, counts), tables[path].names)
         for name, path in others.items()
     }
     return main, found
@@ -139,21 +139,14 @@ def _read(layout: Layout, path: str, variable: str | None) -> Table:
     return table
 
 
-def _matched(path: str, table: Table, main: Table, counts: str) -> FloatArray:
+def _rows_in_order(path: str, table: Table, main: Table, counts: str) -> FloatArray:
     """Return the rows of a table, in the order of those of `main` if both have names."""
     values: FloatArray = table.values.toarray()
     if table.rows is None or main.rows is None or table.rows == main.rows:
         return values
-    place = {name: at for at, name in enumerate(table.rows)}
-    missing = [name for name in main.rows if name not in place]
-    if missing or len(place) < len(table.rows) or len(set(main.rows)) < len(main.rows):
-        said = f"no row {shown(missing[0])}" if missing else "rows of the same name"
-        raise InvalidInputError(
-            f"{path} has {said}, and rows are matched with those of {counts} by name; give each "
-            "row its name once in both, or delete the column of names in one"
-        )
-    if len(place) > len(main.rows):
-        extra = next(name for name in table.rows if name not in set(main.rows))
-        raise InvalidInputError(f"{path} has a row {shown(extra)} that {counts} lacks; delete it")
-    matched: FloatArray = values[[place[name] for name in main.rows]]
-    return matched
+    partners = matched(
+        Items(main.rows, counts, "row", unnamed="delete the column of names in one"),
+        Items(table.rows, path, "row"),
+    )
+    rows: FloatArray = values[partners]
+    return rows

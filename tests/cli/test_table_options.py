@@ -58,9 +58,14 @@ def test_offsets_by_name_and_weights_by_position(here, capsys):
 def test_rows_that_cannot_be_matched(here, capsys):
     text = (here / "offset.csv").read_text()
     for old, new, message in (
-        ("d3", "d9", "offset.csv has no row 'd3', and rows are matched with those of counts.csv"),
-        ("d3", "d1", "offset.csv has no row 'd3'"),
-        ("d3", "d3,0\nd9", "offset.csv has a row 'd9' that counts.csv lacks"),
+        (
+            "d3",
+            "d9",
+            "offset.csv has no row 'd3'; counts.csv has no row 'd9'; use the names of counts.csv "
+            "as names in offset.csv, or delete the column of names in one",
+        ),
+        ("d3", "d1", "offset.csv has the name 'd1' more than once; make them different"),
+        ("d3", "d3,0\nd9", "counts.csv has no row 'd9'"),
     ):
         (here / "offset.csv").write_text(text.replace(old, new))
         assert message in failed(capsys, *FIT, "--offset", "offset.csv")
