@@ -16,9 +16,9 @@ Reading order
 
 def run() -> None:
     """Run `fstgrad`; a SIGINT while it is loaded ends the process without a traceback."""
-    from fstgrad.cli.interrupts import end_silently
+    from fstgrad.cli.interrupts import end_silently_on_sigint
 
-    end_silently()
+    end_silently_on_sigint()
     from fstgrad.cli.main import main
 
     main()

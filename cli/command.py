@@ -14,7 +14,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
-from fstgrad.cli.error_translation import in_options
+from fstgrad.cli.error_translation import with_option_names
 from fstgrad.core.errors import FstgradError, MemoryLimitError
 
 LARGE = 10_000  # a number that may explain a lack of memory
@@ -90,7 +90,7 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except FstgradError as error:
-            text = in_options(str(error), self.params)
+            text = with_option_names(str(error), self.params)
             if text == str(error):
                 raise
             raise FstgradError(text) from error

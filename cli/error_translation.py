@@ -17,17 +17,22 @@ _REMEDIES = (
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
 _METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"
-_NO_OPTION = (
+_ONLY_IN_PYTHON = (
     r"\bseconds= or (?=samples)",
     r"\blet proposal='auto' choose a band, ",
     r"\bpass one as initial=, or ",
     r": lattice\.compile\(loss, gold\)\.closest\(\)",
 )
 # (argument, the parameter of a command that sets it)
-_OTHER_NAMES = (("rng", "seed"), ("kind", "objective"), ("n_jobs", "threads"), ("n_jobs", "jobs"))
+_OPTION_OF_ARGUMENT = (
+    ("rng", "seed"),
+    ("kind", "objective"),
+    ("n_jobs", "threads"),
+    ("n_jobs", "jobs"),
+)
 
 
-def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -> str:
+def with_option_names(text: str, parameters: Sequence[click.Parameter] | None = None) -> str:
     """Return a message with arguments of Python replaced by options of a command.
 
     parameters : those of the command; by default, those of the command of the current context.
@@ -41,17 +46,17 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
         if isinstance(parameter, click.Option) and parameter.name
     }
     flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
-    flags |= {argument: flags[name] for argument, name in _OTHER_NAMES if name in flags}
+    flags |= {argument: flags[name] for argument, name in _OPTION_OF_ARGUMENT if name in flags}
     for pattern, name, value in _REMEDIES:
         if name in flags:
             text = re.sub(pattern, f"{flags[name]} {value}".rstrip() + " " * (not value), text)
     if flags:
         text = re.sub(_SAMPLED, "fstgrad grad --method sampled", text)
     if "method" in flags:
-        text = re.sub(_METHODS, lambda found: "--" + found[0].replace("'", ""), text)
-    for pattern in _NO_OPTION:
+        text = re.sub(_METHODS, lambda match: "--" + match[0].replace("'", ""), text)
+    for pattern in _ONLY_IN_PYTHON:
         text = re.sub(pattern, "", text)
-    text = re.sub(r"(?<=; it has )[\w, ]+$", lambda found: _named(found[0], flags), text)
+    text = re.sub(r"(?<=; it has )[\w, ]+$", lambda match: _option_names(match[0], flags), text)
     text = text.replace("  ", " ")
     for parameter in parameters:
         if isinstance(parameter, click.Option) and parameter.secondary_opts:  # --header/--no-header
@@ -71,6 +76,6 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
     return text
 
 
-def _named(names: str, flags: dict[str, str]) -> str:
-    own = [name for name in names.split(", ") if name != "progress"]  # exists only in Python
-    return ", ".join(flags.get(name, name) for name in own) or "none"
+def _option_names(names: str, flags: dict[str, str]) -> str:
+    options = [name for name in names.split(", ") if name != "progress"]  # exists only in Python
+    return ", ".join(flags.get(name, name) for name in options) or "none"

@@ -20,14 +20,14 @@ from typing import Any
 _LATER = 0.002  # seconds until a lost signal is sent again
 
 
-def end_silently() -> None:
+def end_silently_on_sigint() -> None:
     """Let SIGINT end the process without a traceback, before and after the command runs."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def leave_threads(code: int) -> None:
+def exit_despite_threads(code: int) -> None:
     """End an interrupted process at once if another thread runs, for which Python would wait."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     if any(not thread.daemon for thread in others):

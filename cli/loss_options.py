@@ -21,10 +21,10 @@ from fstgrad.cli.parameter_types import (
     FILE_OR_DASH,
     NOT_NEGATIVE,
     POSITIVE,
-    Named,
+    NameOrFile,
+    NameOrFileEntry,
     Number,
-    Reference,
-    whole,
+    integer_from,
 )
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
@@ -67,7 +67,7 @@ LOSSES: dict[str, Callable[..., Loss] | None] = {
     "none": None,
 }
 # argument of a constructor -> option of another name
-_RENAMED = {
+_OPTION_OF_ARGUMENT = {
     "match": "match_cost",
     "substitute": "substitute_cost",
     "insert": "insert_cost",
@@ -85,58 +85,58 @@ def _constructor_options(name: str) -> dict[str, inspect.Parameter]:
     if constructor is None:
         return {}
     fixed = (*_ONLY_IN_PYTHON, *getattr(constructor, "keywords", {}))
-    found = inspect.signature(constructor).parameters
+    parameters = inspect.signature(constructor).parameters
     return {
-        _RENAMED.get(argument, argument): parameter
-        for argument, parameter in found.items()
+        _OPTION_OF_ARGUMENT.get(argument, argument): parameter
+        for argument, parameter in parameters.items()
         if argument not in fixed
     }
 
 
-_TABLE = {name: _constructor_options(name) for name in LOSSES}
+_OPTIONS_OF_LOSS = {name: _constructor_options(name) for name in LOSSES}
 LOSS_NAMES = tuple(LOSSES)
 # name -> {option: argument of the constructor}
 ARGUMENTS = {
-    name: {option: parameter.name for option, parameter in found.items()}
-    for name, found in _TABLE.items()
+    name: {option: parameter.name for option, parameter in parameters.items()}
+    for name, parameters in _OPTIONS_OF_LOSS.items()
 }
 # name -> the options without a default
 REQUIRED = {
     name: tuple(
-        option for option, parameter in found.items() if parameter.default is parameter.empty
+        option for option, parameter in parameters.items() if parameter.default is parameter.empty
     )
-    for name, found in _TABLE.items()
+    for name, parameters in _OPTIONS_OF_LOSS.items()
 }
 # options of transducers in files, which are arguments of the same name
-OF_FILES = {"smoothing": "smoothing", "log": "log"}
-_FILES = "transducers in files with arc type log or log64 (the probability semiring)"
+FILE_OPTIONS = {"smoothing": "smoothing", "log": "log"}
+_WEIGHTED_FILES = "transducers in files with arc type log or log64 (the probability semiring)"
 
 
-def describe(option: str, text: str, default: str = "") -> str:
+def describe_option(option: str, text: str, default: str = "") -> str:
     """Return the help of an option: the text, the losses that have the option, and its default.
 
     Without `default`, it is that of the constructors, each with its losses if they differ.
     """
-    names = [name for name, found in _TABLE.items() if option in found]
-    owners = [*names, _FILES] if option in OF_FILES else names
-    shown = " and ".join([", ".join(owners[:-1]), owners[-1]] if len(owners) > 1 else owners)
-    default = default or _default(option, names)
-    return f"{text}, for {shown}." + (f"  [default: {default}]" if default else "")
+    names = [name for name, options in _OPTIONS_OF_LOSS.items() if option in options]
+    *others, last = [*names, _WEIGHTED_FILES] if option in FILE_OPTIONS else names
+    losses = f"{', '.join(others)} and {last}" if others else last
+    default = default or _default_text(option, names)
+    return f"{text}, for {losses}." + (f"  [default: {default}]" if default else "")
 
 
-def _default(option: str, names: list[str]) -> str:
+def _default_text(option: str, names: list[str]) -> str:
     """Return the default of an option as a text; "" if no loss has one."""
-    owners: dict[str, list[str]] = {}
+    losses_of_default: dict[str, list[str]] = {}
     for name in names:
-        value = _TABLE[name][option].default
+        value = _OPTIONS_OF_LOSS[name][option].default
         if value is not None and value is not inspect.Parameter.empty:
-            owners.setdefault(_shown(option, value), []).append(name)
-    if len(owners) == 1:
-        return next(iter(owners))
-    return "; ".join(f"{', '.join(found)} {value}" for value, found in owners.items())
+            losses_of_default.setdefault(_format_default(option, value), []).append(name)
+    if len(losses_of_default) == 1:
+        return next(iter(losses_of_default))
+    return "; ".join(f"{', '.join(losses)} {value}" for value, losses in losses_of_default.items())
 
 
-def _shown(option: str, value: Any) -> str:
+def _format_default(option: str, value: Any) -> str:
     if isinstance(value, bool):
         return option if value else f"no-{option}"
     return value if isinstance(value, str) else f"{value:g}"
@@ -180,7 +180,7 @@ def complete_loss(
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
-def _parameter(
+def _loss_parameter(
     flag: str,
     kind: Any,
     text: str,
@@ -193,73 +193,75 @@ def _parameter(
         f"--{flag}",
         type=kind,
         metavar=metavar,
-        help=describe(flag.replace("-", "_"), text, default),
+        help=describe_option(flag.replace("-", "_"), text, default),
     )
 
 
-_parameters = (
+_parameter_options = (
     click.option(
         "--loss",
-        type=Reference(),
+        type=NameOrFileEntry(),
         default="edit",
         show_default=True,
         shell_complete=complete_loss,
         help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (a name that fstgrad grammar list "
         "shows, PATH.rules or PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    _parameter("insert-cost", COST, "Cost of an insertion"),
-    _parameter("delete-cost", COST, "Cost of a deletion"),
-    _parameter("substitute-cost", COST, "Cost of a substitution"),
-    _parameter("match-cost", Number(), "Cost of a match"),
-    _parameter(
+    _loss_parameter("insert-cost", COST, "Cost of an insertion"),
+    _loss_parameter("delete-cost", COST, "Cost of a deletion"),
+    _loss_parameter("substitute-cost", COST, "Cost of a substitution"),
+    _loss_parameter("match-cost", Number(), "Cost of a match"),
+    _loss_parameter(
         "confusion",
         FILE_OR_DASH,
         "Table of substitution costs (rows a TAB b TAB cost, with a from the hypothesis and b from "
         "the target)",
     ),
-    _parameter("transpose-cost", COST, "Cost of a transposition"),
-    _parameter(
+    _loss_parameter("transpose-cost", COST, "Cost of a transposition"),
+    _loss_parameter(
         "matrix",
-        Named(MATRICES, first=False),
+        NameOrFile(MATRICES, first=False),
         f"Substitution scores ({', '.join(MATRICES)}, or a file in the text format of NCBI)",
         metavar="NAME|FILE",
     ),
-    _parameter("gap-open", NOT_NEGATIVE, "Cost of the first symbol of a gap"),
-    _parameter(
+    _loss_parameter("gap-open", NOT_NEGATIVE, "Cost of the first symbol of a gap"),
+    _loss_parameter(
         "gap-extend", NOT_NEGATIVE, "Cost of each further symbol of a gap", default="--gap-open"
     ),
-    _parameter("free-ends", click.Choice(ENDS), "Strings whose unaligned ends cost nothing"),
-    _parameter("ngram-order", COUNT, "Order n of the n-grams"),
-    _parameter("decay", POSITIVE, "Weight of each symbol that an n-gram with gaps covers"),
-    _parameter("mismatches", whole(0), "Number of symbols of an n-gram that may differ"),
-    _parameter("smoothing", NOT_NEGATIVE, "Number added to the count inside the logarithm"),
+    _loss_parameter("free-ends", click.Choice(ENDS), "Strings whose unaligned ends cost nothing"),
+    _loss_parameter("ngram-order", COUNT, "Order n of the n-grams"),
+    _loss_parameter("decay", POSITIVE, "Weight of each symbol that an n-gram with gaps covers"),
+    _loss_parameter(
+        "mismatches", integer_from(0), "Number of symbols of an n-gram that may differ"
+    ),
+    _loss_parameter("smoothing", NOT_NEGATIVE, "Number added to the count inside the logarithm"),
     click.option(
         "--log/--no-log",
         default=None,
-        help=describe("log", "Whether the loss is -log of the count or minus the count"),
+        help=describe_option("log", "Whether the loss is -log of the count or minus the count"),
     ),
 )
-loss_options = option_group("choice", LossChoice, *_parameters, heading="Loss")
+loss_options = option_group("choice", LossChoice, *_parameter_options, heading="Loss")
 MODEL_LOSS = "model"
 model_loss_options = option_group(
     "choice",
     LossChoice,
     click.option(
         "--loss",
-        type=Reference(),
+        type=NameOrFileEntry(),
         default=MODEL_LOSS,
         show_default=True,
         shell_complete=complete_loss,
         help="model: the loss of the training.  A model contains rules (x.rules), but no other "
         "loss from a file: give such a loss again, as in fstgrad train.",
     ),
-    *_parameters[1:],
+    *_parameter_options[1:],
     heading="Loss",
 )
 
 
 # option -> the options that it replaces
-_REPLACED = {
+_REPLACES = {
     "matrix": ("match_cost", "substitute_cost"),
     "gap_open": ("insert_cost", "delete_cost"),
 }
@@ -277,31 +279,35 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         The name is unknown, a required parameter is missing, or a parameter has no effect.
     """
     name = choice.loss
-    given = {
+    parameters = {
         option: value for option, value in dataclasses.asdict(choice).items() if value is not None
     }
-    given.pop("loss")
+    parameters.pop("loss")
     if name in LOSSES:
         constructor, arguments = LOSSES[name], ARGUMENTS[name]
-        settings = _settings(name, given, arguments)
-        lacking = [option for option in REQUIRED[name] if option not in given]
-        if lacking:
-            raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
-        _check_replaced(given)
+        settings = _constructor_arguments(name, parameters, arguments)
+        missing = [option for option in REQUIRED[name] if option not in parameters]
+        if missing:
+            raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, missing))}")
+        _check_replaced(parameters)
         if isinstance(settings.get("confusion"), str):
             settings["confusion"] = read_confusion(
                 settings["confusion"],
                 alphabet,
                 substitute_cost=settings.pop("substitute_cost", 1.0),
             )
-        return None if constructor is None else _made(constructor, alphabet, settings, arguments)
+        return (
+            None if constructor is None else _construct(constructor, alphabet, settings, arguments)
+        )
     if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
-        _settings(name, given, {})
+        _constructor_arguments(name, parameters, {})
         return Grammar.load(name).loss(alphabet)
     if is_fst_file(name):
-        loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, OF_FILES))
+        loss = TransducerLoss.from_file(
+            name, alphabet, **_constructor_arguments(name, parameters, FILE_OPTIONS)
+        )
         if loss.semiring == "tropical":
-            _settings(name, given, {})
+            _constructor_arguments(name, parameters, {})
         return loss
     names = [*LOSSES, *NAMES]
     near = difflib.get_close_matches(name, names) or names
@@ -311,7 +317,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     )
 
 
-def named_loss(choice: LossChoice) -> str | None:
+def plain_loss_name(choice: LossChoice) -> str | None:
     """Return the name that `SequenceModel` has for a loss without parameters, or None."""
     name = choice.loss
     has_parameters = any(value is not None for value in dataclasses.astuple(choice)[1:])
@@ -319,25 +325,27 @@ def named_loss(choice: LossChoice) -> str | None:
     return name if is_known and not has_parameters else None
 
 
-def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:
+def _constructor_arguments(
+    name: str, parameters: dict[str, Any], arguments: dict[str, str]
+) -> dict[str, Any]:
     """Return {argument of the loss: value} for the given options; reject other options."""
-    for option in given:
+    for option in parameters:
         if option not in arguments:
             raise click.UsageError(f"the loss {name!r} has no {_flag(option)}; leave it out")
-    return {arguments[option]: value for option, value in given.items()}
+    return {arguments[option]: value for option, value in parameters.items()}
 
 
-def _check_replaced(given: dict[str, Any]) -> None:
+def _check_replaced(parameters: dict[str, Any]) -> None:
     """Reject costs that a matrix or gap costs replace."""
-    for option, others in _REPLACED.items():
-        for other in others:
-            if option in given and other in given:
+    for option, replaced in _REPLACES.items():
+        for other in replaced:
+            if option in parameters and other in parameters:
                 raise click.UsageError(
                     f"{_flag(other)} has no effect with {_flag(option)}; leave it out"
                 )
 
 
-def _made(
+def _construct(
     constructor: Callable[..., Loss],
     alphabet: Alphabet,
     settings: dict[str, Any],

@@ -19,9 +19,14 @@ import click
 from fstgrad._version import __version__
 from fstgrad.cli.command import Group
 from fstgrad.cli.commands import COMMANDS
-from fstgrad.cli.error_translation import in_options
-from fstgrad.cli.interrupts import Interrupts, Terminated, end_silently, leave_threads
-from fstgrad.cli.output import NOTES, echo, visible
+from fstgrad.cli.error_translation import with_option_names
+from fstgrad.cli.interrupts import (
+    Interrupts,
+    Terminated,
+    end_silently_on_sigint,
+    exit_despite_threads,
+)
+from fstgrad.cli.output import NOTES, echo, escape_unprintable
 from fstgrad.core.errors import FstgradError
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-class _Held(Exception):
+class _PastClick(Exception):
     """Carries an exception, as its cause, past click, which would turn it into an exit code."""
 
 
@@ -79,7 +84,7 @@ class LazyGroup(Group):
                 echo(line, err=True)
             return result
         except (OSError, EOFError, KeyboardInterrupt) as error:
-            raise _Held from error
+            raise _PastClick from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands without importing them."""
@@ -104,29 +109,29 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     if not _open_streams():
         sys.exit(1)
-    code, message = _guarded(args)
+    code, message = _run_command(args)
     if args is None:
-        end_silently()
+        end_silently_on_sigint()
     if message:
-        click.echo("fstgrad: " + visible(" ".join(message.split())), err=True)
+        click.echo("fstgrad: " + escape_unprintable(" ".join(message.split())), err=True)
     try:
         sys.stdout.flush()
     except OSError as error:
-        _forget_output()
+        _discard_output()
         if code == 0 and not isinstance(error, BrokenPipeError):
             click.echo(f"fstgrad: standard output cannot be written: {error}", err=True)
         code = code or (141 if isinstance(error, BrokenPipeError) else 1)
     if args is None and code in (130, 143):
-        leave_threads(code)
+        exit_despite_threads(code)
     sys.exit(code)
 
 
-def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
+def _run_command(args: Sequence[str] | None) -> tuple[int, str]:
     """Run a command; return the exit code and the error message, "" without one."""
     interrupts = Interrupts()
     is_program = args is None
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_ESCAPED)
+        sys.stdout.reconfigure(errors=_ESCAPE_BYTES)
     with interrupts.handled(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
@@ -145,14 +150,14 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
             interrupts.end()
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
-            held = (isinstance(error, _Held) and error.__cause__) or error
+            cause = (isinstance(error, _PastClick) and error.__cause__) or error
             if interrupts.seen is None:
-                return _said(_unwrapped(held))
-            code, said = _said(interrupts.seen())
+                return _code_and_message(_cause_in_kernel(cause))
+            code, message = _code_and_message(interrupts.seen())
             # after a signal, other errors may be consequences; report only those of files and input
-            if isinstance(held, FstgradError | OSError) and not isinstance(held, BrokenPipeError):
-                said = f"{said.partition(';')[0]}; {_said(held)[1]}"
-            return code, said
+            if isinstance(cause, FstgradError | OSError) and not isinstance(cause, BrokenPipeError):
+                message = f"{message.partition(';')[0]}; {_code_and_message(cause)[1]}"
+            return code, message
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
@@ -164,11 +169,11 @@ def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
     raise error
 
 
-_ESCAPED = "fstgrad-escaped"
-codecs.register_error(_ESCAPED, _escape_bytes)
+_ESCAPE_BYTES = "fstgrad-escaped"
+codecs.register_error(_ESCAPE_BYTES, _escape_bytes)
 
 
-def _said(error: BaseException) -> tuple[int, str]:
+def _code_and_message(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the message of an error."""
     if isinstance(error, Terminated):
         return 143, "stopped; what was written so far is complete"
@@ -195,7 +200,7 @@ def _said(error: BaseException) -> tuple[int, str]:
     )
 
 
-def _unwrapped(error: BaseException) -> BaseException:
+def _cause_in_kernel(error: BaseException) -> BaseException:
     """Return the signal or MemoryError that caused an error of a compiled kernel, or the error."""
     inner: BaseException | None = error
     while isinstance(inner, SystemError | click.Abort):
@@ -204,7 +209,10 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo("fstgrad: " + visible(" ".join(in_options(str(message)).split())), err=True)
+    click.echo(
+        "fstgrad: " + escape_unprintable(" ".join(with_option_names(str(message)).split())),
+        err=True,
+    )
 
 
 def _open_streams() -> bool:
@@ -222,7 +230,7 @@ def _open_streams() -> bool:
     return True
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Discard the buffer of standard output, so that Python does not try to write it again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

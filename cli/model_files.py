@@ -31,7 +31,7 @@ _NUMBERS = {
 }
 
 
-def about(
+def describe_training(
     choice: LossChoice, reading: ModelReading, tags: int | None, alphabet: Alphabet
 ) -> dict[str, Any]:
     """Return the description of a loss and a reading for a model file: names, numbers, rules."""
@@ -46,11 +46,11 @@ def about(
         )
         choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
     names = ("tokens_x", "tokens_y", "decompose")
-    read = {"tags": tags, **{name: getattr(reading, name) for name in names}}
-    found: dict[str, Any] = {"choice": dataclasses.asdict(choice), "reading": read}
+    reading_options = {"tags": tags, **{name: getattr(reading, name) for name in names}}
+    description: dict[str, Any] = {"choice": dataclasses.asdict(choice), "reading": reading_options}
     if choice.loss.endswith(RULES):
-        found["rules"] = pathlib.Path(choice.loss).read_text(encoding="utf-8")
-    return found
+        description["rules"] = pathlib.Path(choice.loss).read_text(encoding="utf-8")
+    return description
 
 
 def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
@@ -64,21 +64,21 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
         The file is not such a model.
     """
     model = SequenceModel.load(path)
-    found = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
-    tokens = [found.get(f"tokens_{side}") for side in "xy"] if isinstance(found, dict) else []
+    options = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
+    tokens = [options.get(f"tokens_{side}") for side in "xy"] if isinstance(options, dict) else []
     if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
         raise InvalidInputError(
-            f"{path}: the reading options in the model are {shown(found)}; tokens_x and tokens_y "
+            f"{path}: the reading options in the model are {shown(options)}; tokens_x and tokens_y "
             "must be chars or words"
         )
-    tags = found.get("tags")
+    tags = options.get("tags")
     if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
         raise InvalidInputError(
             f"{path}: the column of tags in the model is {shown(tags)}; it must be a whole number "
             ">= 1"
         )
     tokens_x, tokens_y = cast(list[Tokens], tokens)
-    decompose = found.get("decompose")
+    decompose = options.get("decompose")
     if decompose not in (None, "nfd"):
         raise InvalidInputError(
             f"{path}: the decomposition in the model is {shown(decompose)}; it must be nfd or "
@@ -113,7 +113,7 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
         raise InvalidInputError(f"{path}: {error}") from error
 
 
-def columns(
+def inputs_and_targets(
     path: str, reading: Reading, tags: int | None
 ) -> tuple[list[Any], list[tuple[str, ...]]]:
     """Return the list of inputs and the list of targets of a file of pairs."""
@@ -130,13 +130,13 @@ def _stored_rules(path: str, text: object, alphabet: Alphabet) -> RuleLoss:
     return RuleLoss(RuleSet.parse(text, f"{path}: rules"), alphabet)
 
 
-def _stored_choice(found: object, alphabet: Alphabet) -> LossChoice:
+def _stored_choice(stored: object, alphabet: Alphabet) -> LossChoice:
     """Return the loss options of a model file, after checking their types."""
     names = [field.name for field in dataclasses.fields(LossChoice)]
-    if not isinstance(found, dict) or not set(found) <= set(names) or "loss" not in found:
-        raise InvalidInputError(f"the loss in the model is {shown(found)}, not a name and numbers")
+    if not isinstance(stored, dict) or not set(stored) <= set(names) or "loss" not in stored:
+        raise InvalidInputError(f"the loss in the model is {shown(stored)}, not a name and numbers")
     values: dict[str, Any] = dict.fromkeys(names)
-    for name, value in found.items():
+    for name, value in stored.items():
         if value is not None or name == "loss":
             values[name] = _stored_value(name, value, len(alphabet))
     return LossChoice(**values)

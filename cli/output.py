@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from fstgrad.cli.error_translation import in_options
+from fstgrad.cli.error_translation import with_option_names
 
 Item = TypeVar("Item")
 
@@ -53,7 +53,7 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 NOTES = "fstgrad.notes"  # key in ctx.meta: lines to print at the end
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return a text with its unprintable characters escaped, except tab and newline."""
     if text.isprintable():
         return text
@@ -66,11 +66,11 @@ def note(text: str) -> None:
     """Print a line to standard error at the end of the command, if it succeeds."""
     context = click.get_current_context(silent=True)
     if context is not None:
-        context.meta.setdefault(NOTES, []).append(in_options(text))
+        context.meta.setdefault(NOTES, []).append(with_option_names(text))
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text; on a terminal, escape control characters so that data cannot control it."""
     stream = sys.stderr if err else sys.stdout
-    shown = str(text)
-    click.echo(visible(shown) if stream.isatty() else shown, err=err, nl=nl)
+    line = str(text)
+    click.echo(escape_unprintable(line) if stream.isatty() else line, err=err, nl=nl)

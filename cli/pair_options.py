@@ -23,9 +23,9 @@ from fstgrad.cli.parameter_types import (
     POSITIVE,
     SEED,
     Input,
-    Named,
+    NameOrFile,
     Output,
-    whole,
+    integer_from,
 )
 from fstgrad.core.alphabet import STANDARD
 from fstgrad.io import Tokens
@@ -46,7 +46,7 @@ class Reading:
     alphabet: str | None
 
 
-def counted(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Reading:
+def reading_for_loss(reading: Reading, choice: LossChoice, columns: Sequence[str]) -> Reading:
     """Return a reading of `columns` as the words or characters that wer or cer counts.
 
     It raises UsageError if an option asks for other symbols.
@@ -94,7 +94,7 @@ class Estimation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Running:
+class RunOptions:
     """Options of processes, caches (`cache_gib` in GiB) and continued runs."""
 
     jobs: int
@@ -104,7 +104,7 @@ class Running:
 
 
 @dataclasses.dataclass(frozen=True)
-class Weights:
+class WeightOptions:
     """Options of the order and the weights of the q-grams."""
 
     order: int
@@ -118,16 +118,18 @@ class ProblemOptions:
 
     choice: LossChoice
     compilation: Compilation
-    model: Weights
+    model: WeightOptions
     reading: Reading
 
     def __post_init__(self) -> None:
         """Read the targets as the loss counts them."""
-        object.__setattr__(self, "reading", counted(self.reading, self.choice, ("tokens_y",)))
+        object.__setattr__(
+            self, "reading", reading_for_loss(self.reading, self.choice, ("tokens_y",))
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class Lattices:
+class LatticeOptions:
     """Options of lattices: their source, and the archives to write."""
 
     source: str | None
@@ -135,7 +137,7 @@ class Lattices:
     gradients: str | None
 
 
-def nats(text: str) -> float | Literal["auto"]:
+def parse_cap(text: str) -> float | Literal["auto"]:
     """Return a cap: a number >= 0 in nats, or "auto"."""
     if text == "auto":
         return "auto"
@@ -149,7 +151,7 @@ WRITE_WORDS = r"printf 'cat\tK AE T\nact\tAE K T\ntack\tT AE K\n' > words.tsv"
 TRAIN_MODEL = "fstgrad train words.tsv --tokens-y words --epochs 3 -o model.npz"
 
 EXACTNESS = "Exact, capped or sampled"
-ALPHABET = Named(tuple(STANDARD), first=True, dash=True)
+ALPHABET = NameOrFile(tuple(STANDARD), first=True, dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE_OR_DASH)
@@ -205,7 +207,7 @@ reading_options = option_group(
 cap_options = (
     click.option(
         "--cap",
-        type=nats,
+        type=parse_cap,
         metavar="NATS|auto",
         help="Use min(loss, cap); auto raises the cap until the bounds are within --tolerance.  "
         "[default: no cap, except in train]",
@@ -252,7 +254,7 @@ method_options = option_group(
     ),
     click.option(
         "--samples",
-        type=whole(2),
+        type=integer_from(2),
         default=1000,
         show_default=True,
         help="sampled: number of strings drawn for each pair.",
@@ -291,7 +293,7 @@ def cache_gib_option(default: float) -> Decorator:
 
 running_options = option_group(
     "running",
-    Running,
+    RunOptions,
     click.option(
         "--jobs",
         type=JOBS,
@@ -308,7 +310,7 @@ running_options = option_group(
     cache_gib_option(0.25),
     click.option(
         "--journal",
-        type=Output(beside=(".npz",)),
+        type=Output(companions=(".npz",)),
         metavar="FILE.jsonl",
         help="Write the lines to this file, and continue where an earlier run on the same pairs "
         "stopped; FILE.jsonl.npz holds the sums so far.",
@@ -318,7 +320,7 @@ running_options = option_group(
 
 weight_options = option_group(
     "model",
-    Weights,
+    WeightOptions,
     click.option(
         "--order",
         type=COUNT,
@@ -348,7 +350,7 @@ problem_options = option_group(
 
 lattice_options = option_group(
     "lattices",
-    Lattices,
+    LatticeOptions,
     click.option(
         "--lattices",
         "source",
@@ -375,7 +377,7 @@ lattice_options = option_group(
 
 
 # options that have no effect without a loss
-OF_LOSSES = (
+NEED_LOSS = (
     "cap",
     "tolerance",
     "engine",
@@ -391,10 +393,10 @@ OF_LOSSES = (
 
 
 # options that define a loss: the fields of `LossChoice`
-PARAMETERS = tuple(field.name for field in dataclasses.fields(LossChoice))
+LOSS_PARAMETERS = tuple(field.name for field in dataclasses.fields(LossChoice))
 
 
-def check_estimation(estimation: Estimation, cap: object) -> None:
+def check_method_options(estimation: Estimation, cap: object) -> None:
     """Reject options of methods other than the chosen one.
 
     Raises

@@ -2,10 +2,10 @@
 
 Index
 -----
-- `Input`, `Output`, `Reference` : types of paths.  If an output is also an input or is given twice,
-  the command fails before it computes anything.
-- `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers.  NaN is always an error.
-- `bytes_of` : a number of GiB in bytes.
+- `Input`, `Output`, `NameOrFile`, `NameOrFileEntry` : types of paths.  If an output is also an
+  input or is given twice, the command fails before it computes anything.
+- `Number`, `Integer`, `COUNT`, `SEED`, ... : types of numbers.  NaN is always an error.
+- `gib_to_bytes` : a number of GiB in bytes.
 - `nbest_option`, `draws_option`, `output_npz` : options of more than one family.
 """
 
@@ -21,7 +21,7 @@ from fstgrad.cli.command import Decorator
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import check_writable
 
-_OPEN = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
+_PATHS = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
 _STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
 _IN_FOLDERS = (".fst", ".txt", ".att", ".gz")  # endings of the files that are read from a folder
 
@@ -38,17 +38,17 @@ class Input(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, after checking and recording it."""
-        _check_text(self, value, param, ctx)
+        _check_path_text(self, value, param, ctx)
         path = super().convert(value, param, ctx)
         if not self.pipes and pathlib.Path(os.fsdecode(path)).is_fifo():
             self.fail(
                 f"{str(path)!r} is a pipe and is read more than once; give a file", param, ctx
             )
-        _remember(self, str(path), False, param, ctx)
+        _record_path(self, str(path), False, param, ctx)
         return path
 
 
-class Named(Input):
+class NameOrFile(Input):
     """One of `names`, or an input file.
 
     With `first`, a name precedes a file of that name.  Otherwise the file comes first, and a name
@@ -76,7 +76,7 @@ class Named(Input):
         return [*super().shell_complete(ctx, param, incomplete), *map(CompletionItem, names)]
 
 
-class Reference(click.types.StringParamType):
+class NameOrFileEntry(click.types.StringParamType):
     """A built-in name, or a file, or FILE:NAME for one entry of a file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -84,30 +84,30 @@ class Reference(click.types.StringParamType):
         text = str(value)
         for path in (text, text.rpartition(":")[0]):
             if "." in os.path.basename(path) and os.path.isfile(path):
-                _remember(self, path, False, param, ctx)
+                _record_path(self, path, False, param, ctx)
                 break
         return super().convert(value, param, ctx)
 
 
 class Output(click.Path):
-    """A file that is written whole or not at all; `beside` are suffixes of files next to it."""
+    """A file that is written whole or not at all; `companions` are suffixes of files next to it."""
 
-    def __init__(self, *, beside: Sequence[str] = ()) -> None:
+    def __init__(self, *, companions: Sequence[str] = ()) -> None:
         super().__init__()
-        self.beside = tuple(beside)
+        self.companions = tuple(companions)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; fail if this file, or one of those next to it, cannot be written."""
-        _check_text(self, value, param, ctx)
+        _check_path_text(self, value, param, ctx)
         if os.fspath(value) == "-":
             self.fail("'-' is not a file; give a name, or ./- for a file of this name", param, ctx)
-        for ending in ("", *self.beside):
+        for ending in ("", *self.companions):
             path = os.fspath(value) + ending
             try:
                 check_writable(path, "the output")
             except InvalidInputError as error:
                 self.fail(str(error), param, ctx)
-            _remember(self, path, True, param, ctx)
+            _record_path(self, path, True, param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -139,7 +139,7 @@ class Number(click.ParamType):  # type: ignore[type-arg]
         return number
 
 
-class Whole(click.IntRange):
+class Integer(click.IntRange):
     """An integer from `least` to `largest`; the help text does not show this range."""
 
     name = "integer"
@@ -159,7 +159,7 @@ class Whole(click.IntRange):
         return ""
 
 
-class Threads(Whole):
+class Threads(Integer):
     """A number of threads; -1 stands for all cores, -2 for all but one, and so on."""
 
     def __init__(self) -> None:
@@ -173,35 +173,35 @@ class Threads(Whole):
         return number
 
 
-def whole(minimum: int) -> click.IntRange:
+def integer_from(minimum: int) -> click.IntRange:
     """Return the type of integers from `minimum` to 2^31 - 1."""
-    return Whole(minimum, 2**31 - 1)
+    return Integer(minimum, 2**31 - 1)
 
 
 FILE = Input()
 FILE_OR_DASH = Input(dash=True)
-COUNT = whole(1)
-JOBS = Whole(1, 1024)  # number of processes
+COUNT = integer_from(1)
+JOBS = Integer(1, 1024)  # number of processes
 THREADS = Threads()
-SEED = Whole(0, 2**63 - 1)
+SEED = Integer(0, 2**63 - 1)
 POSITIVE = Number(0, strict=True)
 NOT_NEGATIVE = Number(0)
 COST = Number(0, infinite=True)
 
 
-def bytes_of(gib: float) -> int:
+def gib_to_bytes(gib: float) -> int:
     """Return a number of GiB in bytes, at most 2^62."""
     return int(min(gib * 2**30, 2**62))
 
 
-def _check_text(
+def _check_path_text(
     kind: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
     if not str(value) or "\0" in str(value):
         kind.fail(f"{value!r} is not a path", param, ctx)
 
 
-def _remember(
+def _record_path(
     kind: Any,
     path: str,
     is_output: bool,
@@ -212,7 +212,7 @@ def _remember(
     if ctx is None:
         return
     path = _STANDARD_INPUT if path == "-" else path
-    seen: list[tuple[str, bool]] = ctx.meta.setdefault(_OPEN, [])
+    seen: list[tuple[str, bool]] = ctx.meta.setdefault(_PATHS, [])
     for other, other_is_output in seen:
         if (is_output or other_is_output) and _is_same(path, other):
             how = "written twice" if is_output and other_is_output else "both read and written"
@@ -225,10 +225,10 @@ def _remember(
 def _is_same(path: str, other: str) -> bool:
     if not (os.path.exists(path) and os.path.exists(other)):
         return os.path.realpath(path) == os.path.realpath(other)
-    return os.path.samefile(path, other) or _is_in(path, other) or _is_in(other, path)
+    return os.path.samefile(path, other) or _is_inside(path, other) or _is_inside(other, path)
 
 
-def _is_in(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     """Return whether the file `path` is read when the input is `folder`."""
     return (
         os.path.isdir(folder)

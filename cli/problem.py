@@ -12,12 +12,12 @@ from fstgrad.cli.command import reject_options
 from fstgrad.cli.loss_options import build_loss
 from fstgrad.cli.output import announce_compilation
 from fstgrad.cli.pair_options import (
-    OF_LOSSES,
-    PARAMETERS,
+    LOSS_PARAMETERS,
+    NEED_LOSS,
     Estimation,
     ProblemOptions,
-    Weights,
-    check_estimation,
+    WeightOptions,
+    check_method_options,
 )
 from fstgrad.cli.reading import rows_and_alphabet
 from fstgrad.core.alphabet import Alphabet
@@ -65,10 +65,10 @@ def open_problem(
     FstgradError
         The alphabet or the weights are invalid.  Rows are checked only when they are computed.
     """
-    _check_effects(options, kind, estimation)
+    _check_options(options, kind, estimation)
     announce_compilation()
-    given, known = read_given(options.model)
-    rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=known)
+    given_weights, weights_alphabet = read_weights_option(options.model)
+    rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=weights_alphabet)
     loss = build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
@@ -88,22 +88,22 @@ def open_problem(
     if estimation is not None:
         method = cast(Method | None, estimation.method)
         objective = replace(objective, **{**asdict(estimation), "method": method})
-    weights = make_weights(options.model, given, features)
+    weights = make_weights(options.model, given_weights, features)
     return Problem(rows, alphabet, weights, objective, _description(options, objective))
 
 
-def _check_effects(
+def _check_options(
     options: ProblemOptions, kind: ObjectiveKind, estimation: Estimation | None
 ) -> None:
     """Reject options that would have no effect."""
     reject_options(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
-        reject_options((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
+        reject_options((*LOSS_PARAMETERS, *NEED_LOSS), "with --objective crf, which uses no loss")
     elif options.choice.loss == "none":
-        reject_options(OF_LOSSES, "with --loss none")
+        reject_options(NEED_LOSS, "with --loss none")
     elif estimation is not None:
-        check_estimation(estimation, cap)
+        check_method_options(estimation, cap)
         if estimation.method not in ("sampled", "auto"):
             reject_options(("seed",), "without --method sampled or auto")
         if cap is not None and estimation.method != "auto":
@@ -135,7 +135,7 @@ BOUNDARY = "^"
 MAX_AXES = 32  # of an array, in all versions of numpy
 
 
-def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
+def read_weights_option(model: WeightOptions) -> tuple[FloatArray | None, Alphabet | None]:
     """Return the array of `--weights` and its alphabet; None for what the options lack.
 
     Raises
@@ -160,7 +160,9 @@ def check_order(order: int, symbols: int) -> None:
         )
 
 
-def make_weights(model: Weights, given: FloatArray | None, features: Features) -> FloatArray:
+def make_weights(
+    model: WeightOptions, given_weights: FloatArray | None, features: Features
+) -> FloatArray:
     """Return weights of the shape (n,) * q of the features: given, standard normal, or zero.
 
     Raises
@@ -168,9 +170,9 @@ def make_weights(model: Weights, given: FloatArray | None, features: Features) -
     InvalidInputError
         The given weights have a different shape, or are not finite.
     """
-    if given is not None:
+    if given_weights is not None:
         try:
-            return real_array("weights", given, features.shape)
+            return real_array("weights", given_weights, features.shape)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{model.weights}: {error} (order {model.order}, "
@@ -181,7 +183,7 @@ def make_weights(model: Weights, given: FloatArray | None, features: Features) -
     return np.zeros(features.shape)
 
 
-def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]]:
+def largest_entries(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]]:
     """Return (indices, entry) of the `count` entries of largest absolute value, largest first.
 
     Entries that are equal to 12 decimals are in the order of their indices, so that every machine
@@ -194,7 +196,7 @@ def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]
     ]
 
 
-def qgram(alphabet: Alphabet, ids: Sequence[int]) -> str:
+def format_qgram(alphabet: Alphabet, ids: Sequence[int]) -> str:
     """Return a q-gram as text; "^" is the position before the start."""
     symbols = [alphabet.symbols[i] if i < len(alphabet) else BOUNDARY for i in ids]
     return " ".join(symbols)

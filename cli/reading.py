@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from fstgrad.cli.error_translation import in_options
+from fstgrad.cli.error_translation import with_option_names
 from fstgrad.cli.output import echo, note
 from fstgrad.cli.pair_options import ModelReading, Reading
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
@@ -61,11 +61,11 @@ def rows_and_alphabet(
                 row.pair(reading.tokens_x, reading.tokens_y)
         raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
     alphabet = Alphabet(symbols)
-    tell_alphabet(alphabet)
+    note_alphabet(alphabet)
     return (read_table(pairs) if again else rows), alphabet
 
 
-def tell_alphabet(alphabet: Alphabet) -> None:
+def note_alphabet(alphabet: Alphabet) -> None:
     """Report on standard error, at the end of the command, that the alphabet is from the data."""
     count = len(alphabet)
     note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} from the data")
@@ -94,7 +94,7 @@ def skip_or_raise(row: Row, error: FstgradError, skip_errors: bool) -> None:
     except RowError as placed:
         if not skip_errors:
             raise
-        echo("fstgrad: " + in_options(str(placed)), err=True)
+        echo("fstgrad: " + with_option_names(str(placed)), err=True)
 
 
 def report_failures(done: int, failed: int) -> None:
@@ -169,25 +169,25 @@ def examples(
     InvalidInputError
         The file has no rows.
     """
-    names, row = named_columns(("x", "y"), tags), None
+    names, row = column_names(("x", "y"), tags), None
     for row in read_table(path, names):
         with located(row):
-            texts = columns_of(row, ("x", "y"), tags)
+            texts = read_columns(row, ("x", "y"), tags)
             y = decomposed(texts["y"], reading)
             example = read_input(texts, reading), tokenize(y, reading.tokens_y)
             if not example[1] and not empty:
                 raise InvalidInputError("y is empty; give at least one symbol")
         yield example
     if row is None:
-        raise no_rows(path, names)
+        raise no_rows_error(path, names)
 
 
-def no_rows(path: str, names: Sequence[str] = ("x", "y")) -> InvalidInputError:
+def no_rows_error(path: str, names: Sequence[str] = ("x", "y")) -> InvalidInputError:
     """Return the error for a file without rows; `names` are the columns that a row needs."""
     return InvalidInputError(f"{path} has no rows; a row is {', one tab, '.join(names)}")
 
 
-def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:
+def read_columns(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:
     """Return {column name: text} of a row; `tags` is the column of the side symbols, from 1.
 
     Raises
@@ -195,7 +195,7 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
     InvalidInputError
         The row has the wrong number of columns, has no column `tags`, or contains "<eps>".
     """
-    order = named_columns(names, tags)
+    order = column_names(names, tags)
     texts = dict(zip(order, row.columns(order), strict=True))
     for name in names:
         if EPSILON_SYMBOL in texts[name].split():
@@ -205,7 +205,7 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
     return texts
 
 
-def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
+def column_names(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
     """Return the column names in their order, with "tags" as column number `tags` (from 1).
 
     Raises

@@ -110,14 +110,14 @@ class Journal:
         self._file = os.fdopen(os.open(path, flags, 0o666), "r+b")
         try:
             _lock(self._file, path)
-            size = self._covered(path)
+            size = self._covered_bytes(path)
             self._file.truncate(size)
             self._file.seek(size)
         except BaseException:
             self._file.close()
             raise
 
-    def _covered(self, path: pathlib.Path) -> int:
+    def _covered_bytes(self, path: pathlib.Path) -> int:
         """Return the number of bytes of the lines that the checkpoint covers."""
         if not self._checkpoint.exists():
             if path.stat().st_size:

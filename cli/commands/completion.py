@@ -27,8 +27,8 @@ def completion(context: click.Context, shell: str) -> None:
 
     fish: append fstgrad completion fish | source to ~/.config/fish/config.fish
     """
-    found = get_completion_class(shell)
-    if found is not None:
+    completion_class = get_completion_class(shell)
+    if completion_class is not None:
         root = context.find_root()
-        script = found(root.command, {}, "fstgrad", "_FSTGRAD_COMPLETE").source()
+        script = completion_class(root.command, {}, "fstgrad", "_FSTGRAD_COMPLETE").source()
         echo(script.replace(REGISTER, f"{COMPINIT}\n{REGISTER}"))

@@ -53,11 +53,11 @@ class _CheckFailed(Exception):
     """A self-test got a wrong result."""
 
 
-def require(condition: bool, found: str) -> str:
+def require(condition: bool, result: str) -> str:
     """Return the text `found`; raise `_CheckFailed` with it if the condition is false."""
     if not condition:
-        raise _CheckFailed(found)
-    return found
+        raise _CheckFailed(result)
+    return result
 
 
 def weights_pass_exactly() -> str:
@@ -65,8 +65,8 @@ def weights_pass_exactly() -> str:
     fst = _two_paths("log64", ODD_WEIGHT, ODD_WEIGHT)
     read = to_arrays(fst).weight
     printed = abs(float(next(iter(fst.arcs(0))).weight) - ODD_WEIGHT)
-    found = f"error {np.abs(read - ODD_WEIGHT).max():g} (read one by one: {printed:.1g})"
-    return require(bool((read == ODD_WEIGHT).all()), found)
+    result = f"error {np.abs(read - ODD_WEIGHT).max():g} (read one by one: {printed:.1g})"
+    return require(bool((read == ODD_WEIGHT).all()), result)
 
 
 def determinization_keeps_precision() -> str:
@@ -81,8 +81,8 @@ def integer_costs_are_exact() -> str:
     """Check that tropical costs are float32: integers up to 2^24 are exact, 0.1 is not."""
     read = to_arrays(_two_paths("standard", 2.0**24, 0.1)).weight
     rounding = abs(read[1] - 0.1)
-    found = f"2^24 {'exact' if read[0] == 2**24 else 'not exact'}, 0.1 off by {rounding:.1g}"
-    return require(read[0] == 2.0**24 and 0 < rounding < 1e-8, found)
+    result = f"2^24 {'exact' if read[0] == 2**24 else 'not exact'}, 0.1 off by {rounding:.1g}"
+    return require(read[0] == 2.0**24 and 0 < rounding < 1e-8, result)
 
 
 def mixed_arc_types_are_refused() -> str:
@@ -158,13 +158,13 @@ def doctor(warm: bool) -> int:
     failed = 0
     for name, check in CHECKS.items():
         try:
-            verdict, found = "ok    ", check()
+            verdict, result = "ok    ", check()
         except MissingDependencyError as error:
-            verdict, found = "absent", str(error)
+            verdict, result = "absent", str(error)
         except Exception as error:  # report every failure and continue
-            verdict, found = "FAILED", str(error) or type(error).__name__
+            verdict, result = "FAILED", str(error) or type(error).__name__
             failed += 1
-        echo(f"{verdict} {name}: {found}")
+        echo(f"{verdict} {name}: {result}")
     if warm:
         failed += _warm()
     return 1 if failed else 0

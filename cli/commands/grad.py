@@ -15,10 +15,10 @@ from fstgrad.cli.output import echo, print_table, progress
 from fstgrad.cli.pair_options import (
     WRITE_PAIRS,
     Estimation,
-    Lattices,
+    LatticeOptions,
     ProblemOptions,
     Reading,
-    Running,
+    RunOptions,
     check_constants,
     constant_options,
     lattice_options,
@@ -28,8 +28,8 @@ from fstgrad.cli.pair_options import (
     running_options,
     skip_errors,
 )
-from fstgrad.cli.parameter_types import bytes_of, output_npz, whole
-from fstgrad.cli.problem import Problem, largest, open_problem, qgram
+from fstgrad.cli.parameter_types import gib_to_bytes, integer_from, output_npz
+from fstgrad.cli.problem import Problem, format_qgram, largest_entries, open_problem
 from fstgrad.cli.reading import report_failures, skip_or_raise
 from fstgrad.cli.resume import Journal
 from fstgrad.core.checks import FloatArray
@@ -65,7 +65,7 @@ from fstgrad.learning.outcomes import Item, Outcome, Sums
 @lattice_options
 @output_npz
 @click.option(
-    "--top", type=whole(0), default=10, show_default=True, help="Number of entries shown."
+    "--top", type=integer_from(0), default=10, show_default=True, help="Number of entries shown."
 )
 @running_options
 @skip_errors
@@ -75,10 +75,10 @@ def grad(
     constants: ObjectiveConstants,
     options: ProblemOptions,
     estimation: Estimation,
-    lattices: Lattices,
+    lattices: LatticeOptions,
     output: str | None,
     top: int,
-    running: Running,
+    running: RunOptions,
     skip_errors: bool,
 ) -> None:
     """Compute the mean objective over pairs, and its gradient with respect to the q-gram weights.
@@ -103,16 +103,16 @@ def mean_gradient(
     reading: Reading,
     output: str | None,
     top: int,
-    running: Running,
+    running: RunOptions,
     skip_errors: bool,
 ) -> None:
     """Write a line per pair, the mean gradient to `output`, and its `top` largest entries."""
     weights = problem.weights
     start = time.perf_counter()
     none = Sums(np.zeros_like(weights))
-    journal = Journal(running.journal, _settings(problem, reading), none)
-    run = _Run(journal, reading, skip_errors)
-    memory = bytes_of(running.cache_gib)
+    journal = Journal(running.journal, _settings_digest(problem, reading), none)
+    run = _RowsOfRun(journal, reading, skip_errors)
+    memory = gib_to_bytes(running.cache_gib)
     with Batch(problem.objective, running.jobs, memory, running.cache) as batch:
         run.work(batch, weights, progress(problem.rows, "gradient"))
     sums = journal.sums
@@ -130,18 +130,18 @@ def mean_gradient(
     if sums.gap:
         error += f" (under the uncapped loss, up to {sums.gap / sums.done:.2g} more)"
     print_table(
-        f"{problem.description}{_chosen(problem, run)}: mean {value:.6f}{error} nats over "
+        f"{problem.description}{_methods_used(problem, run)}: mean {value:.6f}{error} nats over "
         f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "
         f"{gradient.size:,} entries",
         (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
-            (qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
-            for ids, entry in largest(gradient, top)
+            (format_qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
+            for ids, entry in largest_entries(gradient, top)
         ],
     )
 
 
-class _Run:
+class _RowsOfRun:
     """One pass over the rows: writes their lines, and handles bad rows."""
 
     def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
@@ -215,7 +215,7 @@ class _Run:
         self._journal.write(lines)
 
 
-def _settings(problem: Problem, reading: Reading) -> str:
+def _settings_digest(problem: Problem, reading: Reading) -> str:
     """Return a SHA-256 digest of everything that determines the results, except the rows."""
     function = problem.objective
     settings = (
@@ -233,7 +233,7 @@ def _json_line(row: Row, outcome: Outcome) -> str:
         "line": row.line,
         "y": row.columns()[1],
         "objective": outcome.value,
-        "log_z": _number(outcome.log_partition),
+        "log_z": _finite_or_none(outcome.log_partition),
         "states": outcome.states,
         "method": outcome.method,
         "seconds": round(outcome.seconds, 6),
@@ -241,7 +241,7 @@ def _json_line(row: Row, outcome: Outcome) -> str:
     if outcome.method == "sampled":
         line["standard_error"] = outcome.standard_error
         line["effective_samples"] = round(outcome.effective_samples, 1)
-        line |= {"lower": _number(outcome.lower), "upper": _number(outcome.upper)}
+        line |= {"lower": _finite_or_none(outcome.lower), "upper": _finite_or_none(outcome.upper)}
         line |= {"proposal": outcome.proposal, "reliable": outcome.is_reliable}
     if outcome.method == "capped":
         line["cap"] = outcome.cap
@@ -252,12 +252,12 @@ def _json_line(row: Row, outcome: Outcome) -> str:
     return json.dumps(line, ensure_ascii=False)
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     """Return a finite number; None for inf and NaN, which JSON lacks."""
     return value if np.isfinite(value) else None
 
 
-def _chosen(problem: Problem, run: _Run) -> str:
+def _methods_used(problem: Problem, run: _RowsOfRun) -> str:
     """Return a text: the methods that `auto` chose, and why; why caps were not raised further."""
     function, text = problem.objective, ""
     if function.method == "auto" and run.methods:
@@ -284,9 +284,9 @@ def risk(
     pairs: str,
     options: ProblemOptions,
     estimation: Estimation,
-    lattices: Lattices,
+    lattices: LatticeOptions,
     output: str | None,
-    running: Running,
+    running: RunOptions,
     skip_errors: bool,
 ) -> None:
     """Compute the expected loss of the model against each target, and its gradient.

@@ -9,8 +9,8 @@ from fstgrad.cli.command import Group, reject_options
 from fstgrad.cli.commands.grammar_fit import compare, fit
 from fstgrad.cli.commands.grammar_options import (
     alphabet_option,
-    named_alphabet,
-    named_loss,
+    chosen_alphabet,
+    load_loss,
     reference_argument,
     symbols_option,
 )
@@ -52,15 +52,15 @@ def list_() -> None:
 @symbols_option
 def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     """Describe a grammar: its costs, source, size and examples."""
-    found = Grammar.load(reference)
-    abc = named_alphabet(found, alphabet, symbols)
-    fst = found.build(abc)
+    loaded = Grammar.load(reference)
+    abc = chosen_alphabet(loaded, alphabet, symbols)
+    fst = loaded.build(abc)
     arcs = sum(fst.num_arcs(state) for state in fst.states())
-    echo(f"{found.name}: {found.description}\n")
-    echo(f"semiring  {found.semiring}")
+    echo(f"{loaded.name}: {loaded.description}\n")
+    echo(f"semiring  {loaded.semiring}")
     echo(f"alphabet  {'its own' if abc is None else ' '.join(abc)}")
     echo(f"size      {fst.num_states()} states, {arcs} arcs")
-    for y, target, value in found.examples:
+    for y, target, value in loaded.examples:
         echo(f"example   {y!r} against {target!r}: {value:g}")
 
 
@@ -85,14 +85,14 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
     """Build a grammar as an OpenFst archive (x.far) or transducer (x.fst), for use with --loss."""
     if pathlib.Path(output).suffix not in (".far", ".fst"):
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
-    found = Grammar.load(reference)
-    _check_builder(found)
-    fst = found.build(named_alphabet(found, alphabet, symbols))
+    loaded = Grammar.load(reference)
+    _check_builder(loaded)
+    fst = loaded.build(chosen_alphabet(loaded, alphabet, symbols))
     if output.endswith(".fst"):
         write_file(output, fst)
     else:
-        write_archive(output, {found.name: fst})
-    loss = output if output.endswith(".fst") else f"{output}:{found.name}"
+        write_archive(output, {loaded.name: fst})
+    loss = output if output.endswith(".fst") else f"{output}:{loaded.name}"
     echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
 
 
@@ -115,10 +115,10 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
         raise click.UsageError(
             f"--output is {output!r}; give a name that ends in {', '.join(_PICTURES)}"
         )
-    found = Grammar.load(reference)
-    _check_builder(found)
-    fst = found.build(named_alphabet(found, alphabet, symbols))
-    source = automaton_source(fst, title=found.name)
+    loaded = Grammar.load(reference)
+    _check_builder(loaded)
+    fst = loaded.build(chosen_alphabet(loaded, alphabet, symbols))
+    source = automaton_source(fst, title=loaded.name)
     if output is None:
         echo(source, nl=False)
     elif ending == ".dot":
@@ -127,9 +127,9 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
         write_bytes(output, render(source, ending[1:]))
 
 
-def _check_builder(found: Grammar) -> None:
-    if not found.takes_alphabet:
-        reject_options(("alphabet", "symbols"), f"on {found.name}, whose builder uses no alphabet")
+def _check_builder(loaded: Grammar) -> None:
+    if not loaded.takes_alphabet:
+        reject_options(("alphabet", "symbols"), f"on {loaded.name}, whose builder uses no alphabet")
 
 
 @grammar.command(examples=(_NEW, "fstgrad grammar show spelling.rules"))
@@ -186,27 +186,27 @@ def test(
 
     The exit code is 1 if an example is wrong and not updated, or if --strict fails; otherwise 0.
     """
-    found = Grammar.load(reference)
-    loss, checked, coverage = check_examples(found, named_alphabet(found, alphabet, symbols))
+    loaded = Grammar.load(reference)
+    loss, checked, coverage = check_examples(loaded, chosen_alphabet(loaded, alphabet, symbols))
     for example in checked:
         verdict = "ok   " if example.is_right else "WRONG"
-        said = f"{example.value:g}"
+        comparison = f"{example.value:g}"
         if not example.is_right:
-            said += f", the example says {example.expected:g}"
-        echo(f"{verdict} {example.y!r} against {example.target!r}: {said}")
+            comparison += f", the example says {example.expected:g}"
+        echo(f"{verdict} {example.y!r} against {example.target!r}: {comparison}")
     targets = sorted({example.target for example in checked})
     if targets:
         words = loss.alphabet.is_characters
         echo(str(loss.check([list(t) if words else t.split() for t in targets])))
     ambiguous = [e for e in checked if e.is_ambiguous]
     tied = [e for e in checked if e.rivals]
-    _report(coverage, ambiguous, tied)
+    _print_coverage(coverage, ambiguous, tied)
     wrong = sum(not example.is_right for example in checked)
     if wrong and update:
-        text, difference = updated(found, checked)
+        text, difference = updated(loaded, checked)
         echo(difference)
-        write_text(str(found.file), text)
-        echo(f"wrote {wrong} value(s) to {found.file}")
+        write_text(str(loaded.file), text)
+        echo(f"wrote {wrong} value(s) to {loaded.file}")
         wrong = 0
     if wrong:
         raise click.ClickException(f"{wrong} of {len(checked)} examples are wrong")
@@ -216,7 +216,9 @@ def test(
         )
 
 
-def _report(coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Checked]) -> None:
+def _print_coverage(
+    coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Checked]
+) -> None:
     """Print the coverage of the examples, their ambiguous alignments, and tied targets."""
     used = len(coverage.classes) - len(coverage.unused)
     echo(
@@ -224,15 +226,15 @@ def _report(coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Che
         f"{coverage.used_arcs} of {coverage.arcs} arcs"
     )
     if coverage.unused:
-        echo(f"unused            {_listed(coverage.unused)}")
+        echo(f"unused            {_first_few(coverage.unused)}")
     echo(f"unreachable       {coverage.unreachable} states")
     shown = [f"{e.y!r} against {e.target!r}" for e in ambiguous]
-    echo(f"ambiguous         {_listed(shown) or 'none'}: several cheapest alignments")
+    echo(f"ambiguous         {_first_few(shown) or 'none'}: several cheapest alignments")
     rivals = [f"{e.y!r}: {e.target!r} as {e.rivals[0]!r}" for e in tied]
-    echo(f"ties              {_listed(rivals) or 'none'}: targets that cost the same")
+    echo(f"ties              {_first_few(rivals) or 'none'}: targets that cost the same")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str]) -> str:
     rest = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -257,7 +259,7 @@ def explain(
     FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst, x.txt), such as learned
     costs.  If the symbols of the grammar are words, separate them by spaces.
     """
-    loss = named_loss(reference, alphabet, symbols)
+    loss = load_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters
     x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
     echo(str(explain_pair(pair_transducer(loss), x, y, nbest)))

@@ -12,21 +12,21 @@ import numpy as np
 
 from fstgrad.cli.command import Command, option_group
 from fstgrad.cli.commands.grammar_options import (
-    SHOWN,
+    MAX_ROWS,
     Words,
     alphabet_option,
-    cell,
-    dictionary_of,
-    loss_of,
-    pairs_of,
-    questions_of,
-    reads_words,
+    format_interval,
+    loss_over_data,
+    ranking_questions,
+    read_dictionary,
+    read_word_pairs,
     reference_argument,
+    symbols_are_words,
     symbols_option,
 )
 from fstgrad.cli.output import announce_compilation, echo
 from fstgrad.cli.pair_options import WRITE_PAIRS
-from fstgrad.cli.parameter_types import FILE_OR_DASH, SEED, Input, Number, Output, Reference
+from fstgrad.cli.parameter_types import FILE_OR_DASH, SEED, Input, NameOrFileEntry, Number, Output
 from fstgrad.core.errors import FstgradError
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking, pair_transducer
 from fstgrad.costs.ranking import (
@@ -173,11 +173,11 @@ def fit(
         if path is not None and pathlib.Path(path).suffix not in endings:
             raise click.UsageError(f"{path!r}: give a name that ends in {' or '.join(endings)}")
     announce_compilation()
-    is_words = reads_words(reference, alphabet, symbols)
-    rows, places = pairs_of(pairs, is_words)
-    loss = loss_of(reference, rows, alphabet, symbols)
-    with _in_lines(places):
-        found: LearnedCosts = fit_costs(
+    is_words = symbols_are_words(reference, alphabet, symbols)
+    rows, file_rows = read_word_pairs(pairs, is_words)
+    loss = loss_over_data(reference, rows, alphabet, symbols)
+    with _locating_pairs(file_rows):
+        learned: LearnedCosts = fit_costs(
             loss,
             rows,
             given=learning.given,  # type: ignore[arg-type]
@@ -190,35 +190,36 @@ def fit(
             ),
             rng=learning.seed,
         )
-    if isinstance(found, CostFit):
-        _report(found, len(rows))
+    if isinstance(learned, CostFit):
+        _print_log_likelihoods(learned, len(rows))
     if rank is not None:
-        found = _ranked(found, rows, rank, candidates, is_words)
+        learned = _learn_ranking(learned, rows, rank, candidates, is_words)
     name = pathlib.Path(output).stem
-    found.write(output, name)
+    learned.write(output, name)
     if table is not None:
-        found.write(table)
-    _changes(found)
+        learned.write(table)
+    _print_changes(learned)
     entry = f"{output}:{name}" if output.endswith(".far") else output
     if not output.endswith(".tsv"):
         echo(f"wrote {output}; use it with --loss {entry}")
 
 
-def _ranked(
-    found: LearnedCosts, rows: Words, path: str, count: int, is_words: bool
+def _learn_ranking(
+    learned: LearnedCosts, rows: Words, path: str, count: int, is_words: bool
 ) -> LearnedCosts:
     """Return the costs after learning to rank, and print the accuracy before and after."""
-    dictionary = dictionary_of(rows, path, is_words)
-    known = found.pair_transducer.alphabet
-    dictionary = [word for word in dictionary if all(symbol in known for symbol in word)]
-    asked = questions_of(rows, dictionary, count)
-    better = fit_ranking(found, asked)
-    questions = Questions.encode(known, asked)
-    for name, cost in (("likelihood", found.cost), ("ranking", better.cost)):
-        losses = losses_of(found.pair_transducer, questions.pairs, cost, "probability")
+    dictionary = read_dictionary(rows, path, is_words)
+    alphabet = learned.pair_transducer.alphabet
+    dictionary = [word for word in dictionary if all(symbol in alphabet for symbol in word)]
+    rank_questions = ranking_questions(rows, dictionary, count)
+    ranked = fit_ranking(learned, rank_questions)
+    questions = Questions.encode(alphabet, rank_questions)
+    for name, cost in (("likelihood", learned.cost), ("ranking", ranked.cost)):
+        losses = losses_of(learned.pair_transducer, questions.pairs, cost, "probability")
         measures = ranking(ranks(questions, losses))
-        echo(f"costs by {name}: right word first {cell(measures.at_1)} on the training pairs")
-    return better
+        share = format_interval(measures.at_1)
+        echo(f"costs by {name}: right word first {share} on the training pairs")
+    return ranked
 
 
 def _progress(start: int, iteration: int, value: float) -> None:
@@ -229,47 +230,47 @@ def _progress(start: int, iteration: int, value: float) -> None:
         )
 
 
-def _report(found: CostFit, count: int) -> None:
+def _print_log_likelihoods(learned: CostFit, count: int) -> None:
     """Print the log-likelihoods per pair (nats) before and after learning."""
     if sys.stderr.isatty():
         click.echo(err=True)
-    mass = float(found.pairs.mass.sum())
-    before, after = found.log_likelihood[0] / mass, found.log_likelihood[-1] / mass
+    mass = float(learned.pairs.mass.sum())
+    before, after = learned.log_likelihood[0] / mass, learned.log_likelihood[-1] / mass
     echo(
-        f"{count:,} pairs, {len(found.log_likelihood) - 1} steps: log-likelihood per pair "
+        f"{count:,} pairs, {len(learned.log_likelihood) - 1} steps: log-likelihood per pair "
         f"{before:.4f} -> {after:.4f} nats"
     )
-    if found.held_out_log_likelihood:
-        first, best = found.held_out_log_likelihood[0], max(found.held_out_log_likelihood)
-        held = count - len(found.pairs)
-        echo(f"held out, {held:,} pairs: {first / held:.4f} -> {best / held:.4f} nats")
+    if learned.held_out_log_likelihood:
+        first, best = learned.held_out_log_likelihood[0], max(learned.held_out_log_likelihood)
+        size = count - len(learned.pairs)
+        echo(f"held out, {size:,} pairs: {first / size:.4f} -> {best / size:.4f} nats")
 
 
 @contextmanager
-def _in_lines(rows: Sequence[Row]) -> Iterator[None]:
+def _locating_pairs(rows: Sequence[Row]) -> Iterator[None]:
     """Put the file and line of a pair before an error that begins with its number."""
     try:
         yield
     except FstgradError as error:
-        found = re.match(r"pairs\[(\d+)\]", str(error))
-        if found is None:
+        match = re.match(r"pairs\[(\d+)\]", str(error))
+        if match is None:
             raise
-        with located(rows[int(found[1])]):
+        with located(rows[int(match[1])]):
             raise
 
 
-def _changes(found: LearnedCosts) -> None:
+def _print_changes(learned: LearnedCosts) -> None:
     """Print the largest changes of costs."""
     echo("largest changes (cost before -> after, times seen)")
-    for row in found.changes(SHOWN):
+    for row in learned.changes(MAX_ROWS):
         echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.times:.1f}")
 
 
 @click.command(
     cls=Command, examples=(WRITE_PAIRS, "fstgrad grammar compare edit keyboard pairs.tsv")
 )
-@click.argument("first", type=Reference())
-@click.argument("second", type=Reference())
+@click.argument("first", type=NameOrFileEntry())
+@click.argument("second", type=NameOrFileEntry())
 @click.argument("pairs", type=FILE_OR_DASH)
 @click.option(
     "--words",
@@ -305,50 +306,52 @@ def compare(
     get the mean of their ranks.  Brackets show 95 percent intervals of a bootstrap over the pairs.
     """
     announce_compilation()
-    is_words = any(reads_words(name, alphabet, symbols) for name in (first, second))
-    rows, _ = pairs_of(pairs, is_words)
-    dictionary = dictionary_of(rows, words, is_words)
-    every = [*rows, *(("", word) for word in dictionary)]
-    grammars = [loss_of(name, every, alphabet, symbols) for name in (first, second)]
+    is_words = any(symbols_are_words(name, alphabet, symbols) for name in (first, second))
+    rows, _ = read_word_pairs(pairs, is_words)
+    dictionary = read_dictionary(rows, words, is_words)
+    all_pairs = [*rows, *(("", word) for word in dictionary)]
+    grammars = [loss_over_data(name, all_pairs, alphabet, symbols) for name in (first, second)]
     known = [word for word in dictionary if all(s in a.alphabet for a in grammars for s in word)]
     if len(known) < len(dictionary):
         echo(f"left out {len(dictionary) - len(known):,} words with symbols that a grammar lacks")
-    asked = questions_of(rows, known, candidates)
-    found: list[tuple[Ranking, np.ndarray]] = []
+    rank_questions = ranking_questions(rows, known, candidates)
+    rankings: list[tuple[Ranking, np.ndarray]] = []
     for loss in grammars:
         transducer = pair_transducer(loss)
-        questions = Questions.encode(loss.alphabet, asked)
+        questions = Questions.encode(loss.alphabet, rank_questions)
         semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
         losses = losses_of(transducer, questions.pairs, transducer.cost, semiring)
-        found.append((ranking(ranks(questions, losses), rng=seed), losses[questions.right]))
-    _compared((first, second), [measures for measures, _ in found], seed)
-    _differences(rows, (first, second), found)
+        rankings.append((ranking(ranks(questions, losses), rng=seed), losses[questions.right]))
+    _print_measures((first, second), [measures for measures, _ in rankings], seed)
+    _print_differences(rows, (first, second), rankings)
 
 
-def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> None:
+def _print_measures(names: tuple[str, str], rankings: Sequence[Ranking], seed: int) -> None:
     """Print the measures of two grammars, and their difference (second minus first)."""
     width = max(10, *map(len, names))
     echo(f"{'':{width}}  {'reciprocal rank':22}  {'first':22}  among five")
-    for name, measures in zip(names, found, strict=True):
-        cells = (cell(m) for m in (measures.reciprocal, measures.at_1, measures.at_5))
+    for name, measures in zip(names, rankings, strict=True):
+        cells = (format_interval(m) for m in (measures.reciprocal, measures.at_1, measures.at_5))
         echo(f"{name:{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
     draws = np.random.default_rng(seed).integers(
-        0, len(found[0].ranks), size=(1000, len(found[0].ranks))
+        0, len(rankings[0].ranks), size=(1000, len(rankings[0].ranks))
     )
-    scores = [(1.0 / m.ranks, 1.0 * (m.ranks <= 1), 1.0 * (m.ranks <= 5)) for m in found]
-    cells = (cell(bootstrap_interval(b - a, draws)) for a, b in zip(*scores, strict=True))
+    scores = [(1.0 / m.ranks, 1.0 * (m.ranks <= 1), 1.0 * (m.ranks <= 5)) for m in rankings]
+    cells = (
+        format_interval(bootstrap_interval(b - a, draws)) for a, b in zip(*scores, strict=True)
+    )
     echo(f"{'difference':{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
 
 
-def _differences(
-    rows: Words, names: tuple[str, str], found: Sequence[tuple[Ranking, np.ndarray]]
+def _print_differences(
+    rows: Words, names: tuple[str, str], rankings: Sequence[tuple[Ranking, np.ndarray]]
 ) -> None:
     """Print the pairs whose ranks differ most."""
-    (first, a), (second, b) = found
+    (first, a), (second, b) = rankings
     gap = np.abs(first.ranks - second.ranks)
     order = [int(n) for n in np.argsort(-gap, kind="stable") if gap[n] > 0]
     echo(f"{len(order)} of {len(rows)} pairs are ranked differently")
-    for n in order[:SHOWN]:
+    for n in order[:MAX_ROWS]:
         x, y = rows[n]
         echo(
             f"  {''.join(x)!r} against {''.join(y)!r}: "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.cli.parameter_types import Named, Reference
+from fstgrad.cli.parameter_types import NameOrFile, NameOrFileEntry
 from fstgrad.core.alphabet import STANDARD, Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.costs.ranking import nearest_words
@@ -25,11 +25,11 @@ def complete_reference(
 
 
 reference_argument = click.argument(
-    "reference", type=Reference(), metavar="FILE_OR_NAME", shell_complete=complete_reference
+    "reference", type=NameOrFileEntry(), metavar="FILE_OR_NAME", shell_complete=complete_reference
 )
 alphabet_option = click.option(
     "--alphabet",
-    type=Named(tuple(STANDARD), first=True),
+    type=NameOrFile(tuple(STANDARD), first=True),
     metavar="FILE|NAME",
     help=f"File with one symbol per line, or {', '.join(STANDARD)}.  [default: the grammar's own]",
 )
@@ -38,18 +38,20 @@ symbols_option = click.option(
 )
 
 
-def named_loss(reference: str, path: str | None, symbols: str | None) -> TransducerLoss:
+def load_loss(reference: str, path: str | None, symbols: str | None) -> TransducerLoss:
     """Return the loss of a grammar, or of a transducer in a file (x.far:NAME, x.fst, x.txt).
 
     Its alphabet is that of --alphabet (`path`) or --symbols; by default, its own.
     """
     if is_fst_file(reference):
-        return TransducerLoss.from_file(reference, named_alphabet(None, path, symbols))
-    found = Grammar.load(reference)
-    return found.loss(named_alphabet(found, path, symbols))
+        return TransducerLoss.from_file(reference, chosen_alphabet(None, path, symbols))
+    grammar = Grammar.load(reference)
+    return grammar.loss(chosen_alphabet(grammar, path, symbols))
 
 
-def named_alphabet(found: Grammar | None, path: str | None, symbols: str | None) -> Alphabet | None:
+def chosen_alphabet(
+    grammar: Grammar | None, path: str | None, symbols: str | None
+) -> Alphabet | None:
     """Return the alphabet of --alphabet (`path`) or --symbols; by default, the grammar's own."""
     if path is not None and symbols is not None:
         raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
@@ -57,14 +59,14 @@ def named_alphabet(found: Grammar | None, path: str | None, symbols: str | None)
         return read_alphabet(path)
     if symbols is not None:
         return Alphabet(symbols.split() if " " in symbols.strip() else symbols)
-    return found.alphabet if found is not None else None
+    return grammar.alphabet if grammar is not None else None
 
 
 Words = list[tuple[Sequence[str], Sequence[str]]]
-SHOWN = 10  # largest number of rows in a table
+MAX_ROWS = 10  # largest number of rows in a table
 
 
-def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
+def symbols_are_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
     """Return whether the symbols of a grammar, or of a transducer in a file, are words.
 
     Raises
@@ -72,17 +74,17 @@ def reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bo
     click.UsageError
         Both --alphabet and --symbols are given.
     """
-    own = named_alphabet(None, alphabet, symbols)
+    chosen = chosen_alphabet(None, alphabet, symbols)
     if symbols is not None:
         return " " in symbols.strip()
-    if own is None and is_fst_file(reference):
-        own = TransducerLoss.from_file(reference).alphabet
-    elif own is None and reference != "edit":
-        own = Grammar.load(reference).alphabet
-    return own is not None and not own.is_characters
+    if chosen is None and is_fst_file(reference):
+        chosen = TransducerLoss.from_file(reference).alphabet
+    elif chosen is None and reference != "edit":
+        chosen = Grammar.load(reference).alphabet
+    return chosen is not None and not chosen.is_characters
 
 
-def pairs_of(path: str, is_words: bool) -> tuple[Words, list[Row]]:
+def read_word_pairs(path: str, is_words: bool) -> tuple[Words, list[Row]]:
     """Return the (hypothesis, target) of each row of a file as sequences of symbols, and the rows.
 
     Raises
@@ -104,7 +106,7 @@ def pairs_of(path: str, is_words: bool) -> tuple[Words, list[Row]]:
     return pairs, rows
 
 
-def dictionary_of(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
+def read_dictionary(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
     """Return the targets and the words of a file, each once, in sorted order."""
     if path is None:
         return sorted({tuple(y) for _, y in rows})
@@ -115,23 +117,22 @@ def dictionary_of(rows: Words, path: str | None, is_words: bool) -> list[tuple[s
     return sorted({*words, *(tuple(y) for _, y in rows)})
 
 
-def questions_of(
+def ranking_questions(
     rows: Words, dictionary: Sequence[tuple[str, ...]], count: int
 ) -> list[tuple[Sequence[str], int, list[Sequence[str]]]]:
     """Return (hypothesis, 0, candidates) of each row, to be ranked; 0 is the place of the target.
 
     The candidates are the target and at most `count` - 1 other words near the hypothesis.
     """
-    asked = []
-    for (x, y), near in zip(
-        rows, nearest_words([x for x, _ in rows], dictionary, count), strict=True
-    ):
+    questions = []
+    places = nearest_words([x for x, _ in rows], dictionary, count)
+    for (x, y), near in zip(rows, places, strict=True):
         others = [dictionary[k] for k in near if dictionary[k] != tuple(y)][: count - 1]
-        asked.append((x, 0, [y, *others]))
-    return asked
+        questions.append((x, 0, [y, *others]))
+    return questions
 
 
-def loss_of(
+def loss_over_data(
     reference: str, rows: Words, alphabet: str | None, symbols: str | None
 ) -> TransducerLoss:
     """Return the loss of `edit`, a grammar or a file, over the alphabet of the options.
@@ -139,19 +140,21 @@ def loss_of(
     By default the alphabet is that of the rows for `edit`, the file's own, or the grammar's own; a
     grammar that is built for an alphabet also gets the symbols of the rows.
     """
-    given = named_alphabet(None, alphabet, symbols)
-    if reference != "edit" and (given is not None or is_fst_file(reference)):
-        return named_loss(reference, alphabet, symbols)
-    data = sorted({symbol for pair in rows for side in pair for symbol in side})
+    chosen = chosen_alphabet(None, alphabet, symbols)
+    if reference != "edit" and (chosen is not None or is_fst_file(reference)):
+        return load_loss(reference, alphabet, symbols)
+    data_symbols = sorted({symbol for pair in rows for side in pair for symbol in side})
     if reference == "edit":
-        return EditDistance(Alphabet(data) if given is None else given)
+        return EditDistance(Alphabet(data_symbols) if chosen is None else chosen)
     grammar = Grammar.load(reference)
-    own = list(grammar.alphabet or ())
-    wide = Alphabet([*own, *(symbol for symbol in data if symbol not in set(own))])
-    return grammar.loss(wide if grammar.takes_alphabet else grammar.alphabet)
+    grammar_symbols = list(grammar.alphabet or ())
+    if not grammar.takes_alphabet:
+        return grammar.loss(grammar.alphabet)
+    new_symbols = [symbol for symbol in data_symbols if symbol not in set(grammar_symbols)]
+    return grammar.loss(Alphabet([*grammar_symbols, *new_symbols]))
 
 
-def cell(measure: tuple[float, float, float]) -> str:
+def format_interval(measure: tuple[float, float, float]) -> str:
     """Return a measure and its interval as the text "value [lower, upper]"."""
     value, lower, upper = measure
     return f"{value:.3f} [{lower:.3f}, {upper:.3f}]"

@@ -10,12 +10,12 @@ import numpy as np
 
 from fstgrad.cli.command import Group
 from fstgrad.cli.commands.grm_tables import (
-    Layout,
     Rows,
-    column_of,
-    in_order,
+    TableLayout,
+    columns_in_order,
     layout_options,
     read_tables,
+    single_column,
 )
 from fstgrad.cli.output import echo
 from fstgrad.cli.parameter_types import (
@@ -26,9 +26,9 @@ from fstgrad.cli.parameter_types import (
     THREADS,
     Number,
     Output,
-    bytes_of,
     draws_option,
-    whole,
+    gib_to_bytes,
+    integer_from,
 )
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
@@ -141,7 +141,7 @@ def fit(
     checkpoint: str | None,
     quiet: bool,
     output: str,
-    layout: Layout,
+    layout: TableLayout,
 ) -> None:
     """Fit a model to COUNTS, a table whose rows are samples.
 
@@ -152,7 +152,7 @@ def fit(
     table, rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset, weights=weights
     )
-    weight, extra = column_of("--weights", rows["weights"]), rows["covariates"]
+    weight, extra = single_column("--weights", rows["weights"]), rows["covariates"]
     matrix, names = _strongest_columns(table, features)
     if k > matrix.shape[1]:
         raise InvalidInputError(
@@ -163,10 +163,10 @@ def fit(
         k, base, alpha, interactions=interactions,
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
         n_jobs=threads, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
-        max_memory=MAX_MEMORY if max_gib is None else bytes_of(max_gib),
+        max_memory=MAX_MEMORY if max_gib is None else gib_to_bytes(max_gib),
     ).fit(
         matrix, covariates=None if extra is None else extra.values, feature_names=names,
-        sample_weight=weight, offset=column_of("--offset", rows["offset"]),
+        sample_weight=weight, offset=single_column("--offset", rows["offset"]),
     )  # fmt: skip
     model.covariate_names_ = None if extra is None else extra.names
     if calibrate:
@@ -174,10 +174,10 @@ def fit(
         echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
-    found = ", ".join(f"{count} of {size}" for size, count in sizes.items())
+    kept_sets = ", ".join(f"{count} of {size}" for size, count in sizes.items())
     echo(
         f"{matrix.shape[0]} rows, {matrix.shape[1]} columns, {model.n_candidates_:,} candidate "
-        f"sets; kept sets: {found or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
+        f"sets; kept sets: {kept_sets or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
         f"wrote {output}"
     )
 
@@ -208,8 +208,8 @@ def top(
     fitted = GeneralizedRootModel.load(model)
     sizes = range(1, fitted.k + 1) if size is None else [size]
     for order in sizes:
-        for found in fitted.top_interactions(order, count, sign=sign):
-            echo(f"{order}\t{found.value:.6g}\t" + " + ".join(found.names))
+        for interaction in fitted.top_interactions(order, count, sign=sign):
+            echo(f"{order}\t{interaction.value:.6g}\t" + " + ".join(interaction.names))
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm sample model.npz -n 3 --seed 0"))
@@ -218,7 +218,7 @@ def top(
 @click.option("--seed", type=SEED, help="Random seed.")
 @click.option(
     "--burn-in",
-    type=whole(0),
+    type=integer_from(0),
     default=200,
     show_default=True,
     help="Sweeps discarded before the first row.",
@@ -248,7 +248,7 @@ def sample(
     covariates: str | None,
     output: str | None,
     offset: float,
-    layout: Layout,
+    layout: TableLayout,
 ) -> None:
     """Draw rows from MODEL by Gibbs sampling; print the largest R-hat to standard error."""
     from fstgrad.grm.model import GeneralizedRootModel
@@ -256,28 +256,30 @@ def sample(
     fitted = GeneralizedRootModel.load(model)
     if covariates is not None:
         table = read_tables(layout, covariates)[0]
-        rows = in_order(covariates, table.values.toarray(), table.names, fitted.covariate_names_)
+        rows = columns_in_order(
+            covariates, table.values.toarray(), table.names, fitted.covariate_names_
+        )
         if len(rows) != 1:
             raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
         fitted = fitted.at(rows[0])
-    found = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains, offset=offset)
+    drawn = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains, offset=offset)
     if output is not None and output.endswith(".npz"):
         from scipy import sparse
 
         with replacing(output) as stream:
-            sparse.save_npz(stream, sparse.csr_matrix(found.values))
+            sparse.save_npz(stream, sparse.csr_matrix(drawn.values))
     else:
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerow(fitted.names_)
         shape = "%d" if resolve(fitted.base).whole_numbers else "%.17g"
-        np.savetxt(text, found.values, fmt=shape, delimiter=",")
+        np.savetxt(text, drawn.values, fmt=shape, delimiter=",")
         if output is None:
             echo(text.getvalue(), nl=False)
         else:
             write_text(output, text.getvalue())
-    known = found.r_hat[~np.isnan(found.r_hat)]
-    if known.size:
-        echo(f"largest R-hat {known.max():.4f}", err=True)
+    r_hats = drawn.r_hat[~np.isnan(drawn.r_hat)]
+    if r_hats.size:
+        echo(f"largest R-hat {r_hats.max():.4f}", err=True)
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm score model.npz counts.csv"))
@@ -295,7 +297,7 @@ def score(
     covariates: str | None,
     offset: str | None,
     weights: str | None,
-    layout: Layout,
+    layout: TableLayout,
 ) -> None:
     """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
 
@@ -308,13 +310,13 @@ def score(
     (matrix, names, *_), rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset, weights=weights
     )
-    matrix = in_order(counts, matrix, names, fitted.names_)
-    found = fitted.score(
+    matrix = columns_in_order(counts, matrix, names, fitted.names_)
+    mean_log_probability = fitted.score(
         matrix, covariates=_covariates(fitted, covariates, rows),
-        offset=column_of("--offset", rows["offset"]),
-        sample_weight=column_of("--weights", rows["weights"]),
+        offset=single_column("--offset", rows["offset"]),
+        sample_weight=single_column("--weights", rows["weights"]),
     )  # fmt: skip
-    echo(f"{found:.12g}")
+    echo(f"{mean_log_probability:.12g}")
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm report model.npz counts.csv -n 100"))
@@ -325,11 +327,15 @@ def score(
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
 @click.option("--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit.")
 @click.option(
-    "--bootstrap", type=whole(0), default=0, show_default=True,
+    "--bootstrap", type=integer_from(0), default=0, show_default=True,
     help="Number of fits to resampled rows, to measure the stability of the sets; 0 for none.",
 )  # fmt: skip
 @click.option(
-    "--top", type=whole(0), default=10, show_default=True, help="Number of sets of each size."
+    "--top",
+    type=integer_from(0),
+    default=10,
+    show_default=True,
+    help="Number of sets of each size.",
 )
 @click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit.")
 @layout_options
@@ -343,7 +349,7 @@ def report(
     bootstrap: int,
     top: int,
     offset: str | None,
-    layout: Layout,
+    layout: TableLayout,
 ) -> None:
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
 
@@ -356,21 +362,21 @@ def report(
     (matrix, names, *_), rows = read_tables(
         layout, counts, variable, covariates=covariates, offset=offset
     )
-    matrix = in_order(counts, matrix, names, fitted.names_)
-    found = fitted.report(
+    matrix = columns_in_order(counts, matrix, names, fitted.names_)
+    comparison = fitted.report(
         matrix, samples=draws, rng=seed, covariates=_covariates(fitted, covariates, rows),
-        bootstrap=bootstrap, top=top, offset=column_of("--offset", rows["offset"]),
+        bootstrap=bootstrap, top=top, offset=single_column("--offset", rows["offset"]),
     )  # fmt: skip
-    echo(str(found))
+    echo(str(comparison))
 
 
 def _covariates(fitted: Any, path: str | None, rows: dict[str, Rows | None]) -> FloatArray | None:
     """Return the covariates of --covariates in the order of those of the fit; None without."""
-    own = rows["covariates"]
-    if own is None or path is None:
+    table = rows["covariates"]
+    if table is None or path is None:
         return None
-    found: FloatArray = in_order(path, own.values, own.names, fitted.covariate_names_)
-    return found
+    values: FloatArray = columns_in_order(path, table.values, table.names, fitted.covariate_names_)
+    return values
 
 
 def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:
@@ -383,5 +389,5 @@ def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[st
             f"--features is {features}; the table has {matrix.shape[1]} columns"
         )
     totals = np.asarray(matrix.sum(axis=0)).ravel()
-    kept = np.sort(np.argsort(-totals, kind="stable")[:features])
-    return matrix[:, kept], None if names is None else [names[i] for i in kept]
+    strongest = np.sort(np.argsort(-totals, kind="stable")[:features])
+    return matrix[:, strongest], None if names is None else [names[i] for i in strongest]

@@ -14,7 +14,7 @@ from fstgrad.io import NO_COLUMN, Items, Table, listed, matched
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Options that say what the first line and a column of text tables are."""
 
     header: bool | None
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 layout_options = option_group(
     "layout",
-    Layout,
+    TableLayout,
     click.option(
         "--header/--no-header", default=None,
         help="Whether the first line of each .csv or .tsv table names the columns.  "
@@ -47,7 +47,7 @@ layout_options = option_group(
 
 
 def read_tables(
-    layout: Layout, counts: str, variable: str | None = None, **others: str | None
+    layout: TableLayout, counts: str, variable: str | None = None, **others: str | None
 ) -> tuple[Table, dict[str, Rows | None]]:
     """Return the table of counts, and for each other file its values at the rows of the counts.
 
@@ -60,7 +60,9 @@ def read_tables(
         As in `read_table`; or an option selects nothing, or names of rows differ.
     """
     files = [counts, *(path for path in others.values() if path is not None)]
-    tables = {path: _read(layout, path, variable if path == counts else None) for path in files}
+    tables = {
+        path: _read_and_report(layout, path, variable if path == counts else None) for path in files
+    }
     is_text = any(ending(path) in TEXT for path in files)
     for column in layout.index_column:
         if column != NO_COLUMN and not any(
@@ -76,16 +78,18 @@ def read_tables(
             "out"
         )
     main = tables[counts]
-    found = {
+    rows = {
         name: None
         if path is None
         else Rows(_rows_in_order(path, tables[path], main, counts), tables[path].names)
         for name, path in others.items()
     }
-    return main, found
+    return main, rows
 
 
-def in_order(path: str, values: Any, names: list[str] | None, model: list[str] | None) -> Any:
+def columns_in_order(
+    path: str, values: Any, names: list[str] | None, model: list[str] | None
+) -> Any:
     """Return the columns of a table (n, d) in the order of those of a model.
 
     By name if both have names: the table may have more columns.  By position if one has none; the
@@ -112,7 +116,7 @@ def in_order(path: str, values: Any, names: list[str] | None, model: list[str] |
     return values[:, [names.index(name) for name in model]]
 
 
-def column_of(option: str, rows: Rows | None) -> FloatArray | None:
+def single_column(option: str, rows: Rows | None) -> FloatArray | None:
     """Return the single column of a table (n, 1) as (n,); None for None.
 
     Raises InvalidInputError if there are several.
@@ -128,7 +132,7 @@ def column_of(option: str, rows: Rows | None) -> FloatArray | None:
     return column
 
 
-def _read(layout: Layout, path: str, variable: str | None) -> Table:
+def _read_and_report(layout: TableLayout, path: str, variable: str | None) -> Table:
     """Return a table; print how it was read."""
     if ending(path) in TEXT:
         index = layout.index_column or None

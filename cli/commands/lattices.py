@@ -14,8 +14,8 @@ import numpy as np
 from fstgrad.cli.command import reject_options
 from fstgrad.cli.loss_options import build_loss
 from fstgrad.cli.output import echo, progress
-from fstgrad.cli.pair_options import OF_LOSSES, PARAMETERS, Lattices, ProblemOptions
-from fstgrad.cli.reading import RowLoop, tell_alphabet
+from fstgrad.cli.pair_options import LOSS_PARAMETERS, NEED_LOSS, LatticeOptions, ProblemOptions
+from fstgrad.cli.reading import RowLoop, note_alphabet
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
@@ -26,14 +26,14 @@ from fstgrad.losses.automata.bounds import check_cap
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
 
-_OF_PAIRS = (
+_ONLY_FOR_PAIRS = (
     "output", "journal", "cache", "cache_gib", "jobs", "method", "samples", "seed", "proposal",
     "seconds", "weights",
     "random_weights", "order", "engine", "tolerance", "top", "tokens_x",
 )  # fmt: skip
 
 
-_Evaluated: TypeAlias = tuple[float, FloatArray, FloatArray]
+_Evaluation: TypeAlias = tuple[float, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,25 @@ def lattice_objective(
     pairs: str,
     kind: ObjectiveKind,
     options: ProblemOptions,
-    lattices: Lattices,
+    lattices: LatticeOptions,
     skip_errors: bool,
     constants: ObjectiveConstants = DEFAULT_CONSTANTS,
 ) -> None:
     """Print one JSON line for each row (name TAB target); then write the requested archives."""
-    reject_options(_OF_PAIRS, "with --lattices")
+    reject_options(_ONLY_FOR_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
-    given = options.reading.alphabet
-    alphabet = None if given is None else read_alphabet(given)
-    found = read_collection(str(lattices.source), alphabet=alphabet)
+    alphabet_file = options.reading.alphabet
+    alphabet = None if alphabet_file is None else read_alphabet(alphabet_file)
+    acceptors = read_collection(str(lattices.source), alphabet=alphabet)
     rows = list(read_table(pairs))
-    alphabet = alphabet or _alphabet(found, rows, options)
+    alphabet = alphabet or _alphabet(acceptors, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
-    evaluate = partial(_evaluated, kind, constants)
-    loop = RowLoop(lambda row: _solved(row, found, alphabet, loss, evaluate, options), skip_errors)
+    evaluate = partial(_evaluate, kind, constants)
+    loop = RowLoop(
+        lambda row: _solve_row(row, acceptors, alphabet, loss, evaluate, options), skip_errors
+    )
     start, total = time.perf_counter(), 0.0
     archives: dict[str, dict[str, Fst]] = {}
     for row, result in loop.run(progress(rows, kind)):
@@ -98,25 +100,25 @@ def lattice_objective(
 def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
     """Reject options that have no effect without a loss."""
     if kind == "crf":
-        reject_options((*PARAMETERS, *OF_LOSSES), "with --objective crf, which uses no loss")
+        reject_options((*LOSS_PARAMETERS, *NEED_LOSS), "with --objective crf, which uses no loss")
     if options.choice.loss == "none":
-        reject_options(OF_LOSSES, "with --loss none")
+        reject_options(NEED_LOSS, "with --loss none")
 
 
-def _solved(
+def _solve_row(
     row: Row,
-    found: dict[str, Fst],
+    acceptors: dict[str, Fst],
     alphabet: Alphabet,
     loss: Loss | None,
-    evaluate: Callable[[Lattice, IntArray, LatticeLoss | None], _Evaluated],
+    evaluate: Callable[[Lattice, IntArray, LatticeLoss | None], _Evaluation],
     options: ProblemOptions,
 ) -> LatticeResult:
     begin = time.perf_counter()
     name, text = row.columns()
-    if name not in found:
-        near = difflib.get_close_matches(name, found) or sorted(found)[:3]
-        raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(near)}")
-    lattice = Lattice.from_fst(found[name], alphabet)
+    if name not in acceptors:
+        similar = difflib.get_close_matches(name, acceptors) or sorted(acceptors)[:3]
+        raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(similar)}")
+    lattice = Lattice.from_fst(acceptors[name], alphabet)
     target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
     b = None
     if loss is not None:
@@ -128,13 +130,13 @@ def _solved(
     return LatticeResult(lattice, b, value, gradient, posterior, seconds)
 
 
-def _evaluated(
+def _evaluate(
     kind: ObjectiveKind,
     constants: ObjectiveConstants,
     lattice: Lattice,
     target: IntArray,
     b: LatticeLoss | None,
-) -> _Evaluated:
+) -> _Evaluation:
     """Return the value (nats), its gradient (A,) and the arc posteriors (A,).
 
     The posteriors are under exp(loss + score) / Z for the softmax margin, else under the model.
@@ -153,16 +155,16 @@ def _evaluated(
     return value, gradient, lattice.marginals()
 
 
-def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
+def _alphabet(acceptors: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
     """Return the alphabet of the symbols of the lattices and the targets."""
     symbols: set[str] = set()
-    for name, fst in found.items():
+    for name, fst in acceptors.items():
         arrays = to_arrays(fst)
         table = arrays.input_symbols or arrays.output_symbols
         if table is None:
             raise InvalidInputError(f"lattice {name!r} has no symbol table; give --alphabet")
-        used = set(arrays.ilabel.tolist()) - {0}
-        symbols |= {symbol for label, symbol in table if label in used}
+        used_labels = set(arrays.ilabel.tolist()) - {0}
+        symbols |= {symbol for label, symbol in table if label in used_labels}
     _check_tokens(symbols, options.reading.tokens_y)
     for row in rows:
         try:
@@ -170,7 +172,7 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
         except InvalidInputError:
             continue  # reported when this row is computed
     alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
-    tell_alphabet(alphabet)
+    note_alphabet(alphabet)
     return alphabet
 
 

@@ -14,15 +14,15 @@ from fstgrad.cli.pair_options import (
     WRITE_WORDS,
     ProblemOptions,
     Reading,
-    counted,
     pairs_argument,
     problem_options,
+    reading_for_loss,
     reading_options,
     skip_errors,
 )
-from fstgrad.cli.parameter_types import COUNT, Output, output_npz, whole
-from fstgrad.cli.problem import largest, open_problem, qgram
-from fstgrad.cli.reading import RowLoop, no_rows, rows_and_alphabet
+from fstgrad.cli.parameter_types import COUNT, Output, integer_from, output_npz
+from fstgrad.cli.problem import format_qgram, largest_entries, open_problem
+from fstgrad.cli.reading import RowLoop, no_rows_error, rows_and_alphabet
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Row, located, read_pairs, write_arrays
@@ -58,7 +58,7 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, al
     and the target.  The operations are . match, S substitute, D delete (a symbol of y), I insert (a
     symbol of the target), T transpose, and a blank outside a local alignment.
     """
-    reading = counted(reading, choice, ("tokens_x", "tokens_y"))
+    reading = reading_for_loss(reading, choice, ("tokens_x", "tokens_y"))
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
     _check_tokens(choice, reading, alphabet)
     function = build_loss(choice, alphabet)
@@ -94,7 +94,9 @@ def _check_tokens(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> N
 )
 @problem_options
 @output_npz
-@click.option("--top", type=whole(0), default=20, show_default=True, help="Number of rows shown.")
+@click.option(
+    "--top", type=integer_from(0), default=20, show_default=True, help="Number of rows shown."
+)
 @click.option(
     "--plot",
     "picture",
@@ -136,8 +138,8 @@ def marginals(
             symbols=problem.alphabet.symbols,
         )
     echo("position\tqgram\tprobability")
-    for (position, *ids), probability in largest(table, top):
-        echo(f"{position + 1}\t{qgram(problem.alphabet, ids)}\t{probability:.6g}")
+    for (position, *ids), probability in largest_entries(table, top):
+        echo(f"{position + 1}\t{format_qgram(problem.alphabet, ids)}\t{probability:.6g}")
 
 
 @click.command(
@@ -206,7 +208,7 @@ def align(
         raise InvalidInputError("--alphabet has no effect on align; leave it out")
     read = list(read_pairs(pairs, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
     if not read:
-        raise no_rows(pairs)
+        raise no_rows_error(pairs)
     aligner = Aligner(
         min(max_x, max(len(x) for x, _ in read)),
         min(max_y, max(len(y) for _, y in read)),
@@ -218,10 +220,10 @@ def align(
     for i, value in enumerate(aligner.log_likelihood_, start=1):
         click.echo(f"iteration {i}: {value / len(read):.6f} nats per pair", err=True)
     for aligned in aligner.align_all(read):
-        echo(_shown(aligned, posteriors=with_posteriors))
+        echo(_format_links(aligned, posteriors=with_posteriors))
 
 
-def _shown(aligned: Aligned, *, posteriors: bool) -> str:
+def _format_links(aligned: Aligned, *, posteriors: bool) -> str:
     links = []
     for link, posterior in zip(aligned.links, aligned.posterior, strict=True):
         text = ":".join("+".join(side) or "_" for side in link)

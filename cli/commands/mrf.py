@@ -18,9 +18,9 @@ from fstgrad.cli.parameter_types import (
     POSITIVE,
     SEED,
     Output,
-    bytes_of,
     draws_option,
-    whole,
+    gib_to_bytes,
+    integer_from,
 )
 from fstgrad.core.checks import IntArray
 from fstgrad.mrf import uai
@@ -40,7 +40,7 @@ DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class MethodOptions:
     """Options of the methods; None means the default of the method."""
 
     max_iter: int | None
@@ -53,17 +53,17 @@ class Run:
     threads: int | None
     max_gib: float | None
 
-    def given(self, **more: Any) -> dict[str, Any]:
+    def arguments(self, **more: Any) -> dict[str, Any]:
         """Return the given options as arguments of the methods; `max_gib` becomes bytes."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         if "max_gib" in values:
-            values["max_memory"] = max(1, bytes_of(values.pop("max_gib")))
+            values["max_memory"] = max(1, gib_to_bytes(values.pop("max_gib")))
         return values | {name: value for name, value in more.items() if value is not None}
 
 
-run_options = option_group(
-    "run",
-    Run,
+method_options = option_group(
+    "options",
+    MethodOptions,
     click.option(
         "--max-iter",
         type=COUNT,
@@ -83,7 +83,7 @@ run_options = option_group(
         help="Order of the messages: all at once, or the largest change first.",
     ),
     click.option("--samples", type=COUNT, help="Number of draws kept per chain."),
-    click.option("--burn-in", type=whole(0), help="Sweeps discarded before the first draw."),
+    click.option("--burn-in", type=integer_from(0), help="Sweeps discarded before the first draw."),
     click.option("--chains", type=COUNT, help="Number of independent chains."),
     click.option(
         "--threads", type=COUNT, help="Number of threads; the result does not depend on it."
@@ -119,7 +119,7 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
+def _load_model(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
     """Return the model given the evidence, and the label counts of the file's variables."""
     file = uai.read_model(path)
     model = file.to_mrf()
@@ -129,7 +129,7 @@ def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
 
 
 @contextlib.contextmanager
-def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None]:
+def _progress_bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None]:
     """Yield a callback that moves a progress bar; None if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -142,20 +142,20 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None
         yield lambda done, _: bar.update(task, completed=done)
 
 
-def _infer(model: PairwiseMRF, method: str, run: Run, seed: int | None) -> Inference:
+def _infer(model: PairwiseMRF, method: str, options: MethodOptions, seed: int | None) -> Inference:
     """Run a method with a progress bar; report its convergence on standard error."""
-    options = run.given(rng=seed)
+    arguments = options.arguments(rng=seed)
     if method in ("exact", "bounds", "ais"):
-        result = model.infer(method, **options)
+        result = model.infer(method, **arguments)
     else:
-        total = int(options.get("samples", options.get("max_iter", 0))) or 1000
-        with _bar(method, total) as progress:
-            result = model.infer(method, progress=progress, **options)
-    _tell(result)
+        total = int(arguments.get("samples", arguments.get("max_iter", 0))) or 1000
+        with _progress_bar(method, total) as progress:
+            result = model.infer(method, progress=progress, **arguments)
+    _report_convergence(result)
     return result
 
 
-def _tell(result: Inference) -> None:
+def _report_convergence(result: Inference) -> None:
     if result.standard_error is not None:
         echo(
             f"{result.method}: {result.iterations:,} draws, at least "
@@ -184,11 +184,13 @@ def _tell(result: Inference) -> None:
 @method_option(ESTIMATES)
 @evidence_option
 @seed_option
-@run_options
-def marginals(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
+@method_options
+def marginals(
+    model: str, method: str, evidence: str | None, seed: int | None, options: MethodOptions
+) -> None:
     """Print the marginals of all variables, as a UAI MAR result."""
-    loaded, sizes = _load(model, evidence)
-    result = _infer(loaded, method, run, seed)
+    loaded, sizes = _load_model(model, evidence)
+    result = _infer(loaded, method, options, seed)
     echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
 
 
@@ -196,14 +198,16 @@ def marginals(model: str, method: str, evidence: str | None, seed: int | None, r
 @model_argument
 @method_option(PARTITIONS)
 @evidence_option
-@run_options
-def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
+@method_options
+def partition(model: str, method: str, evidence: str | None, options: MethodOptions) -> None:
     """Print log10 Z as a UAI PR result, then ln Z and the kind of the value, such as exact."""
-    loaded, _ = _load(model, evidence)
-    if method == "exact" and run == Run(*[None] * len(dataclasses.fields(Run))):
+    loaded, _ = _load_model(model, evidence)
+    if method == "exact" and options == MethodOptions(
+        *[None] * len(dataclasses.fields(MethodOptions))
+    ):
         value, kind = loaded.log_partition(), "exact"
     else:
-        result = _infer(loaded, method, run, None)
+        result = _infer(loaded, method, options, None)
         value, kind = result.log_partition, result.kind
         if isinstance(result, Bounds):
             kind = f"{result.lower:.12g} to {result.upper:.12g}"
@@ -218,20 +222,22 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
 @method_option(list(DECODERS))
 @evidence_option
 @seed_option
-@run_options
-def best(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
+@method_options
+def best(
+    model: str, method: str, evidence: str | None, seed: int | None, options: MethodOptions
+) -> None:
     """Print the best labeling found as a UAI MAP result, and its score to standard error."""
-    loaded, sizes = _load(model, evidence)
-    found = loaded.decode(method, **run.given(rng=seed))
-    echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
+    loaded, sizes = _load_model(model, evidence)
+    decoded = loaded.decode(method, **options.arguments(rng=seed))
+    echo(uai.format_mode(decoded.labels[: len(sizes)]), nl=False)
     certainty = (
         "the distance from the best is unknown"
-        if np.isinf(found.gap)
-        else ("the best" if found.gap == 0 else f"within {found.gap:.2g} of the best")
+        if np.isinf(decoded.gap)
+        else ("the best" if decoded.gap == 0 else f"within {decoded.gap:.2g} of the best")
     )
-    if not found.converged:
+    if not decoded.converged:
         certainty += f"; {method} did not converge, try more --max-iter"
-    echo(f"score {found.score:.12g} nats, {certainty}", err=True)
+    echo(f"score {decoded.score:.12g} nats, {certainty}", err=True)
 
 
 @mrf.command(examples=(_WRITE_MODEL, "fstgrad mrf sample model.uai -n 3 --seed 0"))
@@ -241,7 +247,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
 @method_option(DRAWS)
 @evidence_option
 @seed_option
-@run_options
+@method_options
 def sample(
     model: str,
     draws: int,
@@ -249,21 +255,23 @@ def sample(
     method: str,
     evidence: str | None,
     seed: int | None,
-    run: Run,
+    options: MethodOptions,
 ) -> None:
     """Draw labelings, one per line: independently with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
     used: set[str] = set() if method == "exact" else {"burn_in", "thin", "threads"}
-    for name in sorted(set(run.given(thin=thin)) - used):
+    for name in sorted(set(options.arguments(thin=thin)) - used):
         option = "--max-gib" if name == "max_memory" else "--" + name.replace("_", "-")
         raise click.UsageError(f"{option} has no effect with --method {method}; leave it out")
-    loaded, sizes = _load(model, evidence)
+    loaded, sizes = _load_model(model, evidence)
     if method == "exact":
-        found = loaded.sample(draws, seed)
+        labelings = loaded.sample(draws, seed)
     else:
-        found = draw(loaded, draws, sampler=cast(Sampler, method), **run.given(rng=seed, thin=thin))
-    for labels in found:
+        labelings = draw(
+            loaded, draws, sampler=cast(Sampler, method), **options.arguments(rng=seed, thin=thin)
+        )
+    for labels in labelings:
         echo(" ".join(map(str, labels[: len(sizes)].tolist())))
 
 
@@ -271,7 +279,7 @@ def sample(
 @click.argument("image", type=FILE)
 @click.option(
     "--levels",
-    type=whole(2),
+    type=integer_from(2),
     default=2,
     show_default=True,
     help="Number of gray levels or colours.",
@@ -305,7 +313,7 @@ def sample(
     help="How strongly label changes prefer the edges of the image; 0 for not at all.",
 )  # fmt: skip
 @seed_option
-@run_options
+@method_options
 def denoise(
     image: str,
     levels: int,
@@ -316,7 +324,7 @@ def denoise(
     figure: str | None,
     contrast: float,
     seed: int | None,
-    run: Run,
+    options: MethodOptions,
 ) -> None:
     """Segment an image into gray levels or colours with a Potts model on its pixels."""
     from fstgrad.mrf import images
@@ -329,16 +337,16 @@ def denoise(
             raise click.UsageError(
                 f"--marginals needs a method that computes marginals; {method} does not"
             )
-        found = model.decode(method, **run.given(rng=seed)).labels
+        labels = model.decode(method, **options.arguments(rng=seed)).labels
     else:
-        node = _infer(model, method, run, seed).node
-        found = node.argmax(axis=1)
+        node = _infer(model, method, options, seed).node
+        labels = node.argmax(axis=1)
         if panels is not None:
             images.write_image(panels, images.marginal_panels(node, *pixels.shape[:2]))
-    restored = means[found].reshape(pixels.shape)
+    restored = means[labels].reshape(pixels.shape)
     images.write_image(output, restored)
     if figure is not None:
         images.write_image(figure, images.before_and_after(pixels, restored, node))
     nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
-    changed = np.mean(found != nearest)
+    changed = np.mean(labels != nearest)
     echo(f"{output}: {levels} levels, {changed:.1%} of the pixels changed their level")

@@ -8,11 +8,11 @@ import click
 
 from fstgrad.cli.command import Command
 from fstgrad.cli.loss_options import LossChoice, model_loss_options
-from fstgrad.cli.model_files import columns, model_loss, open_model
+from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS, pairs_argument
 from fstgrad.cli.parameter_types import COUNT, FILE_OR_DASH, SEED, Input, nbest_option
-from fstgrad.cli.reading import columns_of, composed, read_input
+from fstgrad.cli.reading import composed, read_columns, read_input
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import located, read_rows
 from fstgrad.learning import measures
@@ -40,7 +40,7 @@ def predict(model: str, input: str, nbest: int | None) -> None:
     separator = " " if reading.tokens_y == "words" else ""
     for row in read_rows(input):
         with located(row):
-            texts = columns_of(row, ("x",), tags and min(tags, 2))  # the rows have no column y
+            texts = read_columns(row, ("x",), tags and min(tags, 2))  # the rows have no column y
             x = read_input(texts, reading)
             best = _best(fitted, x, nbest) if len(x) else []
         if not best:
@@ -82,7 +82,7 @@ def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
             f"--loss {'cer' if choice.loss == 'wer' else 'wer'}"
         )
     fitted.loss_ = model_loss(model, fitted, choice)
-    inputs, targets = columns(pairs, reading, tags)
+    inputs, targets = inputs_and_targets(pairs, reading, tags)
     result = fitted.evaluate(inputs, targets)
     if errors:
         echo(str(measures.errors(fitted.predict(inputs), targets)), err=True)
@@ -125,7 +125,7 @@ def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> N
             f"{first} and {second} read pairs in different ways (--tokens-x, --tokens-y, --tags); "
             "compare models that were trained on the same columns"
         )
-    inputs, targets = columns(pairs, *models[0][1:])
+    inputs, targets = inputs_and_targets(pairs, *models[0][1:])
     ours, theirs = ([list(y) for y in model.predict(inputs)] for model, *_ in models)
     result = compared(ours, theirs, targets, resamples=resamples, rng=seed)
     echo(json.dumps(result._asdict()))

@@ -12,11 +12,11 @@ import numpy as np
 from fstgrad._version import __version__
 from fstgrad.cli.command import Command
 from fstgrad.cli.commands.page import Page
-from fstgrad.cli.model_files import columns, open_model
+from fstgrad.cli.model_files import inputs_and_targets, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
-from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, whole
-from fstgrad.cli.problem import largest, qgram
+from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, integer_from
+from fstgrad.cli.problem import format_qgram, largest_entries
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, MissingDependencyError
@@ -53,7 +53,7 @@ _EDGES = 30  # largest number of sets of each size in a word graph
 )
 @click.option(
     "--top",
-    type=whole(1),
+    type=integer_from(1),
     default=200,
     show_default=True,
     help="Maximum number of rows in a table.",
@@ -69,7 +69,7 @@ def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> N
     models = 0
     for run in runs:
         page.heading(run)
-        models += _add(page, run, pairs, top)
+        models += _add_run(page, run, pairs, top)
     if pairs is not None and not models:
         raise click.UsageError("--pairs has no effect without a model of fstgrad train")
     page.note(f"Made by fstgrad {__version__}.")
@@ -77,7 +77,7 @@ def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> N
     echo(f"wrote {output}")
 
 
-def _add(page: Page, run: str, pairs: str | None, top: int) -> bool:
+def _add_run(page: Page, run: str, pairs: str | None, top: int) -> bool:
     """Add the contents of a file; return whether it is a sequence model."""
     with pathlib.Path(run).open("rb") as file:
         is_archive = file.read(2) == b"PK"
@@ -113,7 +113,7 @@ def _add_lines(page: Page, run: str, top: int) -> None:
     if not rows:
         raise InvalidInputError(f"{run} has no lines; give the output of a command")
     if len(rows) == 1 and "objective" not in rows[0]:
-        page.table(("measure", "value"), [(name, _shown(v)) for name, v in rows[0].items()])
+        page.table(("measure", "value"), [(name, _cell(v)) for name, v in rows[0].items()])
         return
     values = [row["objective"] for row in rows if isinstance(row.get("objective"), int | float)]
     if values:
@@ -125,7 +125,7 @@ def _add_lines(page: Page, run: str, top: int) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     order = sorted(rows, key=lambda row: -_number(row.get("objective")))
     page.note(f"The {min(top, len(rows)):,} of {len(rows):,} pairs with the largest objective.")
-    page.table(names, [[_shown(row.get(name)) for name in names] for row in order[:top]])
+    page.table(names, [[_cell(row.get(name)) for name in names] for row in order[:top]])
 
 
 def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> None:
@@ -151,8 +151,8 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
     page.table(
         (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
-            (qgram(alphabet, ids), entry, None if weights is None else float(weights[ids]))
-            for ids, entry in largest(gradient, top)
+            (format_qgram(alphabet, ids), entry, None if weights is None else float(weights[ids]))
+            for ids, entry in largest_entries(gradient, top)
         ],
     )
 
@@ -165,11 +165,11 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     choice = model.about_.get("choice")
     if isinstance(choice, dict):  # the loss of `train` and its parameters
         settings |= {name: value for name, value in choice.items() if value is not None}
-    page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
+    page.table(("setting", "value"), [(name, _cell(v)) for name, v in settings.items()])
     if model.history_:
         _add_curves(page, model)
     if pairs is not None:
-        inputs, targets = columns(pairs, reading, tags)
+        inputs, targets = inputs_and_targets(pairs, reading, tags)
         predictions = [list(y) for y in model.predict(inputs)]
         _add_worst(page, inputs, predictions, targets, top)
 
@@ -205,7 +205,7 @@ def _add_worst(
 ) -> None:
     """Add the measures of predictions, and alignments of the pairs with the most edits."""
     result = measures.evaluate(predictions, targets, None)
-    page.table(("measure", "value"), [(name, _shown(v)) for name, v in result._asdict().items()])
+    page.table(("measure", "value"), [(name, _cell(v)) for name, v in result._asdict().items()])
     distances: FloatArray = measures.edit_distances(predictions, targets)
     symbols = sorted({symbol for y in (*predictions, *targets) for symbol in y})
     loss = EditDistance(Alphabet(symbols or ["-"]))
@@ -230,20 +230,20 @@ def _add_counts(page: Page, run: str, top: int) -> None:
 
     model = GeneralizedRootModel.load(run)
     settings = {"columns": len(model.names_)} | model.get_params()
-    page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
+    page.table(("setting", "value"), [(name, _cell(v)) for name, v in settings.items()])
     from fstgrad import plot
 
-    shown = min(top, _EDGES)
+    num_edges = min(top, _EDGES)
     _add_picture(
         page,
-        lambda: plot.word_graph(model.to_networkx(shown)),
-        f"The {shown} strongest sets of each size: words that occur together, and words that "
+        lambda: plot.word_graph(model.to_networkx(num_edges)),
+        f"The {num_edges} strongest sets of each size: words that occur together, and words that "
         "avoid each other.",
     )
     page.note("The strongest sets of each size; a set of size 1 is the root term of its column.")
-    found = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
+    sets = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
     page.table(
-        ("size", "coefficient", "names"), [(s, w.value, " + ".join(w.names)) for s, w in found]
+        ("size", "coefficient", "names"), [(s, w.value, " + ".join(w.names)) for s, w in sets]
     )
 
 
@@ -251,7 +251,7 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else -np.inf
 
 
-def _shown(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """Return None and numbers unchanged, NaN as "not measured", and other values as text."""
     if isinstance(value, float) and np.isnan(value):
         return "not measured (no loss was given)"

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import click
 
 from fstgrad.cli.command import Command, Decorator, option_group, reject_options
-from fstgrad.cli.loss_options import LossChoice, build_loss, loss_options, named_loss
-from fstgrad.cli.model_files import about, columns, open_model
+from fstgrad.cli.loss_options import LossChoice, build_loss, loss_options, plain_loss_name
+from fstgrad.cli.model_files import describe_training, inputs_and_targets, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import (
-    OF_LOSSES,
+    NEED_LOSS,
     TRAIN_MODEL,
     WRITE_WORDS,
     Estimation,
@@ -20,11 +20,11 @@ from fstgrad.cli.pair_options import (
     cache_gib_option,
     cap_options,
     check_constants,
-    check_estimation,
+    check_method_options,
     constant_options,
-    counted,
     method_options,
     pairs_argument,
+    reading_for_loss,
     reading_options,
 )
 from fstgrad.cli.parameter_types import (
@@ -35,11 +35,11 @@ from fstgrad.cli.parameter_types import (
     POSITIVE,
     Input,
     Output,
-    bytes_of,
-    whole,
+    gib_to_bytes,
+    integer_from,
 )
 from fstgrad.cli.problem import check_order
-from fstgrad.cli.reading import examples, tell_alphabet
+from fstgrad.cli.reading import examples, note_alphabet
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import read_alphabet
 from fstgrad.learning.objective import ESTIMABLE_KINDS, ObjectiveConstants
@@ -57,7 +57,7 @@ FLAT = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class ModelSettings:
     """Settings of the model, with the names that they have in `SequenceModel`."""
 
     objective: str
@@ -73,7 +73,7 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
+class TrainingSettings:
     """Settings of the training, with the names that they have in `SequenceModel`."""
 
     optimizer: str
@@ -91,7 +91,7 @@ def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator
 
 model_options = option_group(
     "model",
-    Model,
+    ModelSettings,
     click.option(
         "--objective",
         type=click.Choice(OBJECTIVES),
@@ -110,7 +110,9 @@ model_options = option_group(
         "auto: given if x and y have the same length in all pairs, else em.",
     ),
     _number("--order", 2, "Order q of the model: it scores the q-grams of y."),
-    _number("--window", 3, "Number of symbols of x on each side of the current one.", whole(0)),
+    _number(
+        "--window", 3, "Number of symbols of x on each side of the current one.", integer_from(0)
+    ),
     _number("--span", 3, "Maximum number of symbols of x in a feature."),
     _number("--min-count", 1, "Leave out features of x that occur less often."),
     click.option(
@@ -128,7 +130,7 @@ model_options = option_group(
 
 training_options = option_group(
     "training",
-    Training,
+    TrainingSettings,
     click.option(
         "--optimizer",
         type=click.Choice(OPTIMIZERS),
@@ -180,7 +182,7 @@ training_options = option_group(
     "-o",
     "--output",
     required=True,
-    type=Output(beside=(".checkpoint",)),
+    type=Output(companions=(".checkpoint",)),
     help="Write the model to this file; until then OUTPUT.checkpoint holds the state of training.",
 )
 @click.option(
@@ -213,8 +215,8 @@ training_options = option_group(
 )
 def train(
     pairs: str,
-    model: Model,
-    training: Training,
+    model: ModelSettings,
+    training: TrainingSettings,
     constants: ObjectiveConstants,
     choice: LossChoice,
     estimation: Estimation,
@@ -237,37 +239,37 @@ def train(
     margins and risks of other losses use --method auto.  Risk alone learns little from zero
     weights: use crf-then-risk.  Standard error shows one line per epoch.
     """
-    _check_effects(model, training, choice, estimation, validation)
-    model, estimation = _bounded(model, estimation, choice)
-    reading = counted(reading, choice, ("tokens_y",))
+    _check_options(model, training, choice, estimation, validation)
+    model, estimation = _with_default_bounds(model, estimation, choice)
+    reading = reading_for_loss(reading, choice, ("tokens_y",))
     reading = ModelReading(**dataclasses.asdict(reading), decompose=decompose)
     if curves is not None:
         check_curves_name(curves)
     read = list(examples(pairs, reading, tags))
     if reading.alphabet is None:
         alphabet = Alphabet.from_sequences(y for _, y in read)
-        tell_alphabet(alphabet)
+        note_alphabet(alphabet)
     else:
         alphabet = read_alphabet(reading.alphabet)
     check_order(model.order, len(alphabet))
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     fitted = SequenceModel(
-        named_loss(choice) or build_loss(choice, alphabet),  # a model file keeps only a name
+        plain_loss_name(choice) or build_loss(choice, alphabet),  # a model file keeps only a name
         **dataclasses.asdict(model),
         **dataclasses.asdict(training),
         **dataclasses.asdict(estimation),
         **dataclasses.asdict(constants),
         alphabet=alphabet,
         n_jobs=jobs,
-        cache_bytes=bytes_of(cache_gib),
-        callbacks=(_show,),
+        cache_bytes=gib_to_bytes(cache_gib),
+        callbacks=(_print_epoch,),
         checkpoint=str(checkpoint),
     )
     if warm_start is not None:
-        _go_on(fitted, warm_start)
+        _start_from_model(fitted, warm_start)
     elif model.objective == "risk" and model.cap is not None:
         echo(FLAT, err=True)
-    validating = None if validation is None else columns(validation, reading, tags)
+    validating = None if validation is None else inputs_and_targets(validation, reading, tags)
     fitted.fit([x for x, _ in read], [y for _, y in read], validating, resume=resume)
     if fitted.left_out_:
         echo(
@@ -275,7 +277,7 @@ def train(
             "worse than the frequencies of its symbols do",
             err=True,
         )
-    fitted.about_ = about(choice, reading, tags, alphabet)
+    fitted.about_ = describe_training(choice, reading, tags, alphabet)
     fitted.save(output)
     for path in (checkpoint, pathlib.Path(f"{checkpoint}.crf")):
         path.unlink(missing_ok=True)
@@ -283,7 +285,9 @@ def train(
         write_curves(fitted.history_, curves)
 
 
-def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[Model, Estimation]:
+def _with_default_bounds(
+    model: ModelSettings, estimation: Estimation, choice: LossChoice
+) -> tuple[ModelSettings, Estimation]:
     """Return settings with a default cap or method, so that losses of long y need little memory."""
     has_loss = model.objective != "crf" and choice.loss != "none"
     if has_loss and model.cap is None and estimation.method is None:
@@ -294,18 +298,18 @@ def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[
     return model, estimation
 
 
-def _go_on(fitted: SequenceModel, path: str) -> None:
+def _start_from_model(fitted: SequenceModel, path: str) -> None:
     """Start `fitted` from the weights, features and alphabet of a trained model in a file."""
     reject_options(("order", "window", "span", "min_count", "alignment"), "with --warm-start")
     start, *_ = open_model(path)
-    own = {name: getattr(start, name) for name in ("order", "window", "span", "features")}
-    fitted.set_params(warm_start=True, alignment=start.alignment, **own)
+    settings = {name: getattr(start, name) for name in ("order", "window", "span", "features")}
+    fitted.set_params(warm_start=True, alignment=start.alignment, **settings)
     fitted.start_from(start)
 
 
-def _check_effects(
-    model: Model,
-    training: Training,
+def _check_options(
+    model: ModelSettings,
+    training: TrainingSettings,
     choice: LossChoice,
     estimation: Estimation,
     validation: str | None,
@@ -318,16 +322,16 @@ def _check_effects(
         reject_options(("patience",), "without validation pairs")
     if training.optimizer == "lbfgs":
         reject_options(("batch_size", "learning_rate"), "with --optimizer lbfgs")
-    about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # which also shuffles
+    about_losses = tuple(name for name in NEED_LOSS if name != "seed")  # which also shuffles
     if model.objective == "crf":
         reject_options(about_losses, "with --objective crf, which uses no loss")
     elif choice.loss == "none":
         reject_options(about_losses, "with --loss none")
     else:
-        check_estimation(estimation, model.cap)
+        check_method_options(estimation, model.cap)
 
 
-def _show(epoch: Epoch) -> None:
+def _print_epoch(epoch: Epoch) -> None:
     validation = "" if epoch.validation is None else f", validation {epoch.validation:.4f}"
     echo(
         f"epoch {epoch.epoch}: objective {epoch.objective:.6f} nats, gradient norm "

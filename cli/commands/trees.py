@@ -35,7 +35,7 @@ _WRITE_TABLES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class TreeFamily:
     """Options that define which trees are possible."""
 
     single_root: bool
@@ -49,7 +49,7 @@ class Family:
 
 family_options = option_group(
     "family",
-    Family,
+    TreeFamily,
     click.option(
         "--single-root/--many-roots",
         default=True,
@@ -123,7 +123,7 @@ def trees() -> None:
     "-o", "--output", type=Output(), metavar="FILE",
     help="Write the arc probabilities to this npz file; with --conllu, write CoNLL-U.",
 )  # fmt: skip
-def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -> None:
+def marginals(scores: str, family: TreeFamily, bank: Treebank, output: str | None) -> None:
     """Print log Z of every sentence in nats; write its arc probabilities to --output.
 
     With --conllu, --output is that file with the probability of each of its heads in MISC.
@@ -138,7 +138,7 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
             writer.add_confidences(distribution)
         return {"log_partition": distribution.log_partition()}
 
-    for_each(writer.scores, family, answer)
+    for_each_sentence(writer.scores, family, answer)
     if bank.conllu is not None:
         writer.close()
     elif output is not None:
@@ -153,7 +153,7 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
     help="Order of the Renyi entropy; 1 is the Shannon entropy.",
 )  # fmt: skip
 @output_npz
-def entropy(scores: str, family: Family, order: float, output: str | None) -> None:
+def entropy(scores: str, family: TreeFamily, order: float, output: str | None) -> None:
     """Print the entropy of every sentence in nats; write its gradient to --output."""
     tables: dict[str, Any] = {}
 
@@ -161,7 +161,7 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
         value, tables[name] = distribution.renyi_and_gradient(order)
         return {"entropy": value}
 
-    for_each(read_scores(scores), family, answer)
+    for_each_sentence(read_scores(scores), family, answer)
     if output is not None:
         write_npz(output, tables, compressed=True)
 
@@ -174,7 +174,7 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
 @decode_option
 @output_conllu
 def decode(
-    scores: str, family: Family, bank: Treebank, nbest: int, decode: str, output: str | None
+    scores: str, family: TreeFamily, bank: Treebank, nbest: int, decode: str, output: str | None
 ) -> None:
     """Print the best trees of every sentence: heads, labels and log-probabilities."""
     if decode == "mbr" and nbest > 1:
@@ -184,13 +184,15 @@ def decode(
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         if decode == "mbr":
             tree = distribution.minimum_risk_tree()
-            found = [(tree, float(distribution.log_prob(tree)))]
+            scored_trees = [(tree, float(distribution.log_prob(tree)))]
         else:
-            found = distribution.kbest(nbest)
-        writer.add_trees(distribution, [tree for tree, _ in found], "rank")
-        return {"trees": [shown(tree) | {"log_prob": log_prob} for tree, log_prob in found]}
+            scored_trees = distribution.kbest(nbest)
+        writer.add_trees(distribution, [tree for tree, _ in scored_trees], "rank")
+        return {
+            "trees": [tree_lists(tree) | {"log_prob": log_prob} for tree, log_prob in scored_trees]
+        }
 
-    for_each(writer.scores, family, answer)
+    for_each_sentence(writer.scores, family, answer)
     writer.close()
 
 
@@ -204,7 +206,7 @@ def decode(
 @output_conllu
 def sample(
     scores: str,
-    family: Family,
+    family: TreeFamily,
     bank: Treebank,
     draws: int,
     seed: int | None,
@@ -219,19 +221,19 @@ def sample(
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         if distinct and isinstance(distribution, SpanningTrees):
-            found = [tree for tree, _ in distribution.sample_without_replacement(draws, rng)]
+            samples = [tree for tree, _ in distribution.sample_without_replacement(draws, rng)]
         else:
-            found = list(distribution.sample(draws, rng))
-        log_probs = distribution.log_prob(np.array(found))
-        writer.add_trees(distribution, found, "sample")
+            samples = list(distribution.sample(draws, rng))
+        log_probs = distribution.log_prob(np.array(samples))
+        writer.add_trees(distribution, samples, "sample")
         return {
             "trees": [
-                shown(tree) | {"log_prob": float(log_prob)}
-                for tree, log_prob in zip(found, log_probs, strict=True)
+                tree_lists(tree) | {"log_prob": float(log_prob)}
+                for tree, log_prob in zip(samples, log_probs, strict=True)
             ]
         }
 
-    for_each(writer.scores, family, answer)
+    for_each_sentence(writer.scores, family, answer)
     writer.close()
 
 
@@ -239,7 +241,7 @@ def sample(
 @scores_argument
 @click.argument("other", type=FILE, metavar="OTHER.npz")
 @family_options
-def kl(scores: str, other: str, family: Family) -> None:
+def kl(scores: str, other: str, family: TreeFamily) -> None:
     """Print KL(p || q) of every sentence in nats; p is from SCORES.npz, q from OTHER.npz.
 
     The value is null if q forbids a tree that p allows, because the divergence is infinite.
@@ -258,7 +260,7 @@ def kl(scores: str, other: str, family: Family) -> None:
         value = distribution.kl(family(table))
         return {"kl": value if np.isfinite(value) else None}
 
-    for_each(tables, family, answer)
+    for_each_sentence(tables, family, answer)
 
 
 @trees.command(
@@ -273,7 +275,7 @@ def kl(scores: str, other: str, family: Family) -> None:
 @labels_option
 @decode_option
 @family_options
-def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Family) -> None:
+def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: TreeFamily) -> None:
     """Compare best trees with a treebank: attachment scores, probability of gold, entropy.
 
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
@@ -287,7 +289,7 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
     `lengths`) or sent_ids, tables and sentences have the same order.
     """
     sentences = list(treebank.read_conllu(gold, partial=True))
-    tables = read_scores(scores).in_order_of(sentences_of(gold, sentences))
+    tables = read_scores(scores).in_order_of(sentence_items(gold, sentences))
     names = Treebank(None, labels).names(tables)
     remaining = iter(sentences)
     rows: list[dict[str, Any]] = []
@@ -299,7 +301,7 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Fa
         rows.append(row)
         return evaluation.json_row(row)
 
-    for_each(tables, family, answer)
+    for_each_sentence(tables, family, answer)
     echo(json.dumps(evaluation.totals(rows)))
 
 
@@ -331,7 +333,7 @@ class TreebankWriter:
         if output is None:
             raise click.UsageError("--conllu needs --output, the file for the trees")
         blocks = list(treebank.read_blocks(bank.conllu))
-        self.scores = self.scores.in_order_of(sentences_of(bank.conllu, blocks))
+        self.scores = self.scores.in_order_of(sentence_items(bank.conllu, blocks))
         self.names = bank.names(self.scores)
         self.blocks = iter(blocks)
 
@@ -382,31 +384,31 @@ class TreebankWriter:
         return block
 
 
-def shown(tree: IntArray) -> dict[str, list[int]]:
+def tree_lists(tree: IntArray) -> dict[str, list[int]]:
     """Return a tree as lists for JSON: heads, and labels if it has some."""
     if tree.ndim == 1:
         return {"heads": tree.tolist()}
     return {"heads": tree[:, 0].tolist(), "labels": tree[:, 1].tolist()}
 
 
-def sentences_of(path: str, sentences: list[treebank.Block] | list[treebank.Sentence]) -> Items:
+def sentence_items(path: str, sentences: list[treebank.Block] | list[treebank.Sentence]) -> Items:
     """Return the sentences of a treebank, to be matched with tables."""
     return Items([sentence.sent_id for sentence in sentences], path, "sentence", "sent_id")
 
 
-def for_each(
-    scores: Scores, family: Family, answer: Callable[[TreeDistribution, str], dict[str, Any]]
+def for_each_sentence(
+    scores: Scores, family: TreeFamily, answer: Callable[[TreeDistribution, str], dict[str, Any]]
 ) -> None:
     """Print a JSON line per sentence; an error names the sentence, and earlier lines remain."""
     pairs = list(zip(scores.names, scores.tables, strict=True))
     for name, table in progress(pairs, "sentences"):
-        with _named(scores.path, name):
+        with _naming_sentence(scores.path, name):
             row = answer(family(table), name)
         echo(json.dumps({"id": name} | row))
 
 
 @contextlib.contextmanager
-def _named(scores: str, name: str) -> Iterator[None]:
+def _naming_sentence(scores: str, name: str) -> Iterator[None]:
     try:
         yield
     except FstgradError as error:

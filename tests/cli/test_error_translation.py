@@ -6,10 +6,10 @@ import click
 import pytest
 
 from fstgrad.cli.command import Command
-from fstgrad.cli.error_translation import in_options
+from fstgrad.cli.error_translation import with_option_names
 from fstgrad.cli.loss_options import ARGUMENTS
 from fstgrad.cli.main import fstgrad, main
-from fstgrad.cli.pair_options import PARAMETERS as PARAMETERS_OF_LOSSES
+from fstgrad.cli.pair_options import LOSS_PARAMETERS
 from fstgrad.core.errors import MemoryLimitError
 
 UAI = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n2 0 2\n" + 3 * "\n4\n1 2 3 4\n"
@@ -86,12 +86,12 @@ PARAMETERS = [
     ],
 )  # fmt: skip
 def test_arguments_as_options(text, expected):
-    assert in_options(text, PARAMETERS) == expected
-    assert in_options(text, []) == text
+    assert with_option_names(text, PARAMETERS) == expected
+    assert with_option_names(text, []) == text
 
 
 def test_arguments_stay_outside_a_command():
-    assert in_options("raise max_states") == "raise max_states"
+    assert with_option_names("raise max_states") == "raise max_states"
 
 
 @pytest.mark.parametrize("name, gib", [("grad", 0.25), ("risk", 0.25), ("train", 1)])
@@ -103,7 +103,7 @@ def test_the_memory_of_compiled_losses_is_bounded_by_default(name, gib):
 
 
 def test_arguments_named_as_the_flag_are_options_too():
-    assert in_options("raise max_states=3", [click.Option(["limit", "--max-states"])]) == (
+    assert with_option_names("raise max_states=3", [click.Option(["limit", "--max-states"])]) == (
         "raise --max-states 3"
     )
 
@@ -111,7 +111,7 @@ def test_arguments_named_as_the_flag_are_options_too():
 def test_every_argument_of_a_loss_has_an_option():
     """A new argument of a constructor needs an option, or a place in `_ONLY_IN_PYTHON`."""
     options = {option for found in ARGUMENTS.values() for option in found}
-    assert options == set(PARAMETERS_OF_LOSSES) - {"loss"}
+    assert options == set(LOSS_PARAMETERS) - {"loss"}
 
 
 def test_help_has_the_defaults_of_the_constructors(run):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import fstgrad as fg
-from fstgrad.cli.commands.grammar_options import loss_of
+from fstgrad.cli.commands.grammar_options import loss_over_data
 from fstgrad.core.errors import FstError
 from fstgrad.costs import explain
 from fstgrad.grammars import Grammar
@@ -120,9 +120,9 @@ def test_learned_costs_are_explained(run, rules):
 
 
 def test_the_loss_of_a_reference_over_given_symbols():
-    assert loss_of("edit", [("x", "y")], None, "ab").alphabet == fg.Alphabet("ab")
-    assert loss_of("edit", [("x", "y")], None, None).alphabet == fg.Alphabet("xy")
-    assert loss_of("phonetic", [], None, "AE K").alphabet == fg.Alphabet(["AE", "K"])
+    assert loss_over_data("edit", [("x", "y")], None, "ab").alphabet == fg.Alphabet("ab")
+    assert loss_over_data("edit", [("x", "y")], None, None).alphabet == fg.Alphabet("xy")
+    assert loss_over_data("phonetic", [], None, "AE K").alphabet == fg.Alphabet(["AE", "K"])
 
 
 def test_a_grammar_that_is_not_found_says_what_is_near(run, rules):
