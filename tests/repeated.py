@@ -13,6 +13,7 @@ import sys
 import numpy as np
 
 from fstgrad.cli.main import main
+from tests.helpers.commands import LEAVES, run_examples
 
 FIELD = "MARKOV\n3\n2 2 2\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.4 0.6\n\n4\n1 2 3 4\n\n4\n2 1 1 2\n"
 SENTENCE = (
@@ -24,7 +25,7 @@ SECONDS = re.compile(rb'"seconds": [0-9.e-]+|in [0-9.]+ m?s\b|[0-9.]+ seconds')
 _TRAIN = "train pairs.tsv --epochs 2 --window 1"
 _RULES = "grammar new mine --template edit"
 # a name and the command lines of one run
-REPEATED = (
+_RUNS = (
     *((f"grad --order {q}", f"grad pairs.tsv --order {q} --random-weights 1 -o o.npz")
       for q in (1, 2, 3)),
     ("grad --method sampled", "grad pairs.tsv --method sampled --samples 20 --seed 1 -o o.npz"),
@@ -41,8 +42,6 @@ REPEATED = (
     # a page of a sequence model shows the seconds of each epoch
     ("report", "grm fit counts.csv --alpha 0.1 --threads 1 --quiet -o r.npz",
      "grad pairs.tsv -o o.npz", "report r.npz o.npz -o r.html"),
-    ("completion, doctor", "completion bash", "doctor"),
-    ("grammar list, show, test", "grammar list", "grammar show caseless", "grammar test caseless"),
     ("grammar draw", "grammar draw caseless --symbols abAB -o x.dot"),
     ("grammar build", "grammar build caseless --symbols abAB -o g.far"),
     ("grammar explain", _RULES, "grammar explain mine.py a b -k 2"),
@@ -62,6 +61,14 @@ REPEATED = (
     ("grm top, score, report", "grm fit counts.csv --alpha 0.1 --threads 2 --quiet -o r.npz",
      "grm top r.npz", "grm score r.npz counts.csv", "grm report r.npz counts.csv -n 4"),
 )  # fmt: skip
+
+# other commands repeat the examples of their help
+OF_EXAMPLES = [
+    name
+    for name in LEAVES
+    if not any(f"{line} ".startswith(f"{name} ") for _, *lines in _RUNS for line in lines)
+]
+REPEATED = (*_RUNS, *((name, *LEAVES[name].examples) for name in OF_EXAMPLES))
 
 
 def write_inputs(place: pathlib.Path) -> None:
@@ -87,6 +94,12 @@ def run_commands(folder: pathlib.Path, number: int) -> None:
     write_inputs(place)
     os.chdir(place)
     name, *lines = REPEATED[number]
+    if name in OF_EXAMPLES:
+        done = run_examples(name, place)
+        if done.returncode:
+            raise RuntimeError(f"{name}: its examples gave {done.returncode}: {done.stderr}")
+        (place / "out.txt").write_text(done.stdout)
+        return
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     with contextlib.redirect_stdout(out):
         for line in lines:

@@ -1,18 +1,12 @@
 """Help: printed as help, in sections, with examples that run."""
 
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import click
 import pytest
 
 from fstgrad.cli.command import Command
-from tests.helpers.commands import LEAVES
-
-MAIN = '-c "from fstgrad.cli.main import main; main()"'
+from tests.helpers.commands import LEAVES, run_examples
 
 
 @pytest.mark.parametrize("command", [(), ("grammar",), ("trees",), ("mrf",), ("grm",)])
@@ -45,35 +39,12 @@ def test_options_are_in_sections(run):
     assert "PAIRS" not in out.split("\nOptions:")[1].split("\nLoss:")[0]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """A folder with `fstgrad` and the `python3` that runs it."""
-    folder = tmp_path_factory.mktemp("bin")
-    for name, arguments in (("fstgrad", MAIN), ("python3", "")):
-        file = folder / name
-        file.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
-        file.chmod(0o755)
-    return folder
-
-
-def shell(program, lines, folder, **more):
-    root = pathlib.Path(__file__).parent.parent.parent
-    environment = os.environ | {
-        "PATH": f"{program}:{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
-    }
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
-        cwd=folder, env=environment | more, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", LEAVES)
-def test_examples_run(name, program, tmp_path):
+def test_examples_run(name, tmp_path):
     if name == "mrf denoise":
         pytest.importorskip("PIL")
-    done = shell(program, LEAVES[name].examples, tmp_path)
+    done = run_examples(name, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout or list(tmp_path.iterdir())
 
