@@ -224,9 +224,9 @@ def _example_rows(tree: ast.Module, file: pathlib.Path) -> list[ast.Tuple]:
         if any(isinstance(t, ast.Name) and t.id == "EXAMPLES" for t in targets):
             value = node.value if isinstance(node, ast.Assign) else None
             rows = value.elts if isinstance(value, ast.List | ast.Tuple) else []
-            found = [row for row in rows if isinstance(row, ast.Tuple) and len(row.elts) == 3]
-            if len(found) == len(rows):
-                return found
+            triples = [row for row in rows if isinstance(row, ast.Tuple) and len(row.elts) == 3]
+            if len(triples) == len(rows):
+                return triples
     raise FstError(
         f"{file}: EXAMPLES is not a list of rows (hypothesis, target, loss) written out; update "
         "it by hand"

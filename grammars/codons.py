@@ -47,5 +47,5 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
 
 def _cost(acid: str, codon: str) -> float:
     """Return the cost of aligning an amino acid with a codon."""
-    own = [other for other, coded in _CODONS.items() if coded == acid]
-    return _BASE * min(sum(a != b for a, b in zip(codon, other, strict=True)) for other in own)
+    codons = [other for other, coded in _CODONS.items() if coded == acid]
+    return _BASE * min(sum(a != b for a, b in zip(codon, other, strict=True)) for other in codons)

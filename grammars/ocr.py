@@ -40,10 +40,10 @@ def build(alphabet: Alphabet | None = None) -> pynini.Fst:
 
 def _joins(alphabet: Alphabet) -> list[pynini.Fst]:
     """Return the FSTs that replace two joined characters by one, and the reverse."""
-    found = []
+    joins = []
     for two, one in _JOINED.items():
         if all(symbol in alphabet for symbol in two + one):
             several, joined = spelled(alphabet, two), spelled(alphabet, one)
             price = pynini.accep("", weight=_JOIN)
-            found += [price + pynini.cross(several, joined), price + pynini.cross(joined, several)]
-    return found
+            joins += [price + pynini.cross(several, joined), price + pynini.cross(joined, several)]
+    return joins

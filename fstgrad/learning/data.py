@@ -35,8 +35,8 @@ def paired(
         be, or a target is a str although a symbol has several characters.
     """
     X, Y = paired_batches(X=X, Y=Y)
-    own = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
-    check_words("Y", Y, [*symbols, *own])
+    of_lists = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
+    check_words("Y", Y, [*symbols, *of_lists])
     Y = [as_input(y) for y in Y]
     if len(X) != len(Y):
         raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
@@ -71,10 +71,10 @@ def as_inputs(X: Sequences, model: Any) -> list[Any]:
     slots = set() if latent is None else set(latent.padded(()))
     known = [symbol for symbol in known if symbol not in slots]
     check_words("X", X, known)
-    read = [as_input(x) for x in X]
+    inputs = [as_input(x) for x in X]
     if known and all(len(symbol) == 1 for symbol in known):
-        _check_characters(read, frozenset(known))
-    return read
+        _check_characters(inputs, frozenset(known))
+    return inputs
 
 
 def _check_characters(inputs: Sequence[Any], known: frozenset[str]) -> None:

@@ -143,8 +143,8 @@ class QGramCounts(Features):
         self.boundary = bool(boundary)
         self._position = context_shape(alphabet, order)
         # Index n of a context is cut off where q-grams that begin before the start do not count.
-        kept = slice(None) if boundary else slice(len(alphabet))
-        self._counted = (kept,) * (order - 1) + (slice(None),)
+        contexts = slice(None) if boundary else slice(len(alphabet))
+        self._counted = (contexts,) * (order - 1) + (slice(None),)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ def evaluate(
         if isinstance(loss.alphabet, WordAlphabet):
             batches = paired_batches(predictions=predictions, targets=targets)
             predictions, targets = (
-                [s.split() if isinstance(s, str) else s for s in own] for own in batches
+                [s.split() if isinstance(s, str) else s for s in strings] for strings in batches
             )
     predictions, targets = _paired(predictions, targets)
     pairs = list(zip(predictions, targets, strict=True))
@@ -98,11 +98,11 @@ class Errors(NamedTuple):
 
     def __str__(self) -> str:
         lines = []
-        for name, found in self._asdict().items():
+        for name, edits in self._asdict().items():
             if name != "symbols":
-                number = sum(count for _, count in found)
+                number = sum(count for _, count in edits)
                 lines.append(f"{name:<12}{number:>8,}  {number / max(1, self.symbols):.2%}")
-                lines += [f"  {a or '-'} for {b or '-'}{count:>8,}" for (a, b), count in found[:10]]
+                lines += [f"  {a or '-'} for {b or '-'}{count:>8,}" for (a, b), count in edits[:10]]
         return "\n".join(lines)
 
 
@@ -148,12 +148,12 @@ def parallel_strings(**given: Any) -> list[list[Symbols]]:
         One has a str and another a list of words, or as in `paired_batches` and `symbol_strings`.
     """
     batches = dict(zip(given, paired_batches(**given), strict=True))
-    found: list[list[Symbols]] = [[*symbol_strings(name, own)] for name, own in batches.items()]
-    texts = [(name, s) for name, own in batches.items() for s in own if isinstance(s, str)]
+    parallel: list[list[Symbols]] = [[*symbol_strings(name, b)] for name, b in batches.items()]
+    texts = [(name, s) for name, batch in batches.items() for s in batch if isinstance(s, str)]
     words = [
         (name, symbol)
-        for (name, own), strings in zip(batches.items(), found, strict=True)
-        for s, string in zip(own, strings, strict=True)
+        for (name, batch), strings in zip(batches.items(), parallel, strict=True)
+        for s, string in zip(batch, strings, strict=True)
         for symbol in string
         if len(symbol) > 1 and not isinstance(s, str)
     ]
@@ -162,7 +162,7 @@ def parallel_strings(**given: Any) -> list[list[Symbols]]:
             f"{texts[0][0]} has the str {texts[0][1][:40]!r} and {words[0][0]} a list with the "
             f"symbol {words[0][1]!r}; give each as a str, or each as a list of words (text.split())"
         )
-    return found
+    return parallel
 
 
 def _unit_distance(sequences: Sequence[Symbols]) -> EditDistance:

@@ -55,9 +55,9 @@ class _Passes(NamedTuple):
     ) -> Iterator[Chunk]:
         """Yield the sums over the files of all chunks at once."""
         paths = tuple(path for _, chunk in numbered for path in chunk)
-        own = w.reshape(self.objective.features.shape)
+        weights = w.reshape(self.objective.features.shape)
         part = Shards(paths, *_reading(self.shards))
-        sums = shard_sums(self.objective, own, part, on_error=self.on_error)
+        sums = shard_sums(self.objective, weights, part, on_error=self.on_error)
         sums.gradient = sums.gradient.reshape(-1)
         yield Chunk((), sums)
 

@@ -104,15 +104,17 @@ def shard_sums(
         raise InvalidInputError(f"on_error is {on_error!r}; give a function (path, outcome)")
     weights, is_tolerant = real_array("w", w, objective.features.shape), on_error is not None
     starts = range(0, len(shards.paths), shards.block)
-    tasks = (joblib.delayed(_one)(objective, weights, shards, i, is_tolerant) for i in starts)
-    tree, errors, told = _Tree(len(starts), weights.size), dict[int, Any](), 0
+    tasks = (
+        joblib.delayed(_block_sums)(objective, weights, shards, i, is_tolerant) for i in starts
+    )
+    tree, errors, reported = _Tree(len(starts), weights.size), dict[int, Any](), 0
     for block in _unordered(tasks):
         tree.add(block.first // shards.block, block.sums)
         errors[block.first] = block.errors
-        while on_error is not None and told in errors:
-            for path, outcome in errors[told]:
+        while on_error is not None and reported in errors:
+            for path, outcome in errors[reported]:
                 on_error(path, outcome)
-            told += shards.block
+            reported += shards.block
     sums = _dense(tree.root, weights.size)
     sums.gradient = sums.gradient.reshape(objective.features.shape)
     return sums
@@ -126,25 +128,25 @@ class _Block(NamedTuple):
     errors: list[tuple[str, Outcome]]
 
 
-def _one(
+def _block_sums(
     objective: PairObjective, w: FloatArray, shards: Shards, first: int, is_tolerant: bool
 ) -> _Block:
     """Return the sums of a block of shards."""
-    objective = _forgetful(objective)
+    objective = _without_kept_chunks(objective)
     paths = shards.paths[first : first + shards.block]
     tree, errors = _Tree(len(paths), w.size), list[tuple[str, Outcome]]()
     for i, path in enumerate(paths):
-        found: list[Outcome] = []
+        failures: list[Outcome] = []
         with Batch(objective, 1, _CACHE, shards.cache_directory) as batch:
             pairs = _items(str(path), shards)
-            sums = batch.sums(w, pairs, on_error=found.append if is_tolerant else None)
+            sums = batch.sums(w, pairs, on_error=failures.append if is_tolerant else None)
         tree.add(i, _packed(sums))
-        errors += [(str(path), outcome) for outcome in found]
+        errors += [(str(path), outcome) for outcome in failures]
     root = tree.root if len(paths) == 1 else _packed(_dense(tree.root, w.size))
     return _Block(first, root, errors)
 
 
-def _forgetful(objective: PairObjective) -> PairObjective:
+def _without_kept_chunks(objective: PairObjective) -> PairObjective:
     """Return an objective that keeps no data of its pairs, since none occurs twice in a pass."""
     if not isinstance(objective.features, TemplateFeatures):
         return objective

@@ -179,19 +179,21 @@ class TemplateFeatures(Features):
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
         inputs = read_inputs([(x, len(y)) for x, y in data])
-        found = vocabulary_of(template, inputs, min_count)
+        vocabulary = vocabulary_of(template, inputs, min_count)
         copies = _copied(copies, len(alphabet))
         if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
             copies = None
         n = len(alphabet)
-        unused = np.zeros(len(found) + 1, dtype=np.int64)
-        seen = cls(alphabet, order, template, found, Pairs(unused, unused[:0]), copies)
-        encoded = seen.coded(inputs)
+        unused = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+        without_pairs = cls(
+            alphabet, order, template, vocabulary, Pairs(unused, unused[:0]), copies
+        )
+        encoded = without_pairs.coded(inputs)
         gold = np.concatenate([alphabet.encode(y, name="y") for _, y in data])
         support = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
         names, symbol = np.divmod(support, n + 1)
-        first = np.searchsorted(names, np.arange(len(found) + 1))
-        return cls(alphabet, order, template, found, Pairs(first, symbol), copies)
+        first = np.searchsorted(names, np.arange(len(vocabulary) + 1))
+        return cls(alphabet, order, template, vocabulary, Pairs(first, symbol), copies)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -67,11 +67,11 @@ class Names:
         order = sorted(
             (i for i in range(len(names)) if counts[i] >= min_count), key=names.__getitem__
         )
-        found = cls(template, [names[i] for i in order])
-        own = np.full(len(names), -1)
-        own[order] = np.arange(len(order))
-        found._keep(inputs[:_KEPT], *_known(starts, own[ids]))
-        return found
+        frequent = cls(template, [names[i] for i in order])
+        new_number = np.full(len(names), -1)
+        new_number[order] = np.arange(len(order))
+        frequent._keep(inputs[:_KEPT], *_known(starts, new_number[ids]))
+        return frequent
 
     def _keep(self, inputs: Sequence[tuple[Any, int]], starts: IntArray, ids: IntArray) -> None:
         """Keep the numbers of the names of inputs, of which those given are the first."""
@@ -83,9 +83,8 @@ class Names:
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
         """Return the numbers of the active names of all positions of (x, l), one after another."""
-        kept = [self._kept.get(key) for key in inputs]
-        rows = [row for row in kept if row is not None]
-        if len(rows) < len(kept):
+        rows = [self._kept[key] for key in inputs if key in self._kept]
+        if len(rows) < len(inputs):
             return _known(*_named(self.template, inputs, self._number))
         sizes = _joined([row.sizes for row in rows])
         return Active(np.concatenate([[0], np.cumsum(sizes)]), _joined([row.ids for row in rows]))
@@ -114,17 +113,17 @@ def _named(
     sizes: list[int] = [0]
     for x, length in inputs:
         try:
-            found = [[*template(x, s, length)] for s in range(length)]
+            names = [[*template(x, s, length)] for s in range(length)]
         except Exception:  # again, with an error that says whose fault it is
-            found = [
+            names = [
                 items("what features returns", called("features", template, x, s, length))
                 for s in range(length)
             ]
-        sizes += map(len, found)
+        sizes += map(len, names)
         try:
-            ids += map(number.__getitem__, itertools.chain.from_iterable(found))
+            ids += map(number.__getitem__, itertools.chain.from_iterable(names))
         except Exception:  # a name without a hash
-            _check_names([*itertools.chain.from_iterable(found)])
+            _check_names([*itertools.chain.from_iterable(names)])
             raise
     numbers = np.fromiter(ids, dtype=np.int64, count=len(ids))
     return Active(np.cumsum(sizes, dtype=np.int64), numbers)
@@ -193,8 +192,7 @@ class WindowNames:
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
         """Return the numbers of the active names of all positions of (x, l), one after another."""
-        found = kernels.windows.find_keys(*self._keys(inputs), self.keys, self._slots)
-        return Active(*found)
+        return Active(*kernels.windows.find_keys(*self._keys(inputs), self.keys, self._slots))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -273,10 +271,10 @@ def vocabulary_of(
     if not callable(template):
         raise InvalidInputError(f"template is {template!r}; give a Window or a function")
     kind: Any = WindowNames if isinstance(template, Window) else Names
-    found: Vocabulary = kind.of(template, read_inputs(inputs), min_count)
-    if not len(found):
+    vocabulary: Vocabulary = kind.of(template, read_inputs(inputs), min_count)
+    if not len(vocabulary):
         raise InvalidInputError(f"no feature occurs min_count={min_count} times; lower min_count")
-    return found
+    return vocabulary
 
 
 def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
