@@ -193,15 +193,16 @@ def test_the_sweeps_are_exact_on_a_tree_of_factors():
 def test_no_sweep_raises_the_bound(seed):
     model = model_of(seed, scale=2.0)[0]
     m = model.pieces._replace(node=model.scores.node.copy())
-    d, said = np.zeros((len(m.shape.source), 3)), np.zeros((len(m.factors.scope), 3))
-    d, said = d[:, : model.num_labels], said[:, : model.num_labels]
-    d, said = np.ascontiguousarray(d), np.ascontiguousarray(said)
+    messages = (  # from edges, from larger factors
+        np.zeros((len(m.shape.source), model.num_labels)),
+        np.zeros((len(m.factors.scope), model.num_labels)),
+    )
     share = np.empty(model.num_nodes)
     trw_s.node_shares(m, share)
-    values = [trw_s.dual(m, d, said)]
+    values = [trw_s.dual(m, *messages)]
     for number in range(12):
-        assert trw_s.sweep(m, share, number % 2 == 0, d, said)
-        values.append(trw_s.dual(m, d, said))
+        assert trw_s.sweep(m, share, number % 2 == 0, *messages)
+        values.append(trw_s.dual(m, *messages))
     assert (np.diff(values) <= 1e-12 * np.abs(values[0])).all()
     assert values[-1] + model.offset >= model.score(model.mode()) - 1e-9
 
