@@ -55,7 +55,7 @@ def openfst_in_process() -> None:
     def run_here(name: str, *fsts: Any, **options: float) -> Any:
         return getattr(pynini, name)(*fsts, **options)
 
-    operations.run_apart = run_here
+    operations.run_in_subprocess = run_here
 
 
 def seconds_of(call: Callable[[], Any]) -> float:

@@ -11,7 +11,7 @@ from fstgrad.core.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.conversion import Fst, check_fst, from_arrays, read, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
-from fstgrad.openfst.subprocess import run_apart
+from fstgrad.openfst.subprocess import run_in_subprocess
 from fstgrad.openfst.symbols import as_symbols, check_symbols
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ def compose(left: Fst, right: Fst) -> Fst:
     check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
     sorted_left = arc_sort(left, "olabel")
     if left.num_states() * len(right.write_to_string()) > _LARGE:
-        return _call(run_apart, "compose", sorted_left, right)
+        return _call(run_in_subprocess, "compose", sorted_left, right)
     return read(_call(pynini.compose, sorted_left, right))
 
 
@@ -121,7 +121,7 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
     check_fst(fst)
     delta = positive_number("delta", delta)
     if len(fst.write_to_string()) > _LARGE:
-        return _call(run_apart, "rmepsilon", fst, delta=delta)
+        return _call(run_in_subprocess, "rmepsilon", fst, delta=delta)
     result = read(fst)
     _call(result.rmepsilon, delta=delta)
     return result
@@ -184,7 +184,7 @@ def determinize(
         result = read(_call(pynini.determinize, fst, delta=delta, nstate=quick))
         if result.num_states() < quick:
             return result
-    return _call(run_apart, "determinize", fst, delta=delta, nstate=limit)
+    return _call(run_in_subprocess, "determinize", fst, delta=delta, nstate=limit)
 
 
 def prune(fst: Fst, threshold: float) -> Fst:

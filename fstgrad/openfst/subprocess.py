@@ -37,7 +37,7 @@ sys.stdout.buffer.write(result.write_to_string())
 """
 
 
-def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
+def run_in_subprocess(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
     """Return `pynini.NAME(*fsts, **options)`, computed in another process.
 
     An exception in this process, such as KeyboardInterrupt, kills the other one.  Its memory limit
@@ -55,17 +55,17 @@ def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
     """
     if not has_interpreter():
         return read(getattr(pynini, name)(*fsts, **options))
-    stored = [fst.write_to_string() for fst in fsts]
-    sizes, memory = [len(one) for one in stored], memory_limit()
-    given = json.dumps([sys.path, name, options, sizes, memory, _REFUSED])
+    binary_fsts = [fst.write_to_string() for fst in fsts]
+    sizes, memory = [len(fst) for fst in binary_fsts], memory_limit()
+    arguments = json.dumps([sys.path, name, options, sizes, memory, _REFUSED])
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, given],
+        [sys.executable, "-c", _PROGRAM, arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            result, said = process.communicate(b"".join(stored))
+            result, messages = process.communicate(b"".join(binary_fsts))
         except BaseException:
             process.kill()
             process.wait()
@@ -73,12 +73,12 @@ def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
     if process.returncode == 0:
         return Fst.read_from_string(result)
     if process.returncode == _REFUSED:
-        os.write(2, said)
+        os.write(2, messages)
         raise pywrapfst.FstOpError(result.decode())
-    if process.returncode < 0 or b"MemoryError" in said:
+    if process.returncode < 0 or b"MemoryError" in messages:
         raise MemoryLimitError(
             f"{name} of OpenFst takes more than half of the memory, {memory:,} bytes; use "
             "engine='layered', shorter strings, or a cap="
         )
-    *_, last = said.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]
-    raise FstError(f"{name} of OpenFst failed in a separate process: {last}")
+    *_, reason = messages.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]
+    raise FstError(f"{name} of OpenFst failed in a separate process: {reason}")

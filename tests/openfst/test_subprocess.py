@@ -34,7 +34,9 @@ def test_results_are_the_same_to_the_last_bit(monkeypatch, name):
     monkeypatch.setattr(operations, "_LARGE", 0)
     ran = []
     monkeypatch.setattr(
-        operations, "run_apart", lambda *a, **k: ran.append(a) or subprocess.run_apart(*a, **k)
+        operations,
+        "run_in_subprocess",
+        lambda *a, **k: ran.append(a) or subprocess.run_in_subprocess(*a, **k),
     )
     assert operation(fst).write_to_string() == here
     assert len(ran) == 1
@@ -64,7 +66,7 @@ def test_what_openfst_refuses(monkeypatch):
 
 def test_another_failure_is_said():
     with pytest.raises(fg.FstError, match="Unknown determinization type"):
-        subprocess.run_apart("determinize", pynini.accep("a"), det_type="none")
+        subprocess.run_in_subprocess("determinize", pynini.accep("a"), det_type="none")
 
 
 def test_memory_ends_in_an_error(monkeypatch):
