@@ -9,6 +9,7 @@ import fstgrad as fg
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, partition
 from fstgrad.grm.calibration import calibrate
+from fstgrad.grm.kernels.sampling import stack_tables, table_of
 from fstgrad.grm.normalization import is_normalizable
 from fstgrad.grm.sampling import gibbs
 from tests.helpers.counts import parameters
@@ -314,3 +315,19 @@ def test_the_best_of_several_searches_for_a_direction_counts():
     answer = is_normalizable(model)
     assert not answer
     assert conditionals.radial_conditional(model, answer.direction).coefficients[0] > 0.8
+
+
+def test_stacked_tables_are_those_of_the_nodes():
+    """Tables of different sizes, with and without panels and an end, in any order."""
+    families_of = [
+        families.Poisson(),
+        families.FiniteCounts(np.zeros(6)),
+        families.NegativeBinomial(9.0, 2.0),
+    ]
+    tables = [base.table(2) for base in families_of]
+    which = np.array([2, 0, 1, 2])
+    stacked = stack_tables(tables, which)
+    for node, number in enumerate(which):
+        found, expected = table_of(stacked, node), tables[number]
+        for name in expected._fields:
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
