@@ -86,12 +86,12 @@ def search(
 
 
 @kernel
-def best_head(score: FloatArray, component: IntArray, own: int, single: bool) -> int:
+def best_head(score: FloatArray, component: IntArray, inner: int, single: bool) -> int:
     """Return the best head outside a component, -1 if there is none."""
     best = -1
     largest = -np.inf
     for h in range(1 if single else 0, len(score)):
-        if score[h] > largest and component[h] != own:
+        if score[h] > largest and component[h] != inner:
             best, largest = h, score[h]
     if single and best < 0 and score[0] > -np.inf:
         best = 0

@@ -211,24 +211,24 @@ def remove_half(
     y[:] = x
     single, logs = mode
     value = 0.0
-    found = m
+    root_step = m
     work = empty((len(x), m))
     for step in range(m - count):
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
         if single and closed[k] and not closed[low:high].any():
             value += make_root(y, k, low, high, logs)
-            single, found = False, step
+            single, root_step = False, step
         elif logs:
             value += eliminate_logs(y, k, low, high, single, work)
         else:
             pivot = eliminate(y, k, low, high, single)
             value += np.log(pivot) if pivot > 0.0 else -np.inf
         if value == -np.inf:
-            return value, found
+            return value, root_step
     z[:, 0] = y[:, 0, start : start + count]
     z[:, 1:] = y[:, start + 1 : start + count + 1, start : start + count]
-    return value, found
+    return value, root_step
 
 
 @kernel
@@ -236,7 +236,7 @@ def restore_half(
     y: FloatArray,
     keep_right: bool,
     mode: tuple[bool, bool],
-    found: int,
+    root_step: int,
     first: int,
     elsewhere: BoolArray,
     e: FloatArray,
@@ -254,7 +254,7 @@ def restore_half(
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
         for j in range(start, stop):
-            no_root = single and step < found and elsewhere[j]
+            no_root = single and step < root_step and elsewhere[j]
             for slot in range(len(y)):
                 e[slot, first + k + 1, j] = 0.0 if no_root else y[slot, 0, k]
             if no_root and logs:
@@ -280,7 +280,7 @@ def all_last(
     # depths at most slots (8/3 n^2 + 12 n + 4 log2 n + 8), which `work` holds; depth <= 65
     work = empty(4 * slots * (n + 2) * (n + 3))
     work[: x.size] = x.reshape(-1)
-    at, size, first, stage, found = np.zeros((5, 66), dtype=np.int64)
+    at, size, first, stage, root_step = np.zeros((5, 66), dtype=np.int64)
     is_open = np.zeros(66, dtype=np.bool_)
     totals = np.zeros(66)
     size[0], is_open[0] = n, single
@@ -303,7 +303,7 @@ def all_last(
         half = m // 2
         mode = (is_open[depth], logs)
         if stage[depth] > 0:
-            restore_half(y, stage[depth] == 1, mode, found[depth], begin, elsewhere, e)
+            restore_half(y, stage[depth] == 1, mode, root_step[depth], begin, elsewhere, e)
         if stage[depth] == 2:
             depth -= 1
             continue
@@ -311,7 +311,7 @@ def all_last(
         count = m - half if right else half
         base = at[depth] + 2 * area
         z = work[base : base + slots * (count + 1) * count].reshape(slots, count + 1, count)
-        totals[depth], found[depth] = remove_half(
+        totals[depth], root_step[depth] = remove_half(
             frame, y, right, mode, closed[begin : begin + m], z
         )
         if totals[depth] == -np.inf:
@@ -320,7 +320,7 @@ def all_last(
         depth += 1
         at[depth], size[depth], stage[depth] = base, count, 0
         first[depth] = begin + (half if right else 0)
-        is_open[depth] = is_open[depth - 1] and found[depth - 1] == m
+        is_open[depth] = is_open[depth - 1] and root_step[depth - 1] == m
     return value
 
 
@@ -428,14 +428,14 @@ def solve_logs(
         add_logs(total, part)
     for i in range(n + 1):
         for j in range(n):
-            own = x[:, i, j] + e[:, i, j] - total[:, j]
+            log_part = x[:, i, j] + e[:, i, j] - total[:, j]
             if i != j + 1:
                 log_g[i, j + 1] = e[0, i, j] - total[0, j]
             if x[0, i, j] + e[0, i, j] > -np.inf:
-                mu = np.exp(own[0])
+                mu = np.exp(log_part[0])
                 out[0, i, j + 1] = mu
                 for slot in range(1, slots):
-                    out[slot, i, j + 1] = mu * own[slot]
+                    out[slot, i, j + 1] = mu * log_part[slot]
                 if slots == 4:
-                    out[3, i, j + 1] = mu * (own[3] + own[1] * own[2])
+                    out[3, i, j + 1] = mu * (log_part[3] + log_part[1] * log_part[2])
     return value

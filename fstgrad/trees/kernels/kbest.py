@@ -110,13 +110,13 @@ def least_loss(
 
 @kernel
 def same_head(
-    table: FloatArray, score: FloatArray, chosen: IntArray, parent: IntArray, c: int, own: int
+    table: FloatArray, score: FloatArray, chosen: IntArray, parent: IntArray, c: int, excluded: int
 ) -> float:
-    """Return the score of the best arc from c's chosen head into c, except the arc to `own`."""
+    """Return the score of the best arc from c's chosen head into c, not the arc to `excluded`."""
     head = chosen[c]
     best = -np.inf
     for d in range(1, len(table)):
-        if d in (own, head) or table[head, d] == -np.inf:
+        if d in (excluded, head) or table[head, d] == -np.inf:
             continue
         total = table[head, d]
         node = d
@@ -137,9 +137,9 @@ def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> No
     while at > 0:
         head, d, label = sets.arcs[at, 0], sets.arcs[at, 1], sets.arcs[at, 2]
         if sets.kinds[at] == 1:
-            kept = work[head, d, label]
+            required_score = work[head, d, label]
             work[:, d] = -np.inf
-            work[head, d, label] = kept
+            work[head, d, label] = required_score
         else:
             work[head, d, label] = -np.inf
         at = sets.parents[at]
@@ -182,13 +182,13 @@ def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables:
 def keep_best(sets: Sets, member: int) -> None:
     """Make the parent's best tree that of a set that requires an arc of it."""
     parent = sets.parents[member]
-    own, kept = sets.best[member], sets.best[parent]
-    for d in range(1, len(own) + 1):
-        if (own[d - 1] != kept[d - 1]).any():  # a tie, or nearly one after rounding
+    tree, parent_tree = sets.best[member], sets.best[parent]
+    for d in range(1, len(tree) + 1):
+        if (tree[d - 1] != parent_tree[d - 1]).any():  # a tie, or nearly one after rounding
             gap = sets.value[parent] - sets.value[member]
             sets.loss[member], sets.worst[member] = max(gap, 0.0), d
             sets.value[member] = sets.value[parent]
-            own[:] = kept
+            tree[:] = parent_tree
             return
 
 
@@ -214,7 +214,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
     if not solve_set(scores, single, sets, 0, tables):
         return 0
     trees[0] = sets.best[0]
-    used, found = 1, 1
+    used, written = 1, 1
     for _ in range(k - 1):
         top = int(np.argmax(sets.value[:used] - sets.loss[:used]))
         if sets.loss[top] == np.inf:
@@ -228,7 +228,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
             sets.arcs[s, 2] = sets.best[top, d - 1, 1]
             exists = solve_set(scores, single, sets, s, tables)
             if exists and kind == 0:
-                trees[found] = sets.best[s]
-                found += 1
+                trees[written] = sets.best[s]
+                written += 1
         used += 2
-    return found
+    return written

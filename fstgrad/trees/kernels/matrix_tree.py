@@ -141,13 +141,13 @@ def differentiate(
         mu[:] = 0.0
     for j in range(1, n + 1):
         row = b[j - 1]
-        own = 0.0 if single and j == n else row[j - 1]
+        diagonal = 0.0 if single and j == n else row[j - 1]
         for i in range(1, n + 1):
-            g[i, j] = own - row[i - 1]
-        g[0, j] = own
+            g[i, j] = diagonal - row[i - 1]
+        g[0, j] = diagonal
         if single:  # the last row of the Laplacian is the root's, not node n's
             g[0, j] = row[n - 1]
-            g[n, j] = own
+            g[n, j] = diagonal
     total = np.zeros(n + 1)
     bad = 0  # also counts NaN
     for i in range(n + 1):
@@ -293,9 +293,9 @@ def hessian_product(
     for j in range(n + 1):
         diagonal[j] = weighted[j, j]
     for i in range(n + 1):
-        own = 0.0 if i == 0 and single else 1.0
+        b = 0.0 if i == 0 and single else 1.0
         for j in range(n + 1):
-            change = w[i, j] * (own * diagonal[j] - weighted[i, j])
+            change = w[i, j] * (b * diagonal[j] - weighted[i, j])
             v[i, j] = mu[i, j] * v[i, j] + change
 
 
@@ -390,11 +390,11 @@ def change_column(
     exponentiate(w.reshape(-1), centered.reshape(-1))
     sums = np.zeros(size)
     for h in range(size):
-        own = 0.0 if single and h == 0 else 1.0
+        b = 0.0 if single and h == 0 else 1.0
         gain = first if h == 0 else 1.0
         slopes, marginals, source, weights = tables[0, h], tables[1, h], g[h], w[h]
         for j in range(size):
-            slope = (source[j] - left[j] * (row[h] - own * row[j])) * gain
+            slope = (source[j] - left[j] * (row[h] - b * row[j])) * gain
             slope *= scale if j == d else 1.0
             slopes[j] = slope
             sums[j] += weights[j] * slope

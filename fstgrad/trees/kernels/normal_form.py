@@ -66,8 +66,8 @@ def lift_masks(scores: FloatArray, out: FloatArray) -> bool:
             last = k
             while last + 1 < len(values) and values[last] - values[last + 1] <= wide:
                 last += 1
-            own = values[k] - values[last]
-            lifted[k] = lifted[k - 1] - min(gap, FAR + n * (above + own))
+            spread = values[k] - values[last]
+            lifted[k] = lifted[k - 1] - min(gap, FAR + n * (above + spread))
             first = k
             groups += 1
     if groups == 0:
@@ -199,7 +199,7 @@ def normalise(
     child = 0
     for d in range(n, 0, -1):
         child = d if heads[d - 1] == 0 else child
-    dual, kept = np.zeros(count), np.zeros(count)
+    dual, kept_dual = np.zeros(count), np.zeros(count)
     places = empty((3, count), dtype=np.int64)
     order, begin, end = places[0], places[1], places[2]
     order_components(count, n, parent, order, begin, end)
@@ -217,10 +217,10 @@ def normalise(
     high, low = 0.0, 0.0
     for c in range(1, count):
         if c > n and not (single and chosen[c] == 0):
-            kept[c] = max(dual[c], lowest)
+            kept_dual[c] = max(dual[c], lowest)
         high, low = add_exactly(high, low, dual[c])
-        high, low = add_exactly(high, low, -kept[c])
-    restore_cycles(n, lowest, kept, parent, order, begin, end, out)
+        high, low = add_exactly(high, low, -kept_dual[c])
+    restore_cycles(n, lowest, kept_dual, parent, order, begin, end, out)
     return high + low, child
 
 
@@ -228,7 +228,7 @@ def normalise(
 def restore_cycles(
     n: int,
     lowest: float,
-    kept: FloatArray,
+    kept_dual: FloatArray,
     parent: IntArray,
     order: IntArray,
     begin: IntArray,
@@ -240,7 +240,7 @@ def restore_cycles(
         c = j
         total = 0.0
         while c >= 0:
-            total += kept[c]
+            total += kept_dual[c]
             outer = parent[c]
             first, last = (begin[outer], end[outer]) if outer >= 0 else (0, n)
             for place in range(first, last):
@@ -286,12 +286,12 @@ def dual_solution(
     heads = empty(n, dtype=np.int64)
     expand(count, n, chosen, entry, parent, heads)
     lowest = negligible_below(reduced, heads)
-    kept = 0.0
+    kept_total = 0.0
     for c in range(n + 1, count):
         if single and chosen[c] == 0:
             dual[c] = 0.0
-        kept += max(dual[c], lowest)
-    return count, kept
+        kept_total += max(dual[c], lowest)
+    return count, kept_total
 
 
 @kernel
@@ -330,10 +330,10 @@ def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntAr
     Return the first item without a tree, -1 if there is none.
     """
     heads[:] = -1
-    lost = -1
+    infeasible = -1
     for item in range(scores.shape[0]):
         n = lengths[item]
         if not best_of(scores[item], n, single, heads[item, :n]):
             heads[item] = -1
-            lost = item if lost < 0 else lost
-    return lost
+            infeasible = item if infeasible < 0 else infeasible
+    return infeasible

@@ -122,8 +122,8 @@ def hand_down(
     arc: FloatArray,
 ) -> None:
     """Add the mass of a cell, a probability and its derivative, to the cells of its terms."""
-    own, change = mass[0, kind, i, j], mass[1, kind, i, j]
-    if own == 0.0 and change == 0.0:
+    weight, change = mass[0, kind, i, j], mass[1, kind, i, j]
+    if weight == 0.0 and change == 0.0:
         return
     count = gather(cells[0], kind, i, j, work[0])
     gather(cells[1], kind, i, j, work[1])
@@ -132,7 +132,7 @@ def hand_down(
         if work[0, t] == -np.inf:
             continue
         share = np.exp(work[0, t] - value)
-        part = own * share
+        part = weight * share
         move = change * share + part * (work[1, t] - slope)
         if kind == RIGHT:
             k = i + 1 + t
@@ -285,16 +285,16 @@ def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntAr
     Return the first item without a tree, -1 if there is none.
     """
     heads[:] = -1
-    lost = -1
+    infeasible = -1
     for item in range(len(lengths)):
         n = lengths[item]
         cells = empty((2, 4, n + 1, n + 1))
         best = inside(scores[item], scores[item], n, single, False, True, cells)
         if best == -np.inf:
-            lost = item if lost < 0 else lost
+            infeasible = item if infeasible < 0 else infeasible
         elif n > 0:
             descend(scores[item], cells[0], n, single, np.full(3 * n + 1, -1.0), heads[item, :n])
-    return lost
+    return infeasible
 
 
 @kernel

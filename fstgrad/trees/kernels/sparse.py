@@ -118,23 +118,23 @@ def eliminate(
             root[later[at]] += share * out[at]
         for at in range(first, last):
             a = later[at]
-            for own in range(begin[a], begin[a + 1]):
-                where[later[own]] = own
+            for entry in range(begin[a], begin[a + 1]):
+                where[later[entry]] = entry
             for other in range(at + 1, last):
-                own = where[later[other]]
-                out[own] += into[at] * out[other]  # a -> b from a -> k -> b
-                into[own] += into[other] * out[at]  # b -> a
+                entry = where[later[other]]
+                out[entry] += into[at] * out[other]  # a -> b from a -> k -> b
+                into[entry] += into[other] * out[at]  # b -> a
     return True
 
 
 @kernel
 def select_inverse(
     begin: IntArray, later: IntArray, into: FloatArray, out: FloatArray, pivots: FloatArray,
-    own: FloatArray, to_later: FloatArray, to_earlier: FloatArray,
+    b_diagonal: FloatArray, to_later: FloatArray, to_earlier: FloatArray,
 ) -> None:  # fmt: skip
     """Write the inverse B of the Laplacian on its diagonal and the filled pattern.
 
-    own (n,) : B_kk.  to_later : B_ki, to_earlier : B_ik for the later neighbours i of k.
+    b_diagonal (n,) : B_kk.  to_later : B_ki, to_earlier : B_ik for the later neighbours i of k.
     Takahashi's recurrences (1973); all terms are positive here.
     """
     n = len(pivots)
@@ -147,8 +147,8 @@ def select_inverse(
         for at in range(first, last):
             a = later[at]
             step = out[at] / pivots[k]
-            to_later[at] += step * own[a]
-            to_earlier[at] += own[a] * into[at]
+            to_later[at] += step * b_diagonal[a]
+            to_earlier[at] += b_diagonal[a] * into[at]
             for place_of in range(begin[a], begin[a + 1]):
                 where[later[place_of]] = place_of
             for other in range(at + 1, last):
@@ -160,7 +160,7 @@ def select_inverse(
         total = 1.0 / pivots[k]
         for at in range(first, last):
             total += out[at] / pivots[k] * to_earlier[at]
-        own[k] = total
+        b_diagonal[k] = total
 
 
 @kernel
