@@ -83,11 +83,8 @@ class Interrupts:
                 self._send_later(number)
                 return
             frame = frame.f_back
-        compiler = sys.modules.get("fstgrad.core.compiler")
-        locks = sys.modules.get("numba.core.compiler_lock")
-        # delay the exception only if this thread compiles, not if it waits for one that does
-        is_here = locks is not None and locks.global_compiler_lock.is_locked()
-        if compiler is None or not is_here or not compiler.COMPILATION.hold(self.seen):
+        internals = sys.modules.get("fstgrad.core.numba_internals")
+        if internals is None or not internals.COMPILATION.hold(self.seen):
             raise self.seen
 
     def _raise_again(self, lost: Any) -> None:

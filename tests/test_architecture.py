@@ -158,6 +158,15 @@ def test_one_importer(package, owner):
             assert name == owner or name.startswith(owner + ".")
 
 
+def test_one_module_uses_private_parts_of_numba():
+    public = {"numba", "numba.extending", "numba.njit", "numba.types"}
+    for path in SOURCES:
+        found = {name for name in imports(path) if name.split(".")[0] == "numba"}
+        found -= {name for name in found if name.startswith("numba.extending.")} | public
+        assert not found or path.name == "numba_internals.py", f"{path}: {found}"
+    assert len((ROOT / "fstgrad/core/numba_internals.py").read_text().splitlines()) < 250
+
+
 def test_sizes_of_files():
     folders = [ROOT / folder for folder in ("tests", "benchmarks", "examples")]
     paths = [*SOURCES, *(path for folder in folders for path in folder.rglob("*.py"))]

@@ -4,7 +4,8 @@ Reading order
 -------------
 - `errors`, `summary` : the errors; short representations.
 - `labels`, `sequences`, `checks` : labels of tables; batches of sequences; checks of arguments.
-- `threads`, `uninitialized` : pools of threads; new arrays, which a debug mode fills.
+- `threads`, `numba_internals`, `uninitialized` : pools of threads; what has no public interface in
+  numba; new arrays, which a debug mode fills.
 - `kernel_signatures`, `kernel_cache`, `precompile` : types as text; the files of compiled kernels;
   the kernels that a wheel brings.
 - `compiler`, `vectors` : the decorators of kernels; exponentials and logarithms of vectors.

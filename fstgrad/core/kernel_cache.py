@@ -18,23 +18,20 @@ import logging
 import multiprocessing
 import os
 import pathlib
-import pickle
 import re
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import llvmlite
 import numba
-from numba.core import caching
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
-from numba.misc.appdirs import AppDirs
 
+from fstgrad.core import numba_internals
 from fstgrad.core.kernel_signatures import encode
+from fstgrad.core.numba_internals import config, processor, user_cache_folder
 from fstgrad.core.uninitialized import IS_FILLED
 
 COMPILING = (
@@ -44,16 +41,13 @@ COMPILING = (
 MAX_BYTES = 1 << 29  # of all files; a full run of the tests writes about 60 MB
 _DAY = 86_400.0
 _RECORD = os.environ.get("FSTGRAD_RECORD_KERNELS", "")
-_CONFIG: Any = numba.core.config  # numba sets its attributes at run time
-_REBUILD: Callable[..., Any] = CompileResult._rebuild
-_DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parents[1]
 _COMMENT, _NAME = re.compile(r"#.*"), re.compile(r"[\w.]+")
 _IMPORT = re.compile(
     r"^(?:from (fstgrad[\w.]*) )?import (\([^)]*\)|(?:[^\\\n]|\\\n)*)", re.MULTILINE
 )
 # modules from which kernels import only types, so that their code is not compiled into kernels
-_TYPES_ONLY = {("core", "checks"), ("core", "compiler")}
+_TYPES_ONLY = {("core", "checks"), ("core", "compiler"), ("core", "numba_internals")}
 SWITCH = "FSTGRAD_SHIPPED_KERNELS"  # 0: shipped files are not used
 SHIPPED = pathlib.Path(__file__).with_name("compiled")
 _V2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
@@ -62,7 +56,7 @@ _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsa
 LEVELS = {"x86-64-v3": _V3, "x86-64-v2": _V2}
 
 
-class KernelCache(caching._Cache):
+class KernelCache(numba_internals.Cache):  # type: ignore[misc]
     """The files of one compiled kernel, one for each signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -87,7 +81,7 @@ class KernelCache(caching._Cache):
         if _RECORD:
             _record(*self._function, sig)
         own, shipped = self.path(sig, codegen), self.shipped_name(sig, codegen)
-        paths = [SHIPPED / level / shipped for level in shipped_levels(codegen.magic_tuple())]
+        paths = [SHIPPED / level / shipped for level in shipped_levels(processor(codegen))]
         for path in [own, *paths] if own else paths:
             found = _read(path, target_context)
             if found is not None:
@@ -98,9 +92,9 @@ class KernelCache(caching._Cache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled kernel for a signature; the first time, make room for it."""
         path = self.path(sig, data.codegen)
-        if path is None or data.lifted or data.library.has_dynamic_globals:
+        if path is None or not numba_internals.can_be_kept(data):
             return
-        payload = _DUMPS(data._reduce())
+        payload = numba_internals.to_bytes(data)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
             _trim_once(path.parents[1])
@@ -134,14 +128,14 @@ class KernelCache(caching._Cache):
         """Return the file of this user for a signature; None if no folder is writable."""
         if self._folder is None or not self._enabled:
             return None
-        return self._folder / self._file(sig, codegen.magic_tuple())
+        return self._folder / self._file(sig, processor(codegen))
 
     def shipped_name(self, sig: Any, codegen: Any) -> str:
         """Return the name of the file that a wheel may bring in the folder of each level."""
-        return f"{self._package}.{self._file(sig, codegen.magic_tuple()[0])}"
+        return f"{self._package}.{self._file(sig, processor(codegen)[0])}"
 
-    def _file(self, sig: Any, processor: object) -> str:
-        machine = (repr(sig), processor, _CONFIG.BOUNDSCHECK, _CONFIG.OPT, IS_FILLED)
+    def _file(self, sig: Any, target: object) -> str:
+        machine = (repr(sig), target, config.BOUNDSCHECK, config.OPT, IS_FILLED)
         key = hashlib.sha256(repr(machine).encode()).hexdigest()[:16]
         return f"{self._name}{self._stamp}-{key}.nbk"
 
@@ -156,7 +150,7 @@ def _read(path: pathlib.Path, target_context: Any) -> Any:
             os.utime(path)  # what is used is removed last
     except OSError:
         return None
-    return _REBUILD(target_context, *pickle.loads(payload))
+    return numba_internals.from_bytes(target_context, payload)
 
 
 @functools.cache
@@ -196,8 +190,7 @@ def levels_of(platform: str, name: str, features: str) -> list[str]:
 
 def host_levels() -> list[str]:
     """Return the levels of this processor, the best first."""
-    codegen: Any = numba.core.registry.cpu_target.target_context.codegen()
-    return levels_of(*codegen.magic_tuple())
+    return levels_of(*processor())
 
 
 def shipped_versions() -> dict[str, str]:
@@ -329,12 +322,11 @@ def cache_folder() -> pathlib.Path | None:
     This is NUMBA_CACHE_DIR if it is set, otherwise a folder in the user's cache.  If it cannot be
     written, it is a private folder in the temporary one (private, as its files are executed).
     """
-    if _CONFIG.CACHE_DIR:
-        first = pathlib.Path(_CONFIG.CACHE_DIR)
+    if config.CACHE_DIR:
+        first = pathlib.Path(config.CACHE_DIR)
         is_usable = _is_writable(first)
     else:
-        user: str = cast(Any, AppDirs)(appname="fstgrad", appauthor=False).user_cache_dir
-        first = pathlib.Path(user) / "kernels"
+        first = pathlib.Path(user_cache_folder()) / "kernels"
         is_usable = _is_private(first) and _is_writable(first)
     if is_usable:
         return first

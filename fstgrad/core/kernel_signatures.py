@@ -9,9 +9,9 @@ import importlib
 import re
 from typing import Any
 
-from numba.core import types as numba_types
+import numba
 
-types: Any = numba_types  # numba has no annotations
+types: Any = numba.types  # numba has no annotations
 _ARRAY = re.compile(r"(readonly )?(\w+)\[(\d+)([ACF])\]")
 _RANDOM = "numpy.random.Generator"
 

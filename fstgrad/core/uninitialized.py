@@ -46,7 +46,8 @@ def _fill(array: npt.NDArray[Any]) -> None:
 
 if IS_FILLED:
     from numba.extending import overload, register_jitable
-    from numba.np.numpy_support import as_dtype
+
+    from fstgrad.core.numba_internals import as_dtype
 
     def _fill_in_kernels(array: Any) -> Any:
         value = filler(as_dtype(array.dtype))
