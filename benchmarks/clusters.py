@@ -125,7 +125,7 @@ def network(sizes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             path = write(spread(pairs, count), pathlib.Path(folder) / "shard.tsv")
             shards = Shards([str(path)], tokens_y="words")
-            sent = pickle.dumps(shard_module._one(own, w, shards, 0, False))
+            sent = pickle.dumps(shard_module._block_sums(own, w, shards, 0, False))
             blocks = [pickle.loads(sent).sums for _ in range(8)]
         started = time.process_time()
         tree = shard_module._Tree(len(blocks), size)
