@@ -1,0 +1,82 @@
+"""How long does each kind of user wait for a first result, with the wheel and no kernels on disk?
+
+Every row is a process of its own with an empty cache of kernels.  It imports what it needs and does
+what `tests/first_steps.py` lists.  "imports" is a process that only imports numba, scipy.linalg
+and the framework of the row.  The wheel is the one that `make dist-test` has installed; frameworks
+come from the environment that runs this program.
+
+    make dist-test
+    python benchmarks/first_results.py [--quick] [--json FILE]
+"""
+
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+
+from _harness import Row, run
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WHEEL = ROOT / "build/dist-venv/bin/python"
+STEP = """
+import runpy, sys
+sys.path.append(sys.argv[1])
+from numba.core import event
+compiled = []
+class Compilations(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Compilations())
+runpy.run_path(sys.argv[2])["STEPS"][sys.argv[3]]()
+print(len(compiled))
+"""
+NAMES = "import runpy, sys; print(*runpy.run_path(sys.argv[2])['STEPS'], sep='\\t')"
+IMPORTS = "import sys; sys.path.append(sys.argv[1]); import numba, scipy.linalg"
+FRAMEWORK = {"root models": ", sklearn.base", "tensors": ", torch"}
+
+
+def process(code: str, *arguments: str) -> tuple[float, str]:
+    """Return the seconds of a process with an empty cache, and what it printed last."""
+    with tempfile.TemporaryDirectory() as empty:
+        start = time.perf_counter()
+        done = subprocess.run(
+            [WHEEL, "-I", "-c", code, sysconfig.get_path("purelib"), *arguments],
+            text=True,
+            capture_output=True,
+            check=True,
+            cwd=empty,
+            env={**os.environ, "NUMBA_CACHE_DIR": empty},
+        )
+        return time.perf_counter() - start, (done.stdout.splitlines() or [""])[-1]
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    if not WHEEL.exists():
+        sys.exit("run make dist-test first; it builds the wheel and installs it")
+    steps = ROOT / "tests/first_steps.py"
+    names = process(NAMES, str(steps))[1].split("\t")
+    process(IMPORTS)  # files of the system are in memory from here on
+    for name in names:
+        imports, seconds, compiled = [], [], "0"
+        for _ in range(1 if quick else 5):
+            imports.append(process(IMPORTS + FRAMEWORK.get(name, ""))[0])
+            wall, compiled = process(STEP, str(steps), name)
+            seconds.append(wall)
+        yield {
+            "case": name,
+            "seconds": statistics.median(seconds),
+            "seconds of imports": statistics.median(imports),
+            "times the imports": statistics.median(seconds) / statistics.median(imports),
+            "functions compiled": int(compiled),
+        }
+
+
+if __name__ == "__main__":
+    run("First results with the wheel", rows)
