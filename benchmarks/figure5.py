@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad import plot  # noqa: E402
-from fstgrad.strings.chain import Chain  # noqa: E402
+from fstgrad.strings.markov_chain import Chain  # noqa: E402
 
 TITLE = "Figure 5: seconds for one gradient, |Delta| = 10, bigram features"
 ABC = fg.Alphabet("abcdefghij")

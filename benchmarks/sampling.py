@@ -3,7 +3,7 @@
 A variance ratio is the variance of plain sampling divided by that of a technique, both with 1,000
 samples and over fresh seeds; above 1, the technique is better.  There are ratios for the value and
 for the gradient (summed over its entries).  fstgrad uses "control"; the other techniques were tried
-and rejected.
+and no_finite_loss_error.
 
     python benchmarks/sampling.py [--quick] [--json FILE]
 """
@@ -17,7 +17,7 @@ one_thread()
 import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.strings.chain import Chain  # noqa: E402
+from fstgrad.strings.markov_chain import Chain  # noqa: E402
 
 SAMPLES = 1000
 AMINO = fg.Alphabet("ACDEFGHIKLMNPQRSTVWY")

@@ -51,7 +51,7 @@ from .losses import SubstitutionMatrix as SubstitutionMatrix
 from .losses import TransducerLoss as TransducerLoss
 from .losses import WordErrorRate as WordErrorRate
 from .losses.automata.automaton import LossAutomaton as LossAutomaton
-from .losses.automata.evaluation import TargetLoss as TargetLoss
+from .losses.automata.target_loss import TargetLoss as TargetLoss
 from .losses.cache import AutomatonCache as AutomatonCache
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.distribution import PairwiseMRF as PairwiseMRF

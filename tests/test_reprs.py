@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.core.summary import described, summary
+from fstgrad.core.short_repr import described, summary
 
 LATIN = fg.Alphabet.named("latin")
 GOLD = "kitten" * 3

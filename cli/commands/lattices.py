@@ -22,7 +22,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_table, tokenize
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants, ObjectiveKind
 from fstgrad.losses import Loss
-from fstgrad.losses.automata.bounds import check_cap
+from fstgrad.losses.automata.caps import check_cap
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
 

@@ -2,8 +2,9 @@
 
 Reading order
 -------------
-- `errors`, `summary` : the errors; short representations.
-- `labels`, `sequences`, `checks` : labels of tables; batches of sequences; checks of arguments.
+- `errors`, `short_repr` : the errors; short representations.
+- `axis_labels`, `sequences`, `checks` : labels of tables; batches of sequences; checks of
+  arguments.
 - `threads`, `numba_internals`, `uninitialized` : pools of threads; what has no public interface in
   numba; new arrays, which a debug mode fills.
 - `kernel_signatures`, `kernel_cache`, `precompile` : types as text; the files of compiled kernels;

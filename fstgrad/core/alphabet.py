@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.core.axis_labels import check_mask
 from fstgrad.core.checks import IntArray, index_array, instance, is_integer
 from fstgrad.core.errors import AlphabetError, InvalidInputError
-from fstgrad.core.labels import check_mask
 from fstgrad.core.sequences import check_container, items, symbol_strings
 from fstgrad.core.uninitialized import empty
 

@@ -27,8 +27,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.core.axis_labels import check_mask, check_positions
 from fstgrad.core.errors import FstgradError, InvalidInputError, MissingDependencyError
-from fstgrad.core.labels import check_mask, check_positions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

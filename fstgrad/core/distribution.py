@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, Seed, float_array, instance, real_array
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
-from fstgrad.core.summary import summary
+from fstgrad.core.short_repr import summary
 
 Table = TypeVar("Table")
 _ROUNDING = 1e-10

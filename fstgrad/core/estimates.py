@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InfeasibleError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 
 RELIABLE = 100.0  # effective samples; with fewer, the standard error itself is inaccurate
 WIDEST = 1.0  # nats; a wider interval of log Z is not informative

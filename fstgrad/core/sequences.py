@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fstgrad.core.axis_labels import check_mask, check_same_rows
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.labels import check_mask, check_same_rows
 
 
 def check_container(name: str, values: Any, *, of_rows: bool = False) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.parameter_tying import END, edit_kind
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 

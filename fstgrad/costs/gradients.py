@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, Seed, instance, positive_integer
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.parameter_tying import ParameterTying, Tie

@@ -10,7 +10,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, instance, one_of, path_name, positive_integer
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.parameter_tying import ParameterTying

@@ -19,7 +19,7 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import rows_of
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.kernels.arrays import PairLabels
 
 

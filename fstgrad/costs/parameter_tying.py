@@ -24,7 +24,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray, one_of
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.transducer import PairTransducer
 
 Given = Literal["nothing", "hypothesis", "target"]

@@ -17,7 +17,7 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import batch, rows_of
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.learned_costs import LearnedCosts
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.parameter_tying import END, ParameterTying, Tie

@@ -22,12 +22,12 @@ from fstgrad.core.errors import (
     NotSupportedError,
 )
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses
 from fstgrad.losses import Loss, RuleLoss, TransducerLoss
-from fstgrad.losses.pairs import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
+from fstgrad.losses.pairwise import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
 from fstgrad.openfst import Fst, FstArrays, compose, connect, from_arrays, to_arrays
 
 

@@ -2,7 +2,7 @@
 
 Reading order
 -------------
-- `measures`, `bounds` : piecewise-linear bounds of A(eta).
+- `measures`, `log_moments` : piecewise-linear bounds of A(eta).
 - `kernels` : the compiled loops.
 - `base` : what a univariate family is; `count_tables`, `families` : the families.
 - `blocks`, `design` : the columns that all nodes share; `covariates` : shifts of rows.

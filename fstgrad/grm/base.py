@@ -6,7 +6,8 @@ with t_j(x) = T(x)^(1/j), through which the other variables act, and e additiona
 (for example the indicator of zero), which have only an intercept.  Below, t are all c = k + e
 statistics.  There are two independent methods for A, its gradient E[t] and its Hessian Cov[t]:
 "direct" (a sum or a quadrature in compiled loops, with a bound on its error) and "bounds"
-(piecewise-linear bounds, Section 5 of Inouye, Ravikumar and Dhillon 2016; `fstgrad.grm.bounds`).
+(piecewise-linear bounds, Section 5 of Inouye, Ravikumar and Dhillon 2016;
+`fstgrad.grm.log_moments`).
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
-from fstgrad.grm import bounds
+from fstgrad.grm import log_moments
 from fstgrad.grm.measures import Integrand
 
 Method = Literal["direct", "bounds"]
@@ -94,7 +95,7 @@ class Base(ABC):
         rows = array.reshape(-1, array.shape[-1])
         checks.one_of("method", method, ("direct", "bounds"))
         if method == "bounds":
-            lower, upper = bounds.log_moment(
+            lower, upper = log_moments.log_moment(
                 self.integrands(rows, 0.0), domains=domains, tolerance=tolerance
             )
             return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape[:-1])
@@ -129,7 +130,7 @@ class Base(ABC):
         """
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
-        lower, upper = bounds.moments(
+        lower, upper = log_moments.moments(
             lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,
@@ -146,7 +147,7 @@ class Base(ABC):
         """
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
-        lower, upper = bounds.covariances(
+        lower, upper = log_moments.covariances(
             lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,

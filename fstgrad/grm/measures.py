@@ -1,4 +1,4 @@
-"""Base measures and integrands of the piecewise-linear bounds (`fstgrad.grm.bounds`).
+"""Base measures and integrands of the piecewise-linear bounds (`fstgrad.grm.log_moments`).
 
 A measure gives the log of the sum or the integral over [left, right] of e^(slope x) times a base,
 for many pieces at once.  All arguments have one entry for each piece; `row` is the number of its

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
+from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.labels import check_same_rows
 from fstgrad.grm import (
     calibration,
     conditionals,

@@ -19,7 +19,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InfeasibleError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.grm.parameters import Parameters
 
 STARTS = 20  # of the search for a counterexample

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base

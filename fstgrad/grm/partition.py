@@ -8,7 +8,7 @@ import numpy as np
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.families import CountBase
 from fstgrad.grm.parameters import Parameters

@@ -13,7 +13,7 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.grm import sampling
 from fstgrad.grm.parameters import Parameters
 

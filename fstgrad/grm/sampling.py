@@ -8,7 +8,7 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray, Seed
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.core.estimates import lugsail_variance, r_hat, variance_of_mean
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
+from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.labels import check_same_rows
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.grm import preparation
 from fstgrad.grm.fitting import largest_useful_alpha
 from fstgrad.grm.problem import FitSettings, Problem

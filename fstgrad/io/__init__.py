@@ -22,7 +22,7 @@ Index
 Reading order
 -------------
 - `arrays`, `output` : npz and npy files; files written completely or not at all.
-- `pairs`, `tables`, `numbers` : text line by line; files of pairs; tables of numbers.
+- `text`, `pairs`, `numbers` : text line by line; files of pairs; tables of numbers.
 - `matching` : the items of two files.
 """
 
@@ -46,7 +46,8 @@ from fstgrad.io.output import (
     write_npz,
     write_text,
 )
-from fstgrad.io.pairs import (
+from fstgrad.io.pairs import read_pairs, read_table
+from fstgrad.io.text import (
     Pair,
     Row,
     Tokens,
@@ -60,7 +61,6 @@ from fstgrad.io.pairs import (
     read_weights,
     tokenize,
 )
-from fstgrad.io.tables import read_pairs, read_table
 
 __all__ = [
     "NO_COLUMN", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "check_writable",

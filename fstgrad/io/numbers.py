@@ -18,7 +18,7 @@ from fstgrad.core.checks import FloatArray, instance
 from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.core.sequences import items
 from fstgrad.io.arrays import Path, shown
-from fstgrad.io.pairs import Row, located, not_csv, read_rows
+from fstgrad.io.text import Row, located, not_csv, read_rows
 
 NO_COLUMN = "none"  # as an index column: all columns are numbers
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

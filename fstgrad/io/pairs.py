@@ -1,336 +1,175 @@
-"""Read text files line by line, plain or gzip: rows, alphabets, costs; and weights from npz.
+"""Read files of pairs in TSV, CSV with a header, or FASTA; each also compressed by gzip.
 
-Every error names the file and, if there is one, the line.
+The first line decides the format, so standard input may have any of them.
 """
 
-import gzip
-import io
-import os
+import csv
 import pathlib
-import sys
-import zlib
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, Any, Literal, NamedTuple
 
-import numpy as np
+from fstgrad.core.errors import InvalidInputError, RowError
+from fstgrad.io.arrays import Path
+from fstgrad.io.text import LINE, Pair, Row, Tokens, located, not_csv, read_rows
 
-from fstgrad.core.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
-from fstgrad.core.checks import FloatArray, cost_array, instance, one_of, path_name
-from fstgrad.core.errors import (
-    AlphabetError,
-    FstgradError,
-    InvalidInputError,
-    MemoryLimitError,
-    RowError,
+# accepted names of the two columns of a CSV file, besides the caller's; upper or lower case
+_KNOWN = (
+    ("x", "y"),
+    ("hypothesis", "target"),
+    ("source", "target"),
+    ("input", "output"),
 )
-from fstgrad.core.sequences import symbol_strings
-from fstgrad.io.arrays import Path, load_arrays, memory_limit
-
-Tokens = Literal["chars", "words"]
-LINE = 2**26  # most bytes of a line
-LONGEST_NAME = 255  # most characters of a file name
 
 
-class Pair(NamedTuple):
-    """The two columns of a row as tuples of symbols."""
+def read_pairs(
+    path: Path, *, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars"
+) -> Iterator[Pair]:
+    """Yield the pairs of a file, or of standard input if `path` is "-".
 
-    x: tuple[str, ...]
-    y: tuple[str, ...]
+    The formats are those of `read_table`.
 
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a file: the file's name, the line number (from 1), the bytes without line end."""
-
-    file: str
-    line: int
-    raw: bytes
-
-    @property
-    def place(self) -> str:
-        """`file:line`."""
-        return f"{self.file}:{self.line}"
-
-    def text(self) -> str:
-        """Return the line as text.
-
-        Raises
-        ------
-        InvalidInputError
-            The line is not UTF-8, or has a NUL character (as ASCII text in UTF-16 does).
-        """
-        try:
-            text = self.raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
-        if "\0" in text:
-            raise InvalidInputError("a NUL character, as UTF-16 has; convert the text to UTF-8")
-        return text
-
-    def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:
-        """Return the texts of the tab-separated columns, one for each name.
-
-        Raises
-        ------
-        InvalidInputError
-            The number of columns is wrong, or as in `text`.
-        """
-        names = symbol_strings("names", [names])[0]
-        text = self.text()
-        columns = text.split("\t")
-        if len(columns) != len(names):
-            raise InvalidInputError(
-                f"{len(columns)} column(s) in {text[:60]!r}; a row is {', one tab, '.join(names)}"
-            )
-        return columns
-
-    def pair(self, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars") -> Pair:
-        """Return both columns as tuples of symbols: characters, or words between white space.
-
-        Raises
-        ------
-        InvalidInputError
-            A symbol is "<eps>", or as in `columns`.
-        """
-        x, y = self.columns()
-        pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
-        if EPSILON_SYMBOL in pair.x or EPSILON_SYMBOL in pair.y:
-            raise InvalidInputError(
-                f"{EPSILON_SYMBOL!r} means the empty string in OpenFst; rename it"
-            )
-        return pair
-
-
-@contextmanager
-def located(row: Row) -> Iterator[None]:
-    """Re-raise every FstgradError of the block as a RowError that names the row's place."""
-    try:
-        yield
-    except FstgradError as error:
-        raise RowError(f"{row.place}: {error}") from error
-
-
-def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
-    """Return the symbols of a text: its characters ("chars"), or words between white space."""
-    instance("text", text, str, "a str")
-    one_of("tokens", tokens, ("chars", "words"))
-    return tuple(text.split() if tokens == "words" else text)
-
-
-def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the lines of a file, or of standard input if `path` is "-"; gzip is decompressed.
-
-    Lines are not parsed yet, so a caller can continue after a bad row.
+    Parameters
+    ----------
+    tokens_x, tokens_y : {"chars", "words"}
+        Whether symbols of a column are characters, or words between white space.
 
     Raises
     ------
     RowError
-        A line has more than 2^26 bytes.
+        A row is not UTF-8, does not have two columns, or has the symbol "<eps>"; or as in
+        `read_table`.
+    InvalidInputError, OSError
+        As in `read_table`.
+    """
+    for row in read_table(path):
+        with located(row):
+            pair = row.pair(tokens_x, tokens_y)
+        yield pair
+
+
+def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
+    r"""Yield the rows of a file of pairs; their columns are not checked yet.
+
+    - TSV: each line is a row of columns separated by tabs.  There is no header; one with known
+      names (below) of several letters is an error.
+    - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
+      the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
+      .csv file with other names must have as many as `names`, in the same order; this warns.
+    - FASTA (for two names): the first line begins with > and has no tab.  Consecutive records form
+      the pairs x, y.
+
+    Raises
+    ------
+    RowError
+        A line or a sequence has more than 2^26 bytes, CSV quotes do not end, or the number of
+        sequences is odd.
     InvalidInputError
-        The gzip data are damaged, or `path` is not a path.
+        The header of a CSV file has other columns, TSV has a header, or the gzip data are damaged.
     OSError
         The file cannot be read.
     """
-    for name, number, raw in _numbered(path):
-        yield Row(name, number, raw.rstrip(b"\r\n"))
+    rows = read_rows(path)
+    first = next(rows, None)
+    if first is None:
+        return
+    if b"\t" not in first.raw:
+        if first.raw.startswith(b">") and len(names) == 2:
+            yield from _fasta(first, rows)
+            return
+        is_named = pathlib.Path(first.file.lower().removesuffix(".gz")).suffix == ".csv"
+        if is_named or _columns(_header(first), names) is not None:
+            yield from _csv(first, rows, names)
+            return
+    elif _names_columns(first, names):
+        said = "names of columns, but TSV has neither a header nor quotes; delete them"
+        raise InvalidInputError(f"{first.place}: {first.raw.decode()!r} are {said}")
+    yield first
+    yield from rows
 
 
-def _numbered(path: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the name of the file, the number of the line and its bytes, for each line."""
-    name = "<stdin>" if str(path) == "-" else str(path)
-    with _binary(path) as lines:
-        for number, raw in enumerate(iter(lambda: lines.readline(LINE + 1), b""), start=1):
-            if len(raw) > LINE:
-                raise RowError(f"{name}:{number}: a line of more than {LINE:,} bytes; is it text?")
-            yield name, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+def _names_columns(first: Row, names: Sequence[str]) -> bool:
+    """Return whether the fields of a TSV line are known names of columns, not single letters."""
+    fields = [field.strip('"') for field in first.raw.decode("utf-8", "replace").split("\t")]
+    return min(map(len, fields)) > 1 and _columns(fields, names) is not None
 
 
-def not_csv(place: str, error: Exception) -> RowError:
-    """Return the error for a line of CSV text that Python's reader refuses."""
-    said = str(error)
-    if "new-line" in said:
-        said = "a carriage return within a line; end lines with \\n or \\r\\n, or quote the field"
-    return RowError(f"{place}: not CSV: {said}")
+def _fasta(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield pairs of records; the line of a pair is that of its first header."""
+    records = _records(first, rows)
+    for x in records:
+        y = next(records, None)
+        if y is None:
+            raise RowError(
+                f"{x.place}: a sequence without a partner; records are read two by two, x and y"
+            )
+        yield Row(x.file, x.line, x.raw + b"\t" + y.raw)
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 text file.
+def _records(header: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the sequence of each record, without white space."""
+    parts: list[bytes] = []
+    size = 0
+    for row in rows:
+        if row.raw.startswith(b">"):
+            yield Row(header.file, header.line, b"".join(parts))
+            header, parts, size = row, [], 0
+            continue
+        parts.append(b"".join(row.raw.split()))
+        size += len(parts[-1])
+        if size > LINE:
+            raise RowError(f"{header.place}: a sequence of more than {LINE:,} symbols")
+    yield Row(header.file, header.line, b"".join(parts))
 
-    Raises
-    ------
-    RowError
-        A line is not UTF-8, has a NUL character, or has more than 2^26 bytes.
-    InvalidInputError, OSError
-        As in `read_rows`.
-    """
-    return [_text(row) for row in read_rows(path)]
+
+def _header(first: Row) -> list[str]:
+    """Return the fields of a first line; [] if it is not CSV."""
+    try:
+        return next(csv.reader([first.raw.decode("utf-8")], strict=True), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
 
 
-def read_text(path: Path) -> str:
-    """Return a UTF-8 text file with its line ends; gzip is decompressed.
+def _columns(header: Sequence[str], names: Sequence[str]) -> list[int] | None:
+    """Return the indices of the named columns in a header; None if it does not name them."""
+    plain = [field.strip().lower() for field in header]
+    for known in (tuple(names), *(_KNOWN if len(names) == 2 else ())):
+        if all(plain.count(name) == 1 for name in known):
+            return [plain.index(name) for name in known]
+    return None
 
-    Raises
-    ------
-    RowError, InvalidInputError, OSError
-        As in `read_lines`.
-    """
-    return "".join(_text(Row(*line)) for line in _numbered(path))
+
+def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows below a header, with the chosen columns joined by tabs."""
+    with located(first):
+        text = first.text()
+    try:
+        header = next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise not_csv(first.place, error) from error
+    chosen = _columns(header, names)
+    if chosen is None and len(header) == len(names):
+        chosen = list(range(len(names)))
+        said = ", ".join(f"{n} is {field!r}" for n, field in zip(names, header, strict=True))
+        warnings.warn(f"{first.place} is taken as the header: {said}", UserWarning, stacklevel=4)
+    if chosen is None:
+        raise InvalidInputError(
+            f"{first.place}: the header has the columns {', '.join(map(repr, header)) or 'none'}; "
+            f"name {len(names)} of them {', '.join(names)}"
+        )
+    is_spaced = any(field.startswith(" ") for field in header)  # "x, y": spaces after commas
+    reader = csv.reader((_text(row) for row in rows), strict=True, skipinitialspace=is_spaced)
+    line = first.line + 1
+    try:
+        for fields in reader:
+            if fields:
+                kept = [fields[i] for i in chosen] if len(fields) == len(header) else fields
+                raw = "\t".join(kept).encode("utf-8", "surrogateescape")
+                yield Row(first.file, line, raw)
+            line = first.line + 1 + reader.line_num
+    except csv.Error as error:
+        raise not_csv(f"{first.file}:{line}", error) from error
 
 
 def _text(row: Row) -> str:
-    with located(row):
-        return row.text()
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises
-    ------
-    MemoryLimitError
-        The file is larger than half of the memory (`memory_limit`).
-    OSError
-        The file cannot be read.
-    """
-    limit = memory_limit()
-    with pathlib.Path(path_name(path)).open("rb") as file:
-        data = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
-    if data is None or len(data) > limit:
-        raise MemoryLimitError(f"{os.fspath(path)} is larger than half of the memory")
-    return data
-
-
-def read_alphabet(path: Path) -> Alphabet:
-    """Return the alphabet of a file: one symbol per line, in the order of the file.
-
-    `path` may also be a name of `Alphabet.named`, such as dna; write ./dna for a file of this name.
-
-    Raises
-    ------
-    AlphabetError
-        A line is empty or not UTF-8, a symbol is repeated or reserved, or there is no symbol.
-    RowError, InvalidInputError, OSError
-        As in `read_rows`.
-    """
-    if str(path) in STANDARD:
-        return Alphabet.named(str(path))
-    symbols: dict[str, int] = {}
-    for row in read_rows(path):
-        try:
-            symbol = row.text()
-        except InvalidInputError as error:
-            raise AlphabetError(f"{row.place}: {error}") from error
-        if not symbol:
-            raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol per line")
-        if symbol in symbols:
-            raise AlphabetError(
-                f"{row.place}: {symbol!r} is already on line {symbols[symbol]}; "
-                "list each symbol once"
-            )
-        symbols[symbol] = row.line
-    try:
-        return Alphabet(list(symbols))
-    except AlphabetError as error:
-        raise AlphabetError(f"{path}: {error}") from error
-
-
-def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1.0) -> FloatArray:
-    """Return the (n, n) float64 costs of aligning symbol a of the hypothesis with b of the target.
-
-    The file has rows a TAB b TAB cost.  A pair that it does not list costs 0 if a = b and
-    `substitute_cost` otherwise.
-
-    Raises
-    ------
-    RowError
-        A row does not have three columns, a symbol is outside the alphabet, a pair is repeated, or
-        a cost is NaN or -inf.
-    InvalidInputError
-        The file has no row, or as in `read_rows`.
-    """
-    seen: set[tuple[int, int]] = set()
-    costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
-    np.fill_diagonal(costs, 0.0)
-    for row in read_rows(path):
-        with located(row):
-            a, b, cost = row.columns(("a", "b", "cost"))
-            ids = alphabet.encode([a, b], name="pair")
-            pair = (int(ids[0]), int(ids[1]))
-            if pair in seen:
-                raise InvalidInputError(f"the pair {a!r}, {b!r} has a cost before; give one")
-            seen.add(pair)
-            costs[pair] = cost_array("cost", cost, ())
-    if not seen:
-        raise InvalidInputError(f"{path} has no row; a row is a TAB b TAB cost")
-    return costs
-
-
-def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
-    """Return the array `weights` of an npz file (float64) and the alphabet of its array `symbols`.
-
-    The alphabet is None if the file has no `symbols`.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is not an npz file, has no array of numbers `weights`, or `symbols` is not a list
-        of texts.
-    AlphabetError
-        `symbols` is not a valid alphabet.
-    MemoryLimitError, OSError
-        As in `read_arrays`.
-    """
-    try:
-        arrays = load_arrays(path)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from error
-    if "weights" not in arrays:
-        raise InvalidInputError(
-            f"{path}: no array 'weights' among {', '.join(arrays) or 'no arrays'}; "
-            "write one of this name with numpy.savez"
-        )
-    if arrays["weights"].dtype.kind not in "iuf":
-        raise InvalidInputError(f"{path}: weights has dtype {arrays['weights'].dtype}; give floats")
-    symbols = arrays.get("symbols")
-    if symbols is not None and (symbols.ndim != 1 or symbols.dtype.kind != "U"):
-        raise InvalidInputError(
-            f"{path}: symbols has shape {symbols.shape} and dtype {symbols.dtype}; give a list of "
-            "texts"
-        )
-    alphabet = None if symbols is None else Alphabet(symbols.tolist())
-    return arrays["weights"].astype(np.float64), alphabet
-
-
-@contextmanager
-def _binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file; "-" gives standard input, which stays open."""
-    if isinstance(path, str | os.PathLike) and str(path) == "-":
-        with _plain(sys.stdin.buffer, "<stdin>") as lines:
-            yield lines
-    else:
-        path = path_name(path)
-        if len(pathlib.Path(path).name) > LONGEST_NAME:
-            raise InvalidInputError(
-                f"{str(path)[:40]!r}... has {len(str(path))} characters, too many for a file"
-            )
-        with pathlib.Path(path).open("rb") as file, _plain(file, str(path)) as lines:
-            yield lines
-
-
-@contextmanager
-def _plain(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """Yield a stream of the file's bytes, decompressed if they are in gzip format."""
-    stream: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
-    try:
-        if stream.peek(2)[:2] != b"\x1f\x8b":
-            yield stream
-            return
-        with gzip.GzipFile(fileobj=stream) as lines:
-            yield lines  # type: ignore[misc]
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InvalidInputError(f"{name}: the gzip data are damaged: {error}") from error
-    finally:
-        if stream is not file and not file.closed:
-            stream.detach()
+    """Return a line as text in which bytes that are not UTF-8 survive encoding it again."""
+    return row.raw.decode("utf-8", "surrogateescape") + "\n"

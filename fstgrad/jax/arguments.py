@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fstgrad.core.axis_labels import check_mask, check_positions
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.labels import check_mask, check_positions
 from fstgrad.jax.operators import upcast
 from fstgrad.objectives.strings import IGNORED
 

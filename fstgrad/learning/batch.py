@@ -24,7 +24,7 @@ from scipy.sparse import issparse
 from fstgrad.core.checks import FloatArray, instance, positive_integer, real_array
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.learning import linear_chain_chunks
 from fstgrad.learning.objective import PairObjective, reliability_warning
 from fstgrad.learning.outcomes import CHUNK_SIZE, XY, Chunk, Item, Outcome, Sums, outcome_of

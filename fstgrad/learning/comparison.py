@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, Seed, generator, positive_integer
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.learning.measures import Symbols, edit_distances, parallel_strings
 
 LEVEL = 0.95

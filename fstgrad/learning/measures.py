@@ -10,7 +10,7 @@ from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.checks import FloatArray, instance
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import paired_batches, symbol_strings
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import EditDistance, Loss
 
 Symbols = Sequence[str]

@@ -26,11 +26,11 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.learning.features import Features
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.losses.automata.bounds import check_cap
+from fstgrad.losses.automata.caps import check_cap
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import (
     StringDistribution,

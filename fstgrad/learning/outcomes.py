@@ -13,7 +13,7 @@ import numpy as np
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, index_array
 from fstgrad.core.errors import FstgradError, InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.learning import kernels
 from fstgrad.learning.objective import NAN, Method, PairGradient
 

@@ -24,8 +24,8 @@ Reading order
 - `transducers` : builders of U.
 - `automata` : from U and a target to B; the evaluation of single strings.
 - `reference` : the algorithms of Cortes et al. in OpenFst operations, line by line.
-- `matrices`, `pairs`, `alignments`, `evaluation` : substitution matrices; many pairs by dynamic
-  programs; edit operations; the methods that need no compilation.
+- `matrices`, `pairwise`, `edit_operations`, `evaluation` : substitution matrices; many pairs by
+  dynamic programs; edit operations; the methods that need no compilation.
 - `report` : the properties of a loss on samples.
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the losses of any transducer and of a grammar.

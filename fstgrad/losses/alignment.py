@@ -10,7 +10,7 @@ from fstgrad.core.checks import direction_array, instance, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import transducers
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
-from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
+from fstgrad.losses.pairwise import AffineScores, PairLoss, affine_scores, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 
 

@@ -23,11 +23,10 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import summary
-from fstgrad.losses.alignments import Alignment
+from fstgrad.core.short_repr import summary
 from fstgrad.losses.automata.automaton import Cap, Level, LossAutomaton
 from fstgrad.losses.automata.band import Band, compile_band
-from fstgrad.losses.automata.bounds import (
+from fstgrad.losses.automata.caps import (
     RATIONAL_CAP,
     REFERENCE_CAP,
     TropicalCap,
@@ -35,12 +34,13 @@ from fstgrad.losses.automata.bounds import (
     in_nats,
 )
 from fstgrad.losses.automata.determinize import MAX_STATES, determinize, minimize, minimize_finals
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.product import automaton_product, product_machine
 from fstgrad.losses.automata.semiring import TROPICAL
-from fstgrad.losses.evaluation import PairEvaluation, Programme, Target, rejected
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
+from fstgrad.losses.edit_operations import Alignment
+from fstgrad.losses.evaluation import PairEvaluation, Programme, Target, no_finite_loss_error
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst, to_arrays
 
@@ -104,7 +104,7 @@ class Loss(PairEvaluation):
         """
         machine = self._bounded(target, max_states)
         if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
-            raise rejected(self.alphabet, target, self._remedy)
+            raise no_finite_loss_error(self.alphabet, target, self._remedy)
         return machine
 
     def against(

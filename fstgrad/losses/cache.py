@@ -25,8 +25,8 @@ from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.automata.automaton import Level, LossAutomaton
 from fstgrad.losses.automata.band import Band
-from fstgrad.losses.automata.bounds import STORED_CAP
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.caps import STORED_CAP
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 
 CACHE_MEMORY = 2**30  # bytes, by default
 _WORKING_COPIES = 3  # factor of the counted bytes: in use, an automaton holds copies for the passes

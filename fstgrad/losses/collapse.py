@@ -15,9 +15,9 @@ from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
 from fstgrad.losses.automata.collapse import ctc_machine, ended_machine, spelled_machine
 from fstgrad.losses.automata.determinize import MAX_STATES
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.product import automaton_product
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.losses.base import Engine, Loss, SumLoss
 from fstgrad.losses.constant import NoLoss
 from fstgrad.losses.evaluation import Target

@@ -8,10 +8,10 @@ from fstgrad.core.alphabet import Alphabet, SequenceLike, WordAlphabet
 from fstgrad.core.checks import flag, instance
 from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedError
 from fstgrad.losses import transducers
-from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.base import Loss, ScaledLoss
+from fstgrad.losses.edit_operations import Alignment
 from fstgrad.losses.evaluation import Target
-from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
+from fstgrad.losses.pairwise import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
 

@@ -13,11 +13,11 @@ from fstgrad.core.checks import FloatArray, IntArray, positive_integer
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import batch, paired_batches
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
-from fstgrad.losses.pairs import joined
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
+from fstgrad.losses.edit_operations import Alignment
+from fstgrad.losses.pairwise import joined
 from fstgrad.openfst import Fst
 
 Target = SequenceLike | Fst
@@ -160,7 +160,7 @@ class PairEvaluation(ABC):
 
     @property
     def _work(self) -> float | None:
-        """The work of the faster algorithm, as in `LossProgramme`; None if there is none."""
+        """The work of the faster algorithm, as in `DynamicProgram`; None if there is none."""
         return None
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
@@ -172,7 +172,7 @@ class PairEvaluation(ABC):
 class Programme:
     """The losses of strings (k, l) against one target, by the faster algorithm of a loss.
 
-    loss : the loss; target : (m,) int64 ids; work : as in `LossProgramme`.
+    loss : the loss; target : (m,) int64 ids; work : as in `DynamicProgram`.
     """
 
     loss: PairEvaluation
@@ -188,7 +188,7 @@ class Programme:
         return losses_of_strings(self.loss, y, z, pairs)
 
 
-def has_programme(loss: PairEvaluation) -> bool:
+def has_dynamic_program(loss: PairEvaluation) -> bool:
     """Return whether one call computes many pairs, without a machine for each target."""
     return loss._work is not None
 
@@ -198,7 +198,9 @@ def losses_of_strings(loss: PairEvaluation, y: Strings, z: Strings, pairs: IntAr
     return loss._of_pairs(y, z, pairs, 1)
 
 
-def rejected(alphabet: Alphabet, target: SequenceLike | Fst, remedy: str) -> InfeasibleError:
+def no_finite_loss_error(
+    alphabet: Alphabet, target: SequenceLike | Fst, remedy: str
+) -> InfeasibleError:
     """Return the error for a target against which no hypothesis has a finite loss."""
     shown = "acceptor"
     if not isinstance(target, Fst):

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.axis_labels import over_symbols
 from fstgrad.core.checks import FloatArray, direction_array, instance, path_name
 from fstgrad.core.errors import AlphabetError, InvalidInputError
-from fstgrad.core.labels import over_symbols
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.io import read_lines
 

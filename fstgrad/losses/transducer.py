@@ -23,7 +23,6 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.losses import reference, transducers
-from fstgrad.losses.alignments import Alignment, operations_of
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.composition import (
     composition,
@@ -36,8 +35,9 @@ from fstgrad.losses.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.losses.automata.reduction import merge_alike, target_machine
 from fstgrad.losses.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.losses.base import Loss
+from fstgrad.losses.edit_operations import Alignment, operations_of
 from fstgrad.losses.evaluation import Target
-from fstgrad.losses.pairs import ArcCosts, PairLoss, losses_of_pairs, pair_loss
+from fstgrad.losses.pairwise import ArcCosts, PairLoss, losses_of_pairs, pair_loss
 from fstgrad.losses.transducers.rules import RuleSet, RuleTransducer, compile_rules
 from fstgrad.openfst import (
     ArcType,

@@ -2,7 +2,7 @@
 
 Reading order
 -------------
-- `definitions` : the formulas of the slides in NumPy, which define what the rest computes.
+- `reference` : the formulas of the slides in NumPy, which define what the rest computes.
 - `arrays`, `kernels` : models as named tuples of arrays; the compiled loops.
 - `graph`, `scored_graph`, `factors` : the data of a model, and tables like its scores.
 - `resources`, `result` : limits of time and threads; types of results.

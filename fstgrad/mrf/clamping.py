@@ -13,7 +13,7 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 
-class Remains(NamedTuple):
+class ReducedGraph(NamedTuple):
     """What remains of the graph and of the larger factors.
 
     Attributes
@@ -55,14 +55,14 @@ class Clamped:
     value : float
         The score of the fixed nodes and of the edges and factors between them, in nats, without the
         offset.
-    remains : Remains
+    remains : ReducedGraph
     """
 
     full: ScoredGraph
     labels: IntArray
     rest: ScoredGraph | None
     value: float
-    remains: Remains
+    remains: ReducedGraph
 
     @property
     def free(self) -> IntArray:
@@ -172,21 +172,21 @@ def clamp(full: ScoredGraph, labels: IntArray) -> Clamped:
     return Clamped(full, labels, rest, value, remains)
 
 
-def _remains(full: ScoredGraph, free: BoolArray) -> Remains:
+def _remains(full: ScoredGraph, free: BoolArray) -> ReducedGraph:
     """Return what remains if the nodes `free` (I,) are free; cached in `full.graph.cache`."""
     factors, edges = full.factors, full.graph.edges
     if free.all():
         every = list(range(factors.number))
-        return Remains(full.graph, np.arange(len(edges)), every, [], [])
+        return ReducedGraph(full.graph, np.arange(len(edges)), every, [], [])
     known = full.graph.cache.setdefault("remains", {})
     key = free.tobytes()
     if key not in known:
         known[key] = _new_remains(full, free)
-    cached: Remains = known[key]
+    cached: ReducedGraph = known[key]
     return cached
 
 
-def _new_remains(full: ScoredGraph, free: BoolArray) -> Remains:
+def _new_remains(full: ScoredGraph, free: BoolArray) -> ReducedGraph:
     factors, edges = full.factors, full.graph.edges
     inside = np.flatnonzero(free[edges].all(axis=1))
     place = np.cumsum(free) - 1
@@ -205,6 +205,6 @@ def _new_remains(full: ScoredGraph, free: BoolArray) -> Remains:
         pairs.append((f, numbers.setdefault((b, a) if flip else (a, b), len(numbers)), flip))
     if pairs:
         pairs_left = np.array(list(numbers), np.int64)
-    return Remains(
+    return ReducedGraph(
         Graph(int(free.sum()), np.ascontiguousarray(pairs_left)), inside, larger, pairs, reduced
     )

@@ -26,7 +26,7 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 
 REACH = 4.0  # standard deviations that a filter covers
 FINENESS = 2.0  # cells of the grid per standard deviation

@@ -27,7 +27,7 @@ from fstgrad.mrf.exact.engine import (
     ExactEngine,
     best_labeling,
     exact,
-    require_digits,
+    require_precision,
 )
 from fstgrad.mrf.factors import Factor, model_parts
 from fstgrad.mrf.graph import Graph, grid_edges
@@ -188,7 +188,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         recentered = self.recentered[0]
         labelings = recentered.exact.sample(positive_integer("k", k, minimum=0), generator(rng))
         for labels in labelings[:1]:
-            require_digits(recentered.score(labels), LOWEST_ROUGH)
+            require_precision(recentered.score(labels), LOWEST_ROUGH)
         return labelings
 
     def mode(self) -> IntArray:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray, IntArray, index_array, log_weights
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, MemoryLimitError
 from fstgrad.core.sequences import items, rows_of
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, extra, positive_integer, positive_number, real_array
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.io import read_bytes, write_bytes
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.graph import grid_edges

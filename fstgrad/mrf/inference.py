@@ -20,7 +20,7 @@ from fstgrad.core.checks import one_of, positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
-from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_digits
+from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_precision
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.belief_propagation import belief_propagation, max_product, tree_reweighted
 from fstgrad.mrf.result import Inference
@@ -123,5 +123,5 @@ def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
     """
     recentered, offset = model.recentered
     result = bound(METHODS, method, options)(recentered)
-    require_digits(result.log_partition, LOWEST_ROUGH)
+    require_precision(result.log_partition, LOWEST_ROUGH)
     return result.shifted(offset)

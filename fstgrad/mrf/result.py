@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.mrf.scored_graph import NO_FACTORS, Table
 
 Kind = Literal[

@@ -21,7 +21,7 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.distribution import offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.io import read_lines, shown, write_text
 from fstgrad.mrf.distribution import PairwiseMRF

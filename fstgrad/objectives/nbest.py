@@ -8,7 +8,7 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.losses.evaluation import has_programme, losses_of_strings
+from fstgrad.losses.evaluation import has_dynamic_program, losses_of_strings
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.strings import IGNORED, check_ids
 
@@ -52,7 +52,7 @@ class NbestLosses(Objective):
         listed = np.arange(room) < counts[:, None]
         _check_hypotheses(table, listed, n)
         result = np.full(table.shape[:2], np.inf)
-        if has_programme(self.loss):
+        if has_dynamic_program(self.loss):
             self._pairs(table, golds, listed, result, team)
         else:
             for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):

@@ -9,7 +9,7 @@ Reading order
 - `distribution` : `StringDistribution`.
 - `objectives`, `consensus`, `caps` : objectives of training; minimum Bayes risk; the choice of a
   cap.
-- `budget`, `chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
+- `budget`, `markov_chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
 - `bigrams`, `batches` : scores that are sums; many strings in one call.
 - `linear_chain`, `packed_chains` : batches of chains without a loss.
 """

@@ -56,7 +56,7 @@ def solve_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, Bigrams]:
         return log_z, _folded(terms)
     table, shift = weighed
     layout = b.bigram_layout
-    total = kernels.passes.real_pass(table, layout.walk, layout.weight, layout.final, 2)
+    total = kernels.passes.forward_backward(table, layout.walk, layout.weight, layout.final, 2)
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)
     return total + shift + layout.shift + b.initial, _folded(table)
@@ -78,7 +78,7 @@ def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bi
         return solved.log_partition, solved.slope, _folded(solved.change)
     table, shift = weighed
     layout, change = b.bigram_layout, np.zeros(table.shape)
-    log_z, expected = kernels.passes.tangent_pass(
+    log_z, expected = kernels.passes.forward_backward_with_tangents(
         (table, change),
         layout.walk,
         (layout.unweighted, layout.cost),

@@ -16,10 +16,10 @@ from fstgrad.core.checks import (
     positive_number,
 )
 from fstgrad.core.errors import InvalidInputError, NotSupportedError, StateLimitError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.losses.automata.bounds import loss_range
+from fstgrad.losses.automata.caps import loss_range
 from fstgrad.strings.distribution import StringDistribution
 
 Bounded = Literal["softmax-margin", "risk"]

@@ -10,7 +10,7 @@ from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, positive_integer
 from fstgrad.core.errors import AlphabetError, InvalidInputError
 from fstgrad.core.sequences import batch
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice

@@ -41,10 +41,10 @@ from fstgrad.core.errors import (
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band, check_band
-from fstgrad.losses.automata.bounds import check_cap
+from fstgrad.losses.automata.caps import check_cap
 from fstgrad.strings.budget import PLAIN_SPEED
-from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.markov_chain import Chain
 
 Kind = Literal["auto", "band", "cap", "plain", "mixture"]
 KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")
@@ -267,7 +267,7 @@ class Choice:
             )
         return Proposal("mixture", tuple(parts), -np.inf, 0.0)
 
-    def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "Trial":
+    def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "PilotSample":
         """Return the proposal that promises the narrowest interval from `samples` strings.
 
         First, bands of growing width are tried while each narrows the interval and the limit of
@@ -275,16 +275,16 @@ class Choice:
         returned.  If none does, plain strings are tried; if even the best promise is not near the
         least possible width, then also the band (0, 0), a mixture of offsets and a cap.
         """
-        found: list[Trial] = []
+        found: list[PilotSample] = []
 
-        def tried(make: Callable[[], Proposal]) -> Trial | None:
+        def tried(make: Callable[[], Proposal]) -> PilotSample | None:
             try:
                 found.append(self.trial(make(), rng))
             except FstgradError:
                 return None
             return found[-1]
 
-        def promise(trial: Trial) -> float:
+        def promise(trial: PilotSample) -> float:
             return trial.promised_width(samples * self._speed(trial.proposal))
 
         last = np.inf
@@ -306,12 +306,12 @@ class Choice:
             tried(self.highest_cap)
         return min(found, key=promise)
 
-    def trial(self, proposal: Proposal, rng: np.random.Generator) -> "Trial":
+    def trial(self, proposal: Proposal, rng: np.random.Generator) -> "PilotSample":
         """Return the proposal with the log-weights of a pilot sample."""
         strings = proposal.draw(5 * self.pilot if proposal.is_plain else self.pilot, rng)
-        return Trial(proposal, proposal.log_weights(strings, self.losses_of(strings)))
+        return PilotSample(proposal, proposal.log_weights(strings, self.losses_of(strings)))
 
-    def samples_for(self, trial: "Trial", width: float, most: int) -> int:
+    def samples_for(self, trial: "PilotSample", width: float, most: int) -> int:
         """Return how many strings promise an interval of this width (nats), at most `most`.
 
         Of plain strings, which are cheaper, at most `plain_speed` times `most`.
@@ -368,7 +368,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class PilotSample:
     """A proposal and the log-weights R (k,) of a few of its strings."""
 
     proposal: Proposal

@@ -35,15 +35,15 @@ from fstgrad.core.estimates import (
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.strings.budget import Budget
-from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.strings.lattices.sampled import (
     lattice_sampled_risk,
     lattice_sampled_softmax_margin,
 )
+from fstgrad.strings.markov_chain import Chain
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
 from fstgrad.strings.tangents import tangent
 

@@ -22,7 +22,7 @@ def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Genera
     InfeasibleError
         No string has a finite score and a finite loss.
     """
-    ways = _Ways(scores, paths)
+    ways = _Continuations(scores, paths)
     length, n = len(scores), scores.shape[-1]
     drawn = np.full((k, length + scores.ndim - 2), n, dtype=np.int64)
     strings = drawn[:, scores.ndim - 2 :]
@@ -50,7 +50,7 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
     log-weights the smaller ids come first.  The list is shorter if fewer strings have a finite
     log-weight.
     """
-    ways = _Ways(scores, paths, MaxPlus())
+    ways = _Continuations(scores, paths, MaxPlus())
     length, n, contexts = len(scores), scores.shape[-1], scores.ndim - 2
     # items: (minus the best total through the prefix, prefix, state, weight of the prefix)
     queue: list[tuple[float, tuple[int, ...], int, float]] = [(-np.inf, (), 0, paths.initial)]
@@ -75,7 +75,7 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
     return found
 
 
-class _Ways:
+class _Continuations:
     """Log-weights of all continuations of every prefix: sums, or maxima with `MaxPlus`.
 
     Sums are exact up to a constant per position, maxima are exact.

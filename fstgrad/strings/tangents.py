@@ -86,7 +86,7 @@ def tangent(
         np.multiply(table, direction.reshape(table.shape), out=change, where=table > 0)
         for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
-    log_z, expected = kernels.passes.tangent_pass(
+    log_z, expected = kernels.passes.forward_backward_with_tangents(
         (table, change),
         layout.walk,
         (weight, cost),

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fstgrad.core.axis_labels import check_mask
 from fstgrad.core.checks import instance, is_integer
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.labels import check_mask
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 

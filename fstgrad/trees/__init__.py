@@ -3,7 +3,7 @@
 Reading order
 -------------
 - `kernels` : the compiled loops; the main ones are `kernels.matrix_tree` and `kernels.stable`.
-- `definitions` : the formulas of the paper in NumPy, which tests compare with what runs.
+- `reference` : the formulas of the paper in NumPy, which tests compare with what runs.
 - `structures` : trees as arrays of heads, and which trees are allowed; `arcs` : the checked scores
   of a batch; `constraints` : hard constraints and partial annotation.
 - `solution` : log Z, marginals and their derivatives, and their updates if scores change;

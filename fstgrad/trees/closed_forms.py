@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 
 NEGLIGIBLE = 1e-18  # arcs whose probabilities add up to this are left out

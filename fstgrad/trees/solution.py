@@ -102,7 +102,7 @@ class Solution(NamedTuple):
         for item, direction in directions.items():
             change = empty_like(direction)
             scores = np.ascontiguousarray(self.item_table(self.scores, item))
-            kernels.stable.second_order(scores, self.single_root, direction, change)
+            kernels.stable.covariance_product(scores, self.single_root, direction, change)
             self.item_table(v, item)[:] = change
         return v
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees

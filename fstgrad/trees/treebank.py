@@ -17,7 +17,7 @@ import numpy as np
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.io import Items, load_arrays, matched, read_lines
 from fstgrad.trees.structures import PADDING
 

@@ -7,13 +7,13 @@ from scipy.special import gammaln, logsumexp
 
 import fstgrad as fg
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.grm import bounds, families, measures, newton, partition
+from fstgrad.grm import families, log_moments, measures, newton, partition
 from fstgrad.grm.blocks import binomials
-from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.conditionals import NodeConditional
 from fstgrad.grm.kernels import counts
 from fstgrad.grm.kernels.counts import empty_moments
 from fstgrad.grm.kernels.sampling import draw_count
+from fstgrad.grm.log_moments import log_moment
 from fstgrad.grm.normalization import _negative_quotient
 from fstgrad.grm.sampling import gibbs
 from tests.helpers.counts import parameters
@@ -58,8 +58,8 @@ def test_sums_beyond_floats_are_refused(base, eta):
 
 
 def test_gaussian_bounds_reach_a_tolerance_in_few_rounds(monkeypatch):
-    rounds, cuts = [], bounds._cuts
-    monkeypatch.setattr(bounds, "_cuts", lambda *given: (rounds.append(1), cuts(*given))[1])
+    rounds, cuts = [], log_moments._cuts
+    monkeypatch.setattr(log_moments, "_cuts", lambda *given: (rounds.append(1), cuts(*given))[1])
     eta = np.array([-8.0, 15.0, -20.0, 11.0])
     interval = families.Gaussian().log_partition(eta, method="bounds", tolerance=1e-3)
     assert interval.upper - interval.lower <= 1e-3

@@ -7,9 +7,9 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.learning.measures import errors, evaluate
-from fstgrad.losses import pairs
+from fstgrad.losses import pairwise
 from fstgrad.losses.automata.kernels.arguments import Strings
-from fstgrad.losses.pairs import losses_of_pairs
+from fstgrad.losses.pairwise import losses_of_pairs
 from fstgrad.openfst import to_arrays
 from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import losses as alignments
@@ -198,7 +198,7 @@ def test_errors_of_predictions_by_symbols():
 def test_no_least_alignment_is_an_error():
     """Insertions and deletions that pay for themselves make alignments cheaper without end."""
     from fstgrad.core.errors import FstError
-    from fstgrad.losses.pairs import ArcCosts
+    from fstgrad.losses.pairwise import ArcCosts
     from fstgrad.openfst import FstArrays
 
     zero, one = np.array([0]), np.array([1])
@@ -215,7 +215,7 @@ def test_no_least_alignment_is_an_error():
 
 def test_single_precision_is_for_scores_on_a_grid():
     """Sums of eighths are exact in float32, those of tenths are not."""
-    from fstgrad.losses.pairs import AffineScores
+    from fstgrad.losses.pairwise import AffineScores
 
     for unit, fits in ((1 / 8, True), (1 / 3, False), (0.1, False), (2.0**-9, False)):
         scores = np.array([[3.0, -1.0], [-1.0, 3.0]]) * unit
@@ -234,7 +234,7 @@ def test_scores_of_long_strings_are_exact():
 
 
 def test_an_alignment_that_passes_the_memory(monkeypatch):
-    monkeypatch.setattr(pairs, "ALIGNMENT_MEMORY", 8 * 5 * 4 - 1)
+    monkeypatch.setattr(pairwise, "ALIGNMENT_MEMORY", 8 * 5 * 4 - 1)
     loss = fg.EditDistance(fg.Alphabet("ab"))
     assert loss.align("aba", "ab").loss == 1.0
     with pytest.raises(fg.MemoryLimitError, match="4 with 3 symbols needs 160 bytes"):
@@ -243,7 +243,7 @@ def test_an_alignment_that_passes_the_memory(monkeypatch):
 
 def test_losses_of_300_symbols_have_tables():
     fst = to_arrays(fg.EditDistance(fg.Alphabet([f"s{i}" for i in range(300)])).transducer)
-    assert isinstance(pairs.pair_loss(fst, 300), pairs.LinearCosts)
+    assert isinstance(pairwise.pair_loss(fst, 300), pairwise.LinearCosts)
 
 
 def test_costs_are_summed_without_overflow_or_refused():

@@ -91,7 +91,7 @@ class TropicalForm:
 
 def _over_classes(machine: TargetMachine, column: npt.NDArray[Any], best: np.ufunc) -> Rows:
     """Return the least or greatest cost-to-go over the symbol classes."""
-    steps = [machine.retreat(column[:, None], c)[:, 0] for c in range(len(machine.arcs))]
+    steps = [machine.step_backward(column[:, None], c)[:, 0] for c in range(len(machine.arcs))]
     result: Rows = best.reduce(steps)
     return result
 

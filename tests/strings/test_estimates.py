@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.estimates import controlled_marginals, jackknifed_log_mean, sampled_covariance
-from fstgrad.strings.chain import Chain
+from fstgrad.strings.markov_chain import Chain
 from tests.helpers.losses import make_loss
 from tests.oracles import strings as oracle
 

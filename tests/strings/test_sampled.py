@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.strings.chain import Chain
+from fstgrad.strings.markov_chain import Chain
 from tests.helpers.losses import KINDS, make_loss
 from tests.oracles import strings as oracle
 

@@ -319,7 +319,7 @@ def test_each_rung_of_the_second_order_has_tables_that_need_it(table, last, monk
     v = normal(1, n=len(table) - 1, seed=5)
     for single_root in (True, False):
         change = np.empty_like(v)
-        stable.second_order.py_func(table, single_root, v, change)
+        stable.covariance_product.py_func(table, single_root, v, change)
         assert calls[-1] == last
         wanted = logarithmic.solve(table, v, single=single_root)
         np.testing.assert_allclose(change, wanted.change, atol=1e-10)

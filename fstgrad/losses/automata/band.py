@@ -13,7 +13,7 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import BoolArray, IntArray, is_integer
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.automata.automaton import DEAD, LossAutomaton
-from fstgrad.losses.automata.bounds import in_nats
+from fstgrad.losses.automata.caps import in_nats
 from fstgrad.losses.automata.determinize import RawAutomaton, determinize, minimize
 from fstgrad.losses.automata.machine import ANYWHERE, Arcs, TargetMachine
 from fstgrad.losses.automata.semiring import INF

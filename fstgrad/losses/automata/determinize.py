@@ -77,7 +77,7 @@ class Step(NamedTuple):
     level: RawLevel
 
 
-class Frontier(Protocol):
+class LevelStates(Protocol):
     """The states of one level: rows of M's forward weights in canonical form."""
 
     def advance(self, remaining: int, limit: int, max_memory: int = ...) -> Step:
@@ -111,7 +111,7 @@ def determinize(
     InfeasibleError
         No hypothesis of this length has a path.
     """
-    frontier: Frontier = (
+    frontier: LevelStates = (
         TropicalFrontier(machine, length, barred=barred)
         if machine.semiring is TROPICAL
         else CountFrontier(machine, length)
@@ -222,7 +222,7 @@ class TropicalFrontier:
         room = (max_memory - arcs) // 8
         if 2 * len(self._pool) > room:
             return Step(0, arcs + 2 * self._pool.nbytes, _NOTHING)
-        count, cells, pool, nextstate, cost, fall = kernels.tropical.advance(
+        count, cells, pool, nextstate, cost, fall = kernels.tropical.determinize_level(
             self._pool,
             self._states,
             self._kinds,
@@ -271,7 +271,7 @@ class CountFrontier:
         room = (max_memory - arcs) // 8
         if 2 * self._rows.size > room:
             return Step(0, arcs + 2 * self._rows.nbytes, _NOTHING)
-        count, cells, rows, nextstate = kernels.counts.advance(
+        count, cells, rows, nextstate = kernels.counts.determinize_level(
             self._rows, self._arcs, self._useful[remaining], limit, room
         )
         if cells:

@@ -84,7 +84,7 @@ def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> Int
     indicator[np.arange(machine.num_states), block] = machine.semiring.one
     indicator = machine.close_backward(indicator)
     signature = np.column_stack(
-        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
+        [block] + [machine.step_backward(indicator, c) for c in range(len(machine.arcs))]
     )
     rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
     refined: IntArray = np.unique(rows.ravel(), return_inverse=True)[1]

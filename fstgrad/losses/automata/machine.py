@@ -84,7 +84,7 @@ class TargetMachine:
         self._relax(after, arcs.nextstate, rows, arcs.source, arcs.weight)
         return self.close(after)
 
-    def retreat(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
+    def step_backward(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
         """Return the weights (K, S) of reading one symbol of the class, then `columns` (K, S)."""
         before, arcs = self.semiring.full(columns.shape), self.arcs[symbol_class]
         self._relax(before, arcs.source, columns, arcs.nextstate, arcs.weight)

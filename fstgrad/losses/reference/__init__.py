@@ -19,15 +19,15 @@ relative in log Z and 1e-7 in Q for random real costs; 2e-10 for rational losses
 
 Reading order
 -------------
-- `hypotheses` : M.
-- `states`, `determinization` : a lower bound of the states of Det(M); Det(M).
+- `target_machine` : M.
+- `state_bound`, `determinization` : a lower bound of the states of Det(M); Det(M).
 - `loss`, `gradient` : B; A, C and Q.
 """
 
 from fstgrad.losses.reference.determinization import determinized, merge_equivalent_states
 from fstgrad.losses.reference.gradient import forward_backward, gradient_terms, score_transducer
-from fstgrad.losses.reference.hypotheses import hypothesis_machine
 from fstgrad.losses.reference.loss import loss_acceptor
+from fstgrad.losses.reference.target_machine import hypothesis_machine
 
 __all__ = [
     "determinized",

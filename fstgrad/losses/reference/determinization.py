@@ -9,7 +9,7 @@ from fstgrad.core.checks import IntArray
 from fstgrad.core.errors import StateLimitError
 from fstgrad.io import memory_limit
 from fstgrad.losses.automata.determinize import MAX_STATES
-from fstgrad.losses.reference.states import depths, least_states
+from fstgrad.losses.reference.state_bound import depths, least_states
 from fstgrad.openfst import Fst, FstArrays
 
 QUICK = 2**23  # arc visits (half a microsecond each) up to which no states are counted first

@@ -6,7 +6,7 @@ from fstgrad import openfst
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.losses.reference.hypotheses import EXACT
+from fstgrad.losses.reference.target_machine import EXACT
 from fstgrad.openfst import Fst, FstArrays
 
 

@@ -11,7 +11,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.losses.automata.determinize import MAX_STATES
 from fstgrad.losses.reference.determinization import determinized, too_many
-from fstgrad.losses.reference.hypotheses import EXACT, Target, hypothesis_machine
+from fstgrad.losses.reference.target_machine import EXACT, Target, hypothesis_machine
 from fstgrad.losses.transducers import sigma_power
 from fstgrad.openfst import Fst, FstArrays
 

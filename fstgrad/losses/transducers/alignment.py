@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.axis_labels import over_symbols
 from fstgrad.core.checks import (
     LARGEST_COST,
     IntArray,
@@ -13,7 +14,6 @@ from fstgrad.core.checks import (
     one_of,
     positive_number,
 )
-from fstgrad.core.labels import over_symbols
 from fstgrad.losses.transducers.builder import (
     EPSILON_LABEL,
     ArcGroup,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fstgrad.core import checks
 from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.axis_labels import over_symbols
 from fstgrad.core.checks import cost, cost_array
-from fstgrad.core.labels import over_symbols
 from fstgrad.losses.transducers.builder import (
     EPSILON_LABEL,
     ArcGroup,

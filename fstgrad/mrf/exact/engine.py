@@ -48,7 +48,7 @@ class Exact:
     @cached_property
     def precise_log_partition(self) -> float:
         """The same for differences of scores; InfeasibleError if they have lost their digits."""
-        require_digits(self.engine.log_partition())
+        require_precision(self.engine.log_partition())
         return self.log_partition
 
     @cached_property
@@ -72,11 +72,11 @@ def exact(model: ScoredGraph) -> Exact:
 def best_labeling(model: ScoredGraph) -> IntArray:
     """Return a labeling (I,) int64 of the highest score; InfeasibleError if ties cannot be told."""
     labels = exact(model).engine.mode()
-    require_digits(model.score(labels), LOWEST_ROUGH)
+    require_precision(model.score(labels), LOWEST_ROUGH)
     return labels
 
 
-def require_digits(nats: float, lowest: float = LOWEST) -> None:
+def require_precision(nats: float, lowest: float = LOWEST) -> None:
     """Raise InfeasibleError if log Z or the score of a best labeling leaves differences no digits.
 
     nats : log Z or a score, without the offsets of nodes (`ScoredGraph.recentered`); NaN and -inf

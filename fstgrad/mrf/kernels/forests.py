@@ -48,7 +48,7 @@ def sweep_up(
 
 
 @kernel
-def weigh_up(
+def partition_from_weights(
     order: IntArray,
     parent_arc: IntArray,
     source: IntArray,

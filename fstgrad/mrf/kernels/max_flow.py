@@ -37,7 +37,7 @@ class Forest(NamedTuple):
     stamp: IntArray
 
 
-class Waiting(NamedTuple):
+class ActiveNodes(NamedTuple):
     """The ring buffer of the active nodes, from which trees grow.
 
     queue (I,) int64; queued (I,) bool: the node is in the queue; ends (2,) int64: the position of
@@ -63,7 +63,7 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         np.zeros(nodes, np.bool_),
         np.zeros(2, np.int64),
     )
-    waiting = Waiting(queue, queued, ends)
+    waiting = ActiveNodes(queue, queued, ends)
     # bounds: an augmentation orphans a node at most once: at most `nodes` orphans and children
     orphans, children = empty(nodes, np.int64), empty(nodes, np.int64)
     tree[:] = FREE
@@ -149,7 +149,7 @@ def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> flo
 
 
 @inner_kernel
-def push(i: np.uint64, waiting: Waiting) -> None:
+def push(i: np.uint64, waiting: ActiveNodes) -> None:
     """Append node i to the queue of active nodes unless it is in it."""
     queue, queued, ends = waiting  # bounds: room for every node, and a node is queued at most once
     if not queued[i]:
@@ -160,7 +160,9 @@ def push(i: np.uint64, waiting: Waiting) -> None:
 
 
 @inner_kernel
-def grow(i: np.uint64, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
+def grow(
+    i: np.uint64, net: Network, residual: FloatArray, forest: Forest, waiting: ActiveNodes
+) -> int:
     """Add the free neighbours of node i to its tree; return an arc that joins the trees, or -1.
 
     The arc returned runs from the source's tree to the sink's and is not saturated.
@@ -275,7 +277,7 @@ def adopt(
     net: Network,
     residual: FloatArray,
     forest: Forest,
-    waiting: Waiting,
+    waiting: ActiveNodes,
     orphans: IntArray,
     children: IntArray,
 ) -> None:

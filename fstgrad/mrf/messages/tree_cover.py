@@ -102,7 +102,7 @@ def _log_norm(
     """
     source, size = model.graph.source, model.num_labels
     if model.factors.number == 0:
-        value = kernels.forests.weigh_up(
+        value = kernels.forests.partition_from_weights(
             order, parent_arc, source, split.potentials, weight.copy(), empty(size)
         )
         if not np.isnan(value):

@@ -8,7 +8,11 @@ from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.losses.automata.layout import Walk
 from fstgrad.strings.kernels.arguments import Dual, Walks
 from fstgrad.strings.kernels.chain import chain_pass
-from fstgrad.strings.kernels.passes import real_pass, shift_scores, tangent_pass
+from fstgrad.strings.kernels.passes import (
+    forward_backward,
+    forward_backward_with_tangents,
+    shift_scores,
+)
 
 
 @kernel
@@ -47,7 +51,7 @@ def real_passes(
     low: int,
     high: int,
 ) -> None:
-    """Run `real_pass` or `chain_pass` for each item i in low .. high - 1 with fits[i].
+    """Run `forward_backward` or `chain_pass` for each item i in low .. high - 1 with fits[i].
 
     Write the logs of the sums to `totals` (B,); `table` becomes Q.
     """
@@ -60,7 +64,7 @@ def real_passes(
         if order == 2 and len(weights) == len(own) and len(ends) == 1:
             totals[i] = chain_pass(own, walk.class_of, weights)
         else:
-            totals[i] = real_pass(own, walk, weights, ends, order)
+            totals[i] = forward_backward(own, walk, weights, ends, order)
 
 
 @kernel
@@ -76,7 +80,7 @@ def tangent_passes(
     found: Dual,
     items: tuple[int, int],
 ) -> None:
-    """Run `tangent_pass` for each item i in items[0] .. items[1] - 1 with fits[i].
+    """Run `forward_backward_with_tangents` for each item from items[0] to items[1] - 1 that fits.
 
     Write the logs of the sums and their derivatives to `found` (B,); `table` becomes Q and dQ.
     """
@@ -90,7 +94,7 @@ def tangent_passes(
             weight.value[first:last].reshape(shape), weight.change[first:last].reshape(shape)
         )
         begin, end = walks.ends[i], walks.ends[i + 1]
-        found.value[i], found.change[i] = tangent_pass(
+        found.value[i], found.change[i] = forward_backward_with_tangents(
             Dual(table.value[lo:hi], table.change[lo:hi]),
             walk,
             weights,

@@ -41,9 +41,9 @@ def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
 def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    The result is that of `passes.real_pass` for bigram scores and a B with one state per level,
-    such as the loss 0 or the Hamming distance.  O(l n^2).  With s_t[x, b] = exp(score_t[x, b]) and
-    the weight w_t(b) of the class of b,
+    The result is that of `passes.forward_backward` for bigram scores and a B with one state per
+    level, such as the loss 0 or the Hamming distance.  O(l n^2).  With s_t[x, b] =
+    exp(score_t[x, b]) and the weight w_t(b) of the class of b,
 
         alpha_{t+1}[b] = w_t(b) sum_x alpha_t[x] s_t[x, b],
         beta_t[x] = sum_b s_t[x, b] w_t(b) beta_{t+1}[b],

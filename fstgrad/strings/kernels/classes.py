@@ -11,8 +11,9 @@ class of b,
     Q_t[b] = s_t[b] M_t[c(b)] / Z.
 
 So a position costs O(n + S C) with S states and C classes, in place of O(n S).  Results and scales
-are those of `passes.real_pass` and `passes.tangent_pass`, which call these kernels.  Sums keep
-their order: if LLVM could choose it, a batch would not have the bits that its items have alone.
+are those of `passes.forward_backward` and `passes.forward_backward_with_tangents`, which call these
+kernels.  Sums keep their order: if LLVM could choose it, a batch would not have the bits that its
+items have alone.
 """
 
 import math
@@ -64,7 +65,7 @@ def class_pass(
     final: FloatArray,
     tangents: ClassTangents | None,
 ) -> tuple[float, float]:
-    """Do the work of `passes.real_pass` for order 1, or of `tangent_pass` if there are tangents."""
+    """Do the work of `passes.forward_backward` for order 1; with tangents, also derivatives."""
     # bounds: level t has the states offsets[t] .. offsets[t + 1] - 1, and the last level those of
     # `final`; next_entry is a number within the next level, 0 for dead arcs, whose weight is 0
     length, classes, offsets = len(table), weight.shape[1], walk.offsets

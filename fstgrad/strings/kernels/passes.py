@@ -143,7 +143,7 @@ def _least_finite(values: FloatArray) -> float:
 
 
 @kernel
-def real_pass(
+def forward_backward(
     table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray, order: int
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
@@ -159,12 +159,12 @@ def real_pass(
 
 
 @kernel
-def tangent_pass(
+def forward_backward_with_tangents(
     tables: Pair, walk: Walk, weights: Pair, finals: Pair, moved: bool, order: int
 ) -> tuple[float, float]:
-    """Return what `real_pass` returns and its derivative; (-inf, 0) if the sum is zero.
+    """Return what `forward_backward` returns and its derivative; (-inf, 0) if the sum is zero.
 
-    It takes about twice the time of `real_pass`.
+    It takes about twice the time of `forward_backward`.
 
     tables : pair of (l, K, n), exp(score) and its derivative; replaced by Q and its derivative
     weights : pair of (N, C), e^cost of the arcs and the derivative of the cost
@@ -201,7 +201,7 @@ def _forward_backward(
     order: int,
     tangents: Tangents | None,
 ) -> tuple[float, float]:
-    """Do the work of `real_pass`, or of `tangent_pass` if there are tangents.
+    """Do the work of `forward_backward`, with derivatives if there are tangents.
 
     Each alpha is divided by its sum, and each beta is scaled so that sum alpha beta = 1.  So
     neither leaves the range of float64 before the other.

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet, SequenceLike
+from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray, index_array, instance, log_weights
 from fstgrad.core.errors import FstError, InfeasibleError, InvalidInputError
-from fstgrad.core.labels import check_same_rows
 from fstgrad.core.sequences import batch, check_container, items, members
 from fstgrad.core.uninitialized import empty
 from fstgrad.openfst import (

@@ -28,7 +28,7 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.distribution import FAR, may_have_offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.strings.lattices import kernels
 

@@ -14,7 +14,7 @@ from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, Seed, positive_integer
 from fstgrad.core.distribution import ArrayDistribution, Distribution
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.losses.automata.band import Band
 from fstgrad.openfst import Fst, from_arrays

@@ -31,10 +31,10 @@ from fstgrad.core.errors import (
 )
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.band import Band, barred_cells, check_band, leaves_out
-from fstgrad.losses.automata.bounds import check_cap
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.caps import check_cap
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.semiring import TROPICAL
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.strings.lattices import build
 from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, Graph, sums_by
 from fstgrad.strings.lattices.rows import Rows, row_form, unique_columns

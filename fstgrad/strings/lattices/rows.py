@@ -118,7 +118,7 @@ class CountingRows:
             for arc in range(graph.first_out[state], graph.first_out[state + 1]):
                 ahead, symbol_class = useful[graph.nextstate[arc]], int(classes[arc])
                 if symbol_class != NO_SYMBOL:
-                    ahead = machine.retreat(ahead[:, None], symbol_class)[:, 0] > 0
+                    ahead = machine.step_backward(ahead[:, None], symbol_class)[:, 0] > 0
                 useful[state] = np.maximum(useful[state], ahead)
         self._useful = useful > 0
 

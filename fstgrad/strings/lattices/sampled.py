@@ -29,7 +29,7 @@ from fstgrad.core.estimates import (
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.band import Band
-from fstgrad.losses.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, sums_by
 from fstgrad.strings.lattices.lattice import Lattice
 from fstgrad.strings.lattices.loss import LatticeLoss, banded

@@ -192,7 +192,7 @@ def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
 
 
 @kernel
-def remove_half(
+def eliminate_half(
     x: FloatArray,
     y: FloatArray,
     keep_right: bool,
@@ -232,7 +232,7 @@ def remove_half(
 
 
 @kernel
-def restore_half(
+def back_substitute_half(
     y: FloatArray,
     keep_right: bool,
     mode: tuple[bool, bool],
@@ -241,7 +241,7 @@ def restore_half(
     elsewhere: BoolArray,
     e: FloatArray,
 ) -> None:
-    """Write e of the nodes that `remove_half` eliminated in y, for each of the others as last node.
+    """Write e of the nodes that `eliminate_half` removed in y, for each of the others as last node.
 
     first : the node of e and `elsewhere` that is node 0 of y.
     """
@@ -303,7 +303,7 @@ def all_last(
         half = m // 2
         mode = (is_open[depth], logs)
         if stage[depth] > 0:
-            restore_half(y, stage[depth] == 1, mode, root_step[depth], begin, elsewhere, e)
+            back_substitute_half(y, stage[depth] == 1, mode, root_step[depth], begin, elsewhere, e)
         if stage[depth] == 2:
             depth -= 1
             continue
@@ -311,7 +311,7 @@ def all_last(
         count = m - half if right else half
         base = at[depth] + 2 * area
         z = work[base : base + slots * (count + 1) * count].reshape(slots, count + 1, count)
-        totals[depth], root_step[depth] = remove_half(
+        totals[depth], root_step[depth] = eliminate_half(
             frame, y, right, mode, closed[begin : begin + m], z
         )
         if totals[depth] == -np.inf:

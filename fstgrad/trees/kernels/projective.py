@@ -112,7 +112,7 @@ def inside(
 
 
 @kernel
-def hand_down(
+def propagate_outside(
     cells: FloatArray,
     kind: int,
     i: int,
@@ -183,8 +183,8 @@ def outside(
         for i in range(first, n + 1 - width):
             j = i + width
             arc[:] = 0.0
-            hand_down(cells, RIGHT, i, j, mass, work, arc)
-            hand_down(cells, LEFT, i, j, mass, work, arc)
+            propagate_outside(cells, RIGHT, i, j, mass, work, arc)
+            propagate_outside(cells, LEFT, i, j, mass, work, arc)
             for kind in (OPEN_RIGHT, OPEN_LEFT):
                 head, dependent = (i, j) if kind == OPEN_RIGHT else (j, i)
                 if dependent > 0:
@@ -192,7 +192,7 @@ def outside(
                     dmu[head, dependent] = mass[1, kind, i, j]
                     arc[0], arc[1] = s[head, dependent], v[head, dependent]
                     if s[head, dependent] > -np.inf:
-                        hand_down(cells, kind, i, j, mass, work, arc)
+                        propagate_outside(cells, kind, i, j, mass, work, arc)
 
 
 @kernel

@@ -166,7 +166,7 @@ def solve_batch(
 
 
 @kernel
-def second_order(scores: FloatArray, single: bool, v: FloatArray, change: FloatArray) -> None:
+def covariance_product(scores: FloatArray, single: bool, v: FloatArray, change: FloatArray) -> None:
     """Write Cov v of one table (n+1, n+1), without subtractions."""
     n = len(scores) - 1
     tables = empty((4, n + 1, n + 1))

@@ -7,7 +7,7 @@ import fstgrad as fg
 from fstgrad import openfst
 from fstgrad.losses import reference
 from fstgrad.losses.reference import determinization
-from fstgrad.losses.reference.states import depths, least_states
+from fstgrad.losses.reference.state_bound import depths, least_states
 
 AB = fg.Alphabet("ab")
 

@@ -29,7 +29,7 @@ def supports(arcs: ClassArcs, final: FloatArray, length: int) -> BoolArray:
 
 
 @kernel
-def advance(
+def determinize_level(
     rows: FloatArray, arcs: ClassArcs, useful: BoolArray, limit: int, room: int
 ) -> tuple[int, int, FloatArray, IntArray]:
     """Return the next level: number of states, cells needed, rows (S', K), nextstate (S, C).

@@ -132,7 +132,7 @@ def _twin(kinds: IntArray, c: int, live: IntArray) -> int:
 
 
 @kernel
-def advance(
+def determinize_level(
     pool: IntArray,
     states: int,
     kinds: IntArray,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf import definitions
+from fstgrad.mrf import reference
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.grid import GridMessages
@@ -25,7 +25,7 @@ def defined(model, dampings, maximum=False):
     """The logarithms of the messages after one iteration for each damping."""
     z = np.ones((2 * model.graph.num_edges, model.num_labels))
     for damping in dampings:
-        z = definitions.updated_messages(*terms(model), z, damping, maximum=maximum)
+        z = reference.updated_messages(*terms(model), z, damping, maximum=maximum)
     return np.log(z)
 
 
@@ -104,12 +104,12 @@ def test_beliefs_and_the_estimate_are_those_of_the_definition(shape):
     model = random_model(shape)
     found = model.infer("bp", max_iter=6, tol=0.0)
     z = np.exp(defined(model, 6 * [0.0]))
-    nodes = [definitions.node_belief(n, model.scores.node, model.graph.edges, z)
+    nodes = [reference.node_belief(n, model.scores.node, model.graph.edges, z)
              for n in range(model.num_nodes)]  # fmt: skip
-    edges = [definitions.edge_belief(e, *terms(model), z) for e in range(model.graph.num_edges)]
+    edges = [reference.edge_belief(e, *terms(model), z) for e in range(model.graph.num_edges)]
     np.testing.assert_allclose(found.node, [b / b.sum() for b in nodes], atol=1e-12)
     np.testing.assert_allclose(found.edge, [b / b.sum() for b in edges], atol=1e-12)
-    value = definitions.bethe_log_partition(*terms(model), z)
+    value = reference.bethe_log_partition(*terms(model), z)
     assert found.log_partition == pytest.approx(value, rel=1e-12)
 
 
@@ -117,10 +117,10 @@ def test_beliefs_and_the_estimate_are_those_of_the_definition(shape):
 def test_the_definition_is_exact_on_trees(shape):
     model = random_model(shape)
     z = np.exp(defined(model, model.num_nodes * [0.0]))
-    value = definitions.bethe_log_partition(*terms(model), z)
+    value = reference.bethe_log_partition(*terms(model), z)
     assert value == pytest.approx(model.log_partition(), rel=1e-12)
     for n, marginal in enumerate(model.marginals().node):
-        belief = definitions.node_belief(n, model.scores.node, model.graph.edges, z)
+        belief = reference.node_belief(n, model.scores.node, model.graph.edges, z)
         np.testing.assert_allclose(belief / belief.sum(), marginal, atol=1e-12)
 
 
@@ -129,7 +129,7 @@ def test_pseudolikelihood_is_that_of_the_definition(shared):
     model = random_grid(3, 3, 3, seed=1, scale=1.5, shared=shared)
     gold = np.random.default_rng(2).integers(3, size=9)
     value, gradient = model.nll(gold, "pseudolikelihood")
-    expected, grad_n, grad_e = definitions.pseudolikelihood(*terms(model), gold)
+    expected, grad_n, grad_e = reference.pseudolikelihood(*terms(model), gold)
     assert value == pytest.approx(expected, rel=1e-13)
     np.testing.assert_allclose(gradient.node, grad_n, atol=1e-13)
     np.testing.assert_allclose(gradient.edge, grad_e.sum(0) if shared else grad_e, atol=1e-13)
@@ -139,5 +139,5 @@ def test_a_conditional_is_one_gibbs_draw():
     """On two nodes it is a row of the joint table, normalized."""
     table = np.array([[0.0, 1.0], [2.0, -1.0]])
     model = fg.PairwiseMRF(np.zeros((2, 2)), table, [(0, 1)])
-    p = definitions.conditional(0, *terms(model), np.array([0, 1]))
+    p = reference.conditional(0, *terms(model), np.array([0, 1]))
     assert p == pytest.approx(np.exp([1.0, -1.0]) / (np.e + 1 / np.e))

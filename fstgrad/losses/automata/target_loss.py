@@ -11,17 +11,17 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray, IntArray, index_array, positive_integer
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses.automata import kernels
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band, compile_band
-from fstgrad.losses.automata.bounds import in_nats
+from fstgrad.losses.automata.caps import in_nats
 from fstgrad.losses.automata.determinize import TropicalFrontier, determinize, minimize
 from fstgrad.losses.automata.machine import TargetMachine, concatenate
 from fstgrad.losses.automata.semiring import TROPICAL
 
 
-class LossProgramme(Protocol):
+class DynamicProgram(Protocol):
     """A faster algorithm for the losses (k,) in nats of strings of ids (k, l)."""
 
     @property
@@ -54,7 +54,7 @@ class TargetLoss:
     alphabet: Alphabet
     machine: TargetMachine
     finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
-    programme: "LossProgramme | None" = None
+    programme: "DynamicProgram | None" = None
 
     __repr__ = short_repr
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from fstgrad import plot
 from fstgrad.core.checks import LARGEST_COST, BoolArray, FloatArray, IntArray, positive_number
-from fstgrad.core.summary import short_repr
+from fstgrad.core.short_repr import short_repr
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
 _MARKS: dict[Kind, str] = {
