@@ -115,20 +115,3 @@ def test_the_chart_of_times_shows_the_table():
     for task, row in times.items():
         own = row["fstgrad"]
         assert f"| {own:g} ms |" in table or f"| {own / 1000:g} s |" in table, task
-
-
-def test_notation_names_what_is_there():
-    """Every row of the notation links to a file, and the names of the row occur in it."""
-    rows = [
-        row
-        for row in (ROOT / "docs/internals/notation.md").read_text(encoding="utf-8").splitlines()
-        if row.startswith("| ") and "](../../" in row
-    ]
-    assert len(rows) > 50
-    for row in rows:
-        *_, names, link, _ = re.split(r"(?<!\\)\|", row.strip("| "))
-        path = ROOT / "docs/internals" / re.search(r"\]\((.*?)\)", link)[1]
-        assert path.is_file(), row
-        text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"`(\w+)", names):
-            assert re.search(rf"\b{name}\b", text), f"{name} is not in {path.name}: {row}"

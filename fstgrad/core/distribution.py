@@ -129,7 +129,16 @@ class Distribution(ABC, Generic[Table]):
         ------
         NotSupportedError
             The family has no softmax margin with a table of costs.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> d = fg.StringDistribution(np.zeros((2, 2)))
+        >>> bool(np.isclose(d.softmax_margin([0, 1])[0], np.log(4)))
+        True
         """
+        if costs is None:
+            return self.nll(gold)
         raise NotSupportedError(
             f"{type(self).__name__} has no softmax margin with a table of costs; it has nll(gold) "
             "and risk(costs), and the scores of strings and lattices take a loss: "

@@ -247,6 +247,12 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         """Return costs like the scores whose total is the number of labels that differ from gold.
 
         gold : (I,) or (height, width) integers.
+
+        Examples
+        --------
+        >>> m = PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+        >>> m.hamming_costs([0, 1]).node.tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
         """
         parts = self.parts(gold)
         edge = np.zeros(self.scores.edge.shape)
