@@ -273,9 +273,21 @@ def kl(scores: str, other: str, family: TreeFamily) -> None:
 @click.argument("gold", type=FILE, metavar="GOLD.conllu")
 @click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="File of scores.")
 @labels_option
+@click.option(
+    "--universal",
+    is_flag=True,
+    help="Compare relations up to their first colon: nsubj for nsubj:pass. Needs --labels.",
+)
 @decode_option
 @family_options
-def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: TreeFamily) -> None:
+def evaluate(
+    gold: str,
+    scores: str,
+    labels: str | None,
+    universal: bool,
+    decode: str,
+    family: TreeFamily,
+) -> None:
     """Compare best trees with a treebank: attachment scores, probability of gold, entropy.
 
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
@@ -288,6 +300,8 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Tr
     The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
     `lengths`) or sent_ids, tables and sentences have the same order.
     """
+    if universal and labels is None:
+        raise click.UsageError("--universal compares relations; give their names with --labels")
     sentences = list(treebank.read_conllu(gold, partial=True))
     tables = read_scores(scores).in_order_of(sentence_items(gold, sentences))
     names = Treebank(None, labels).names(tables)
@@ -296,7 +310,7 @@ def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Tr
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         row = evaluation.sentence_scores(
-            distribution, next(remaining), names, minimum_risk=decode == "mbr"
+            distribution, next(remaining), names, minimum_risk=decode == "mbr", universal=universal
         )
         rows.append(row)
         return evaluation.json_row(row)

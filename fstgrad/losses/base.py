@@ -164,11 +164,13 @@ class Loss(PairEvaluation):
         max_states = positive_integer("max_states", max_states)
         if not isinstance(target, Fst):
             target = self.alphabet.encode(target, name="target")
-        if not isinstance(target, Fst) and len(target) == 0:
-            raise InvalidInputError("target is empty; give at least one symbol")
         if length is None:
             if isinstance(target, Fst):
                 raise InvalidInputError("length is missing; give it with a target acceptor")
+            if len(target) == 0:
+                raise InvalidInputError(
+                    "target is empty; give the length of the hypotheses with an empty target"
+                )
             length = len(target)
         length = positive_integer("length", length)
         if cap is not None:

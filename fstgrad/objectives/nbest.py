@@ -32,8 +32,8 @@ class NbestLosses(Objective):
         Raises
         ------
         InvalidInputError
-            An id is not a symbol, a number of hypotheses is not in 1 .. N, a reference is empty, or
-            no hypothesis of a list has a finite loss.
+            An id is not a symbol, a number of hypotheses is not in 1 .. N, or no hypothesis of a
+            list has a finite loss.
         """
         table, golds, counts = constants
         n, room = len(self.loss.alphabet), table.shape[1]
@@ -43,11 +43,6 @@ class NbestLosses(Objective):
             i = int(np.argmax(wrong))
             raise InvalidInputError(
                 f"lengths[{i}] is {int(counts[i])}; hypotheses[{i}] has room for {room}"
-            )
-        is_empty = (golds == IGNORED).all(axis=1)
-        if is_empty.any():
-            raise InvalidInputError(
-                f"references[{int(np.argmax(is_empty))}] is empty; give at least one symbol"
             )
         listed = np.arange(room) < counts[:, None]
         _check_hypotheses(table, listed, n)
@@ -62,7 +57,8 @@ class NbestLosses(Objective):
             i = int(np.argmax(hopeless))
             raise InvalidInputError(
                 f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
-                "use a loss with smoothing > 0"
+                "leave this list out, or use a loss that is finite for it: an edit distance, or an "
+                "n-gram loss with smoothing > 0"
             )
         return result
 

@@ -21,13 +21,15 @@ def sentence_scores(
     names: Sequence[str] | None,
     *,
     minimum_risk: bool = False,
+    universal: bool = False,
 ) -> dict[str, Any]:
     """Return the scores of one sentence against its gold tree.
 
     names : the relations of the label axis.  uas and las are shares of the words with a known head
     that have the right head, or the right head and relation; a relation not in `names` is wrong.
     `gold_log_prob` is that of all trees with the known heads and relations: -inf if the family or
-    the labels forbid them.
+    the labels forbid them.  With `universal`, relations count up to their first colon, nsubj for
+    nsubj:pass, and a relation not in `names` stands for its universal one.
     """
     n = len(sentence.heads)
     check_length(distribution, sentence.name, n)
@@ -42,11 +44,18 @@ def sentence_scores(
     row |= {"uas": _mean(right[known]), "uas_no_punct": _mean(right[real])}
     gold, exists = sentence.heads, True
     if distribution.labeled:
-        place = {name: i for i, name in enumerate(checked_names(distribution, names))}
-        relations = np.array([place.get(r, PADDING) for r in sentence.relations], dtype=np.int64)
+        listed = checked_names(distribution, names)
+        place = {name: i for i, name in enumerate(listed)}
+        compared = [_universal(r) if universal else r for r in sentence.relations]
+        indices = [
+            place.get(relation, place.get(other, PADDING))
+            for relation, other in zip(sentence.relations, compared, strict=True)
+        ]
+        relations = np.array(indices, dtype=np.int64)
         gold = np.stack([gold, np.where(known, relations, PADDING)], axis=-1)
         exists = not (known & (relations == PADDING)).any()
-        both = right & (best[:, 1] == relations)
+        predicted = [_universal(listed[i]) if universal else listed[i] for i in best[:, 1]]
+        both = right & (np.array(predicted) == np.array(compared))
         row |= {"las": _mean(both[known]), "las_no_punct": _mean(both[real])}
     row["expected"] = _mean(arcs[sentence.heads[known], np.arange(1, n + 1)[known]])
     row["entropy"] = distribution.entropy()
@@ -100,6 +109,11 @@ def checked_names(distribution: TreeDistribution, names: Sequence[str] | None) -
             f"{distribution.scores.shape[-1]}; name all, in order"
         )
     return list(names)
+
+
+def _universal(relation: str) -> str:
+    """Return the relation of Universal Dependencies that a relation refines."""
+    return relation.partition(":")[0]
 
 
 def _mean(values: Any) -> float | None:

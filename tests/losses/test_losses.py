@@ -102,6 +102,23 @@ def test_large_vocabularies():
         fg.Hamming(words)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        fg.EditDistance(ABC), fg.WordErrorRate(ABC), fg.LongestCommonSubsequence(ABC),
+        fg.SmithWaterman(ABC), fg.NGram(ABC, smoothing=1.0), fg.NoLoss(ABC),
+        fg.EditDistance(ABC) + 2.0 * fg.NGram(ABC, smoothing=1.0),
+        fg.CollapsedLoss(fg.EditDistance(ABC), ABC, collapse="ctc", blank="c"),
+        fg.CollapsedLoss(fg.EditDistance(ABC), ABC, collapse="end", blank="c"),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)  # fmt: skip
+def test_a_target_may_be_empty(loss):
+    b = loss.compile("", 3)
+    for y in itertools.product("abc", repeat=3):
+        assert b.loss(y) == pytest.approx(loss(y, ""), abs=1e-12)
+
+
 def test_state_limit_says_what_to_do():
     abc = fg.Alphabet("abcdefghij")
     loss = fg.EditDistance(abc)
@@ -116,7 +133,7 @@ def test_state_limit_says_what_to_do():
     "call, error, said",
     [
         (lambda: fg.EditDistance(ABC).compile("abx"), fg.AlphabetError, r"target\[2\] is 'x'"),
-        (lambda: fg.EditDistance(ABC).compile(""), fg.InvalidInputError, "target is empty"),
+        (lambda: fg.EditDistance(ABC).compile(""), fg.InvalidInputError, "give the length"),
         (lambda: fg.EditDistance(ABC).compile("ab", 0), fg.InvalidInputError, "length is 0"),
         (
             lambda: fg.EditDistance(ABC).compile("ab", cap=float("nan")),

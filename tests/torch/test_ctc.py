@@ -21,16 +21,16 @@ def scores_for(seed, *shape, dtype=torch.float64):
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-6)])
 def test_nll_is_that_of_torch_on_a_padded_batch(dtype, tolerance):
-    raw = scores_for(0, 3, 9, 5, dtype=dtype)
-    gold = torch.tensor([[1, 1, 2, 4], [3, -100, -100, -100], [2, 3, -100, -100]])
-    lengths = torch.tensor([9, 1, 7])
+    raw = scores_for(0, 4, 9, 5, dtype=dtype)
+    gold = torch.tensor([[1, 1, 2, 4], [3, -100, -100, -100], [2, 3, -100, -100], [-100] * 4])
+    lengths = torch.tensor([9, 1, 7, 5])  # the last item is silent
     log_p = raw.log_softmax(-1)
     ours = fgt.ctc_nll(log_p, gold, lengths=lengths, reduction="none")
     theirs = torch.nn.functional.ctc_loss(
         log_p.transpose(0, 1), gold.clamp(min=0), lengths, (gold >= 0).sum(1), reduction="none"
     )
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
-    weights = torch.tensor([0.5, -2.0, 3.0], dtype=dtype)
+    weights = torch.tensor([0.5, -2.0, 3.0, 1.5], dtype=dtype)
     (mine,) = torch.autograd.grad((weights * ours).sum(), raw, retain_graph=True)
     (other,) = torch.autograd.grad((weights * theirs).sum(), raw)
     torch.testing.assert_close(mine, other, atol=10 * tolerance, rtol=10 * tolerance)

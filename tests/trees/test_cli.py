@@ -309,6 +309,30 @@ def test_labels_become_relations(run, rich, tmp_path):
     assert total["las_no_punct"] == pytest.approx(2 / 3)
 
 
+def test_universal_relations_end_at_the_colon(run, rich, tmp_path):
+    """The gold relation of word 2 is obj:y; obj:x and obj are right, punct is not."""
+    gold, scores, labels = rich[0], tmp_path / "s.npz", tmp_path / "labels"
+    gold.write_text(RICH.replace("\tobj\t", "\tobj:y\t"))
+    labels.write_text("root obj punct obj:x")
+    results = []
+    for relation in (1, 2, 3):
+        table, other = np.zeros((4, 4, 4)), np.zeros((2, 2, 4))
+        for head, dependent, label in ((0, 1, 0), (1, 2, relation), (1, 3, 2)):
+            table[head, dependent, label] = 9.0
+        other[0, 1, 0] = 9.0
+        np.savez(scores, a=other, b=table)
+        arguments = ("evaluate", gold, "--scores", scores, "--labels", labels)
+        plain, universal = (run(*arguments, *more)[1][0] for more in ((), ("--universal",)))
+        results.append((plain["las"], universal["las"]))
+        assert plain["gold_log_prob"] is None
+        trees = fg.SpanningTrees(table, single_root=True, labeled=True)
+        expected = trees.log_prob([[0, 0], [1, 1], [1, 2]])  # the universal relation, obj
+        assert universal["gold_log_prob"] == pytest.approx(expected, abs=1e-12)
+    assert results == [(2 / 3, 1), (2 / 3, 2 / 3), (2 / 3, 1)]
+    code, _, error = run("evaluate", gold, "--scores", scores, "--universal")
+    assert (code, "--labels" in error) == (2, True)
+
+
 def test_relations_outside_the_list_and_unknown_heads(run, rich, tmp_path):
     """Relation obj of word 2 is not in the list; then the head of word 2 is unknown."""
     gold, scores, labels = rich[0], tmp_path / "s.npz", tmp_path / "labels"
