@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, divisor, instance, one_of
 from fstgrad.core.distribution import FAR, Distribution, Scalar, Table
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.reference import gradient_terms
@@ -136,6 +136,7 @@ def softmax_margin(
         if one_of("engine", engine, ENGINES) != "layered":
             raise InvalidInputError(_NO_ENGINE.format(engine))
         return scores.softmax_margin(gold, b)
+    _has_objectives(scores)
     distribution = StringDistribution(scores, None if b is None else _of_strings(b))
     if one_of("engine", engine, ENGINES) == "layered":
         index, score = distribution.gold(gold)
@@ -226,7 +227,12 @@ def risk(
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_risk(scores, b, loss)
     if isinstance(scores, Distribution):
+        if loss is not None:
+            raise InvalidInputError(
+                f"loss is given, but a {type(scores).__name__} takes a table of costs; leave it out"
+            )
         return scores.risk(b)
+    _has_objectives(scores)
     b = _of_strings(b)
     distribution = StringDistribution(scores, b)
     solved = tangent(distribution.scores, b, scale=0, slope=1)
@@ -457,6 +463,15 @@ def direct_loss(
     best, worse = model.mode(), StringDistribution(scores, b.scaled(epsilon)).mode()
     table = (model.parts(worse) - model.parts(best)) / epsilon
     return b.loss(best), table
+
+
+def _has_objectives(scores: object) -> None:
+    """Raise NotSupportedError for a family that is no `Distribution`, such as `UndirectedTrees`."""
+    if hasattr(scores, "log_partition"):
+        raise NotSupportedError(
+            f"{type(scores).__name__} has no softmax margin and no risk; SpanningTrees, "
+            "ProjectiveTrees and PairwiseMRF have them"
+        )
 
 
 def _of_strings(b: object) -> LossAutomaton:

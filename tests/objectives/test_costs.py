@@ -99,3 +99,13 @@ def test_errors():
     lattice = fg.Lattice.from_nbest(["ab", "b"], [0.0, 0.0], fg.Alphabet("ab"))
     with pytest.raises(fg.NotSupportedError, match="nll"):
         lattice.softmax_margin("b", np.zeros(lattice.num_arcs))
+
+
+def test_a_loss_beside_costs_and_families_without_objectives():
+    trees, costs = fg.SpanningTrees(np.zeros((3, 3)), single_root=True), np.ones((3, 3))
+    with pytest.raises(fg.InvalidInputError, match="takes a table of costs"):
+        fg.risk(trees, costs, fg.Hamming(fg.Alphabet("ab")))
+    undirected = fg.UndirectedTrees(np.zeros((3, 3)))
+    for call in (lambda: fg.risk(undirected, costs), lambda: fg.softmax_margin(undirected, [0])):
+        with pytest.raises(fg.NotSupportedError, match="UndirectedTrees has no"):
+            call()
