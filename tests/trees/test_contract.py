@@ -37,6 +37,8 @@ class TestManyRoots(Shared):
 
 @pytest.mark.slow
 class TestFiveDependents(DistributionContract):
+    takes_costs = True
+
     def cases(self):
         rng = np.random.default_rng(6)
         return [enumerated(rng.normal(size=(6, 6)), single_root=single) for single in (True, False)]
