@@ -8,6 +8,7 @@ import importlib.util
 import pathlib
 import re
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -24,10 +25,10 @@ LINK = re.compile(r"\[[^]]*\]\(([^)#]+)\)")
 
 
 def cells_of_rows():
-    """Yield the cells of the rows of all tables; some tables have a column "runs by default"."""
+    """Yield the cells of the rows of all tables."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) in (5, 6) and LINK.search(cells[3]):
+        if len(cells) == 6 and LINK.search(cells[3]):
             assert cells[-1], f"{cells[0]} has no source"
             yield cells
 
@@ -42,8 +43,7 @@ ROWS = list(rows())
 DEFAULTS = [
     (cells[0], name)
     for cells in cells_of_rows()
-    if len(cells) == 6
-    for name in re.findall(r"`([\w.]+)`", cells[4])
+    for name in re.findall(r"`(\w+\.[\w.]+)`", cells[4])
 ]
 
 
@@ -81,29 +81,83 @@ def strings_objective(letter):
         fg.softmax_margin(scores, "abca", automaton)
 
 
-CASES = {"strings": strings_objective, "losses": strings_objective}
+def trees_expectations(letter):
+    """Run the documented case: the quantities of one unlabeled tree with one root."""
+    scores, r = np.random.default_rng(0).normal(size=(2, 5, 5))
+    trees = fg.SpanningTrees(scores, single_root=True)
+    trees.marginals()
+    trees.expectations(r[..., None])
+    trees.second_moments(r[..., None], r[..., None])
+    trees.expected_product(np.exp(r))
+
+
+def field_inference(letter):
+    """Run the documented case: a picture, a loop, a loop with a hard zero."""
+    rng = np.random.default_rng(0)
+    edge = rng.normal(size=(3, 3))
+    picture = fg.PairwiseMRF.grid(4, 4, rng.normal(size=(16, 3)), edge)
+    picture.infer("bp", max_iter=2)
+    picture.nll(np.zeros(16, dtype=int), "pseudolikelihood")
+    pairs = [(i, (i + 1) % 40) for i in range(40)]
+    scores = rng.normal(size=(40, 3))
+    loop = fg.PairwiseMRF(scores, edge, pairs)
+    loop.infer("bp", max_iter=2)
+    loop.infer("gibbs", samples=80, burn_in=1, rng=0)
+    edge[0, 1] = -np.inf
+    fg.PairwiseMRF(scores, edge, pairs).infer("bp", max_iter=2)
+
+
+def root_model(letter):
+    """Run the documented case: regressions of Poisson counts, and A of one node."""
+    counts = np.random.default_rng(0).poisson(2.0, size=(30, 3))
+    fg.GeneralizedRootModel(k=2, alpha=0.1).fit(counts)
+    fg.GeneralizedRootModel(k=2, alpha=0.1, symmetrize="average", n_jobs=1).fit(counts)
+    fg.grm.families.Poisson().log_partition([0.5, -0.1])
+
+
+CASES = {
+    "strings": strings_objective, "losses": strings_objective, "trees": trees_expectations,
+    "mrf": field_inference, "grm": root_model,
+}  # fmt: skip
+
+
+def owner_of(name):
+    """Return the module or class that has a function, and the function's name."""
+    *path, attribute = f"fstgrad.{name}".split(".")
+    owner = importlib.import_module(path[0])
+    for i, part in enumerate(path[1:], start=2):
+        if not hasattr(owner, part):
+            importlib.import_module(".".join(path[:i]))
+        owner = getattr(owner, part)
+    return owner, attribute
 
 
 @pytest.mark.parametrize("letter, name", DEFAULTS, ids=[f"{row[0][:30]}" for row in DEFAULTS])
 def test_what_runs_by_default_runs(letter, name, monkeypatch):
     """A compiled function is replaced by one that notes its calls; others, a profiler sees."""
-    module_name, _, attribute = f"fstgrad.{name}".rpartition(".")
-    module = importlib.import_module(module_name)
-    function, calls = getattr(module, attribute), []
+    owner, attribute = owner_of(name)
+    function, calls = getattr(owner, attribute), []
     if hasattr(function, "py_func"):
 
         def noted(*args):
             calls.append(name)
             return function(*args)
 
-        monkeypatch.setattr(module, attribute, noted)
+        monkeypatch.setattr(owner, attribute, noted)
     code = getattr(function, "__code__", None)
     before = sys.getprofile()
-    sys.setprofile(lambda frame, event, _: calls.append(name) if frame.f_code is code else None)
+
+    def profile(frame, event, argument):
+        if frame.f_code is code:
+            calls.append(name)
+
+    sys.setprofile(profile)
+    threading.setprofile(profile)
     try:
         CASES[name.split(".")[0]](letter)
     finally:
         sys.setprofile(before)
+        threading.setprofile(before)
     assert calls, f"{letter}: {name} does not run"
 
 

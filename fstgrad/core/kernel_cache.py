@@ -104,12 +104,6 @@ class KernelCache(numba_internals.Cache):  # type: ignore[misc]
             partial.unlink(missing_ok=True)
             _warn(f"compiled kernels cannot be kept in {path.parent} ({error.strerror})")
 
-    def is_there(self) -> bool:
-        """Return whether the cache has a file for the current source, of any signature."""
-        if self._folder is None or not self._enabled:
-            return False
-        return any(self._folder.glob(f"{self._name}{self._stamp}-*.nbk"))
-
     def enable(self) -> None:
         """Let the cache read and write files."""
         self._enabled = True

@@ -140,7 +140,9 @@ class NewtonSolver:
             hopeless = damping > MOST_DAMPING or stalled >= MOST_STALLED
             if worst <= target or hopeless or step == most_steps:
                 break
-            after = self._off_a_plateau(active, state, np.where(slopes > target, slopes, 0.0))
+            after = self._escape_flat_direction(
+                active, state, np.where(slopes > target, slopes, 0.0)
+            )
             if after is not None:
                 self.steps += 1
                 active.coef, state = after
@@ -177,7 +179,7 @@ class NewtonSolver:
         """Return the gradient (m,) at `coef` of the objective without the l1 penalty."""
         return kernels.design.gradients(active.slots, state.residual) + active.ridge * coef
 
-    def _off_a_plateau(
+    def _escape_flat_direction(
         self, active: ActiveSet, state: State, slopes: FloatArray
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state after a move along a flat parameter, or None.

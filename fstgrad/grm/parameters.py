@@ -121,10 +121,6 @@ class Parameters:
         shift = np.repeat(offset[:, None], self.features, axis=1)
         return shift + covariates @ self.slopes.T if self.slopes.size else shift
 
-    def without_interactions(self) -> "Parameters":
-        """Return the independent model with the same intercepts."""
-        return replace(self, interactions=())
-
     @cached_property
     def flat(self) -> FlatSets:
         """The sets of all interactions as arrays."""

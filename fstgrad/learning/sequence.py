@@ -271,7 +271,7 @@ class SequenceModel:
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             trainer = Trainer(batch, training, settings, validate, self.callbacks, save)
             trainer.run(state)
-            trainer.relax(state)
+            trainer.train_with_weaker_l2(state)
             if ends_on_all and len(training) < len(pairs):
                 trainer.join(state, pairs)
         self.coef_ = state.w if validation is None else state.best

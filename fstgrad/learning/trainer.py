@@ -59,7 +59,7 @@ Callback = Callable[[Epoch], object]
 class Settings:
     """Settings of the training; `SequenceModel` documents each of them.
 
-    weaker_l2 : the l2 of `Trainer.relax`, if any.
+    weaker_l2 : the l2 of `Trainer.train_with_weaker_l2`, if any.
     """
 
     optimizer: Optimizer = "adam"
@@ -275,7 +275,7 @@ class Trainer:
                 raise self._diverges(state, f"weights of at least {LARGEST_WEIGHT:g}") from error
             self.save(state)
 
-    def relax(self, state: State) -> None:
+    def train_with_weaker_l2(self, state: State) -> None:
         """Train for as many epochs after `run`, from the best weights and with `weaker_l2`.
 
         The rate falls to zero from half of the initial rate.  The weights of the epoch with the
@@ -294,7 +294,7 @@ class Trainer:
         self._ended = trainer._ended
 
     def join(self, state: State, pairs: Sequence[Any]) -> None:
-        """Train on all pairs after `run` and `relax`, from the best weights and with their l2.
+        """Train on all pairs after the other parts, from the best weights and with their l2.
 
         This takes a quarter as many epochs as `run`.  The rate of "adam" and "sgd" falls to zero
         from a fifth of the initial rate.  If a callback ended the training, nothing is done.

@@ -73,8 +73,8 @@ class Loss(PairEvaluation):
         return fingerprint(self)
 
     def _machine(self, target: Target) -> TargetMachine:
-        """Return M as arrays, empty if the transducer rejects the target (or define `_bounded`)."""
-        return self._bounded(target, None)
+        """Return M as arrays, empty if the target is rejected (or define `_machine_within`)."""
+        return self._machine_within(target, None)
 
     @abstractmethod
     def _compile_reference(
@@ -85,7 +85,7 @@ class Loss(PairEvaluation):
     # the advice in the error if no hypothesis has a finite loss against a target
     _remedy = "let the transducer write every symbol of the target"
 
-    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
+    def _machine_within(self, target: Target, max_states: int | None) -> TargetMachine:
         """Return M; for a sum, `max_states` limits the memory of the product."""
         return self._machine(target)
 
@@ -102,8 +102,8 @@ class Loss(PairEvaluation):
         InfeasibleError, StateLimitError
             The transducer rejects the target; a sum needs more memory than `max_states` allows.
         """
-        machine = self._bounded(target, max_states)
-        if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
+        machine = self._machine_within(target, max_states)
+        if machine.is_empty and self._to_loss(machine.semiring.full((1,)), machine)[0] == np.inf:
             raise no_finite_loss_error(self.alphabet, target, self._remedy)
         return machine
 
@@ -119,9 +119,9 @@ class Loss(PairEvaluation):
         """
         machine = self.machine(target, max_states=max_states)
         if isinstance(target, Fst) or self._work is None:
-            return TargetLoss(self.alphabet, machine, self._finished)
+            return TargetLoss(self.alphabet, machine, self._to_loss)
         programme = Programme(self, self.alphabet.encode(target, name="target"), self._work)
-        return TargetLoss(self.alphabet, machine, self._finished, programme)
+        return TargetLoss(self.alphabet, machine, self._to_loss, programme)
 
     def compile(
         self,
@@ -196,7 +196,7 @@ class Loss(PairEvaluation):
         else:
             certificate = None if cap is None else RATIONAL_CAP
             raw = determinize(machine, length, max_states=max_states)
-            losses = np.minimum(self._finished(raw.final, machine), np.inf if cap is None else cap)
+            losses = np.minimum(self._to_loss(raw.final, machine), np.inf if cap is None else cap)
             if not np.isfinite(losses).any():
                 raise InfeasibleError(
                     f"every hypothesis of length {length} has an infinite loss (nothing in common "
@@ -209,7 +209,7 @@ class Loss(PairEvaluation):
         """Return the number of states of M."""
         return self._machine(target).num_states
 
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+    def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the losses (k,) in nats for values (k,) of the machine."""
         return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
 
@@ -334,12 +334,12 @@ class ScaledLoss(Loss):
     def _size(self, target: Target) -> int:
         return self.loss._size(target)
 
-    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
-        machine = self.loss._bounded(target, max_states)
+    def _machine_within(self, target: Target, max_states: int | None) -> TargetMachine:
+        machine = self.loss._machine_within(target, max_states)
         return replace(machine, unit=machine.unit * self._factor(target))
 
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        return self.loss._finished(value, machine)
+    def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        return self.loss._to_loss(value, machine)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int
@@ -438,14 +438,14 @@ class SumLoss(Loss):
     def _is_sum(self) -> bool:
         return self.semiring == "mixed"
 
-    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
+    def _machine_within(self, target: Target, max_states: int | None) -> TargetMachine:
         if self.semiring == "mixed":
             raise NotSupportedError(
                 "a sum with a rational loss has no machine of one semiring; use .against(target) "
                 "or .compile(target, length), which need none"
             )
         product = partial(product_machine, max_states=max_states)
-        return reduce(product, (loss._bounded(target, max_states) for loss in self.losses))
+        return reduce(product, (loss._machine_within(target, max_states) for loss in self.losses))
 
     def _size(self, target: Target) -> int:
         return math.prod(loss._size(target) for loss in self.losses)

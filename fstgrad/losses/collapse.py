@@ -200,8 +200,8 @@ class CollapsedLoss(Loss):
         """A string of one symbol that is not a blank, (1,): a target for `NoLoss`."""
         return np.flatnonzero(~self.is_blank)[:1]
 
-    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
-        inner = self.loss._bounded(self._target(target), max_states)
+    def _machine_within(self, target: Target, max_states: int | None) -> TargetMachine:
+        inner = self.loss._machine_within(self._target(target), max_states)
         machine = spelled_machine(inner, self.words)
         if self.collapse == "ctc":
             return ctc_machine(machine, self.is_blank)
@@ -209,8 +209,8 @@ class CollapsedLoss(Loss):
             return ended_machine(machine, self.is_blank)
         return machine
 
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        return self.loss._finished(value, machine)
+    def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        return self.loss._to_loss(value, machine)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int

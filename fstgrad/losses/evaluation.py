@@ -36,7 +36,7 @@ class PairEvaluation(ABC):
         """Return M as arrays; M is empty if the transducer rejects the target."""
 
     @abstractmethod
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+    def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the losses (k,) in nats for values (k,) of the machine."""
 
     def __call__(self, y: SequenceLike, target: Target) -> float:
@@ -165,7 +165,7 @@ class PairEvaluation(ABC):
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
         """Return the loss against a target, even if the transducer rejects the target."""
-        return TargetLoss(self.alphabet, self._machine(target), self._finished)
+        return TargetLoss(self.alphabet, self._machine(target), self._to_loss)
 
 
 @dataclass(frozen=True, eq=False)

@@ -254,13 +254,13 @@ class TransducerLoss(Loss):
         )
         return replace(machine, class_of=machine.class_of[class_of])
 
-    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+    def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the losses (k,) in nats for values (k,): costs, or sums u.
 
         A sum u gives -log(u + smoothing), or -u if `log` is False, times the unit of the machine.
         """
         if machine.semiring is TROPICAL:
-            return super()._finished(value, machine)
+            return super()._to_loss(value, machine)
         if not self.log:
             return machine.unit * (0.0 - value)  # not -0.0
         with np.errstate(divide="ignore"):

@@ -54,7 +54,10 @@ def assert_equal_sweeps(model, tables, damping, tolerance):
         assert changes[0] == pytest.approx(changes[1], abs=tolerance)
     (node, log_nodes), (other_node, other_log_nodes) = (t.node_beliefs() for t in tables)
     np.testing.assert_allclose(node, other_node, atol=1e-13)
-    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
+    values = [
+        log_nodes + tables[0].log_edge_normalizers(),
+        other_log_nodes + tables[1].log_edge_normalizers(),
+    ]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
     edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
     np.testing.assert_allclose(*edges, atol=1e-13)

@@ -67,7 +67,7 @@ def test_a_smaller_l2_is_kept_where_it_has_fewer_errors(better):
         trainer = Trainer(batch, pairs, settings, lambda w: next(errors))
         state = State.start(np.zeros(model.features_.shape))
         trainer.run(state)
-        trainer.relax(state)
+        trainer.train_with_weaker_l2(state)
         trainer.join(state, pairs)
 
     def after(w, rates, l2):

@@ -169,7 +169,7 @@ def order_epsilons(machine: TargetMachine) -> TargetMachine:
     order = topological_order(machine.epsilon, machine.num_states)
     if order is None:
         paths, between = _closed_components(machine.semiring, machine.epsilon, machine.num_states)
-        return order_epsilons(_preceded(replace(machine, epsilon=between), paths))
+        return order_epsilons(_with_paths_before(replace(machine, epsilon=between), paths))
     machine = replace(machine, epsilon=machine.epsilon.take(order))
     return replace(
         machine,
@@ -245,7 +245,7 @@ def _closure_of_counts(silent: Arcs, size: int) -> FloatArray:
     order = topological_order(silent, size)
     if order is None:
         inner, between = _closed_components(PROBABILITY, silent, size)
-        silent = _led(inner, between, PROBABILITY, size)
+        silent = _paths_then_arcs(inner, between, PROBABILITY, size)
         order = topological_order(silent, size)
     arcs = silent.take(np.asarray(order))
     paths = kernels.reduction.closure(size, arcs.source, arcs.nextstate, arcs.weight)
@@ -266,10 +266,10 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
     sources, nextstates = np.nonzero(~machine.semiring.is_zero(closure))
     paths = Arcs(sources, nextstates, closure[sources, nextstates])
     none = machine.epsilon.take(np.zeros(0, dtype=np.int64))
-    return _preceded(replace(machine, epsilon=none), paths)
+    return _with_paths_before(replace(machine, epsilon=none), paths)
 
 
-def _preceded(machine: TargetMachine, paths: Arcs) -> TargetMachine:
+def _with_paths_before(machine: TargetMachine, paths: Arcs) -> TargetMachine:
     """Return the machine with `paths` put before each arc and before the end."""
     semiring, size = machine.semiring, machine.num_states
     final = semiring.full((size,))
@@ -278,14 +278,14 @@ def _preceded(machine: TargetMachine, paths: Arcs) -> TargetMachine:
     return _reachable(
         replace(
             machine,
-            arcs=tuple(_led(paths, arcs, semiring, size) for arcs in machine.arcs),
-            epsilon=_led(paths, machine.epsilon, semiring, size),
+            arcs=tuple(_paths_then_arcs(paths, arcs, semiring, size) for arcs in machine.arcs),
+            epsilon=_paths_then_arcs(paths, machine.epsilon, semiring, size),
             final=final,
         )
     )
 
 
-def _led(paths: Arcs, arcs: Arcs, semiring: Semiring, size: int) -> Arcs:
+def _paths_then_arcs(paths: Arcs, arcs: Arcs, semiring: Semiring, size: int) -> Arcs:
     """Return each path followed by each arc, summed over those between the same two states."""
     paths = paths.take(np.argsort(paths.nextstate, kind="stable"))
     first = np.searchsorted(paths.nextstate, np.arange(size + 1))

@@ -169,7 +169,7 @@ def _run(
             value = min(value, messages.first_bound(cover))
         value += model.offset
     else:
-        value = nodes[1] + messages.log_pairs() + log_factors + model.offset
+        value = nodes[1] + messages.log_edge_normalizers() + log_factors + model.offset
     node = nodes[0]
     edge_source: EdgeSource = messages.edge_beliefs
     if inner is not model:

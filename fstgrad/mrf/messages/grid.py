@@ -118,7 +118,7 @@ class GridMessages:
         rows = np.moveaxis(out, 1, 2).reshape(-1, out.shape[1])
         return np.ascontiguousarray(rows), float((weight * log_norm).sum())
 
-    def log_pairs(self) -> float:
+    def log_edge_normalizers(self) -> float:
         """Return the sum of the log-normalizers of all edge beliefs, in nats.
 
         It includes the maxima that were subtracted from the scores, but not the model's offset.

@@ -72,7 +72,7 @@ class LinearMessages:
             return None
         return self.beliefs, float(((1 - self.model.graph.degree) * self.log_norm).sum())
 
-    def log_pairs(self) -> float:
+    def log_edge_normalizers(self) -> float:
         """Return the sum of the log-normalizers of all edge beliefs, in nats.
 
         Call `node_beliefs` first.  The sum includes the maxima that were subtracted from the

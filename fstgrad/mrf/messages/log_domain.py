@@ -168,7 +168,7 @@ class LogMessages:
         )
         return Split(Potentials.of(table), self.total, cells)
 
-    def log_pairs(self) -> float:
+    def log_edge_normalizers(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""
         size = self.model.num_labels
         log_norm = empty(self.model.graph.num_edges)

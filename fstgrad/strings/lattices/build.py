@@ -298,7 +298,7 @@ def fst_arrays(
     )
 
 
-class Given(NamedTuple):
+class LatticeInput(NamedTuple):
     """The arcs of a lattice with their numbers in the input; attributes as in `Lattice`."""
 
     graph: Graph

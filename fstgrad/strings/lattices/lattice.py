@@ -228,7 +228,7 @@ class Lattice(ArrayDistribution):
         >>> lattice.scatter(np.array([5.0, 3.0]))
         array([3., 5.])
         """
-        given = build.Given(self.graph, self.label, self.origin, self.ends)
+        given = build.LatticeInput(self.graph, self.label, self.origin, self.ends)
         return given.scatter(scores, self.scores)
 
     def compile(

@@ -209,7 +209,7 @@ def compose(
     against = loss.against(target, max_states=max_states)
     if isinstance(against, SumTargetLoss) and cap is not None:
         machine = loss.machine(target, max_states=max_states)
-        against = TargetLoss(loss.alphabet, machine, loss._finished)
+        against = TargetLoss(loss.alphabet, machine, loss._to_loss)
     if band is not None:
         return banded(graph, label, against, band, max_states)
     return _along(graph, label, against, cap, None, max_states)
