@@ -278,9 +278,12 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         if costs is None:
             return self.nll(gold)
         table = self._like_scores("costs", costs, finite=True)
-        scores = self.scores
+        recentered = self.recentered[0]  # costs keep no digits beside large offsets
+        scores = recentered.scores
         edge = scores.edge + table.edge.reshape(scores.edge.shape)
-        augmented = self.with_scores(scores.node + table.node, edge, scores.factors + table.factors)
+        augmented = recentered.with_scores(
+            scores.node + table.node, edge, scores.factors + table.factors
+        )
         value, gradient = augmented.nll(gold)
         return value + self.inner(parts, table), gradient
 

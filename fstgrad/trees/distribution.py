@@ -163,6 +163,10 @@ class TreeDistribution(ArrayDistribution):
         has_offsets |= (np.isfinite(self.scores) & (np.abs(self.scores) >= FAR)).any()
         return self._centered() if has_offsets else self
 
+    def _without_offsets(self) -> "TreeDistribution":
+        """Return the same distribution, to whose scores small numbers can be added."""
+        return self if self._recentered() is self else TreeDistribution._centered(self)
+
     # First-order quantities, from one solution that is computed on first use.
 
     @property
@@ -487,7 +491,7 @@ class TreeDistribution(ArrayDistribution):
 
     def _tilted(self, logs: FloatArray) -> tuple[Solved, FloatArray]:
         """Return the solution of the scores + logs, and its log Z (b,) minus that of the scores."""
-        centered = self if self._recentered() is self else TreeDistribution._centered(self)
+        centered = self._without_offsets()
         moved = self.with_scores(centered.scores + logs)
         solution = moved._solve()
         before = np.reshape(centered.log_partition(), solution.log_partition.shape)
@@ -540,7 +544,7 @@ class TreeDistribution(ArrayDistribution):
         if costs is None:
             return self.nll(gold)
         table = self._table_like_scores("costs", costs)
-        value, gradient = self.with_scores(self.scores + table).nll(gold)
+        value, gradient = self.with_scores(self._without_offsets().scores + table).nll(gold)
         return value + self.inner(self.parts(gold), table), gradient
 
     def generalized_expectation(

@@ -109,3 +109,27 @@ def test_a_loss_beside_costs_and_families_without_objectives():
     for call in (lambda: fg.risk(undirected, costs), lambda: fg.softmax_margin(undirected, [0])):
         with pytest.raises(fg.NotSupportedError, match="UndirectedTrees has no"):
             call()
+
+
+@pytest.mark.parametrize("mask", [-1e20, -1e30, np.finfo(float).min])
+def test_costs_beside_masks_that_every_structure_needs(mask):
+    """A dependent or a node whose scores are all masked: the mask is no difference of scores."""
+    rng = np.random.default_rng(0)
+    scores, costs = rng.normal(size=(2, 4, 4))
+    scores[:, 2] = 0.0
+    masked = scores.copy()
+    masked[:, 2] = mask
+    for family in (fg.SpanningTrees, fg.ProjectiveTrees):
+        plain, hidden = (family(s, single_root=True) for s in (scores, masked))
+        expected, found = (fg.softmax_margin(d, [0, 1, 1], costs) for d in (plain, hidden))
+        assert found[0] == pytest.approx(expected[0], abs=1e-12)
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-12)
+    node, edge = np.array([[0.0, 0.0], [0.3, 0.0]]), rng.normal(size=(2, 2))
+    plain = fg.PairwiseMRF(node, edge, [(0, 1)])
+    hidden = fg.PairwiseMRF(np.add(node, [[mask], [0.0]]), edge, [(0, 1)])
+    costs = plain.hamming_costs([0, 1])
+    expected, found = (fg.softmax_margin(m, [0, 1], costs) for m in (plain, hidden))
+    assert found[0] == pytest.approx(expected[0], abs=1e-12)
+    np.testing.assert_allclose(found[1].node, expected[1].node, atol=1e-12)
+    with pytest.raises(fg.FstgradError, match="keep no digits"):
+        fg.softmax_margin(fg.PairwiseMRF(node, edge + mask, [(0, 1)]), [0, 1], costs)
