@@ -312,6 +312,10 @@ def sample(
     "--contrast", type=NOT_NEGATIVE, default=0.0, show_default=True,
     help="How strongly label changes prefer the edges of the image; 0 for not at all.",
 )  # fmt: skip
+@click.option(
+    "--noise", type=POSITIVE, help="Probability that a pixel has the level of another label.  "
+    "[default: estimated]",
+)  # fmt: skip
 @seed_option
 @method_options
 def denoise(
@@ -323,6 +327,7 @@ def denoise(
     panels: str | None,
     figure: str | None,
     contrast: float,
+    noise: float | None,
     seed: int | None,
     options: MethodOptions,
 ) -> None:
@@ -330,7 +335,9 @@ def denoise(
     from fstgrad.mrf import images
 
     pixels = images.read_image(image, colour=True)
-    model, means = images.segmentation(pixels, levels, coupling=coupling, contrast=contrast)
+    model, means, rate, _ = images.segmentation(
+        pixels, levels, coupling=coupling, contrast=contrast, noise=noise
+    )
     node = None
     if method in LABELINGS:
         if panels is not None:
@@ -349,4 +356,9 @@ def denoise(
         images.write_image(figure, images.before_and_after(pixels, restored, node))
     nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
     changed = np.mean(labels != nearest)
-    echo(f"{output}: {levels} levels, {changed:.1%} of the pixels changed their level")
+    echo(
+        f"{output}: {levels} levels, noise {rate:.2g}{'' if noise else ' (estimated)'}, "
+        f"{changed:.1%} of the pixels changed their level"
+    )
+    if not changed.any():
+        echo("no pixel changed its level; try a larger --coupling or --noise", err=True)

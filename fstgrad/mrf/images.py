@@ -1,6 +1,7 @@
 """Images as Markov random fields: segmentation and denoising with a Potts model."""
 
 import io
+import itertools
 import os
 import pathlib
 import warnings
@@ -22,17 +23,23 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
 
 
 class Segmentation(NamedTuple):
-    """A Potts model of an image, and the gray level or colour of each label.
+    """A Potts model of an image, the gray level or colour of each label, and the noise.
 
     Attributes
     ----------
     model : PairwiseMRF
     means : (k,) or (k, 3) float64
         One for each label, darkest first.
+    noise : float
+        The probability that a pixel has the level of another label.
+    deviation : float
+        The standard deviation of pixels around their level.
     """
 
     model: PairwiseMRF
     means: FloatArray
+    noise: float
+    deviation: float
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -45,17 +52,15 @@ def segmentation(
     coupling: float = 1.0,
     contrast: float = 0.0,
     connectivity: int = 4,
+    noise: float | None = None,
 ) -> Segmentation:
     """Return the model of an image with k gray levels (or colours), noise and a Potts coupling.
 
-    Label c has the level m_c, found by k-means on the pixels.  All labels share the standard
-    deviation sd of the residuals; the node score is -|x - m_c|^2 / (2 sd^2), and neighbours with
-    equal labels add `coupling`.
-
-    An image with exactly k levels, for example black and white, has no residuals.  A pixel then has
-    the level of its label or, with flip probability p, one of the k - 1 other levels; the node
-    score is log(1 - p) or log(p / (k - 1)).  p is the share of pixels that differ from the median
-    of their 3 x 3 neighbourhood, between 0.01 and 0.4.
+    The labels have the levels m_1, ..., m_k, found by k-means on the pixels.  With probability
+    1 - `noise`, a pixel with label c has the level m_c, otherwise that of one of the other labels,
+    and in both cases normal residuals with the standard deviation sd of the pixels around their
+    nearest level (at least 0.001 of the smallest distance of two levels).  The node score is the
+    log-density of that mixture, and neighbours with equal labels add `coupling`.
 
     Parameters
     ----------
@@ -71,6 +76,10 @@ def segmentation(
         2001).
     connectivity : 4 or 8
         The number of neighbours of an inner pixel.
+    noise : float, optional
+        Above 0 and below (k - 1) / k, where labels would say nothing about pixels.  By default the
+        share of pixels whose nearest level differs from the median label of their 3 x 3
+        neighbourhood, between 0.01 and 0.4.
 
     Raises
     ------
@@ -81,13 +90,11 @@ def segmentation(
     pixels = real_array("image", pixels, (None, None, None) if pixels.ndim == 3 else (None, None))
     means = _levels(pixels, positive_integer("labels", labels, minimum=2))
     distance = squared_distance(pixels, means)
-    variance = float(distance.min(axis=2).mean()) / (pixels.shape[2] if pixels.ndim == 3 else 1)
-    if variance > 0:
-        node = -distance / (2 * variance)
-    else:
-        flips = _flip_rate(pixels)
-        node = np.full(distance.shape, np.log(flips / (labels - 1)))
-        node[distance == 0] = np.log1p(-flips)
+    noise = _flip_rate(distance.argmin(axis=2)) if noise is None else _checked_noise(noise, labels)
+    levels = means.reshape(labels, -1)
+    apart = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(levels, 2))
+    deviation = max(np.sqrt(distance.min(axis=2).mean() / levels.shape[1]), 0.001 * apart)
+    node = _log_densities(distance / (2 * deviation**2), noise)
     height, width = pixels.shape[:2]
     edge = positive_number("coupling", coupling, allow_zero=True) * np.eye(labels)
     if positive_number("contrast", contrast, allow_zero=True) > 0:
@@ -95,7 +102,7 @@ def segmentation(
         jump = ((left - right) ** 2).sum(axis=1)
         edge = np.exp(-contrast * jump / (2 * max(jump.mean(), 1e-300)))[:, None, None] * edge
     model = PairwiseMRF.grid(height, width, node, edge, connectivity=connectivity)
-    return Segmentation(model, means)
+    return Segmentation(model, means, noise, float(deviation))
 
 
 def squared_distance(pixels: FloatArray, means: FloatArray) -> FloatArray:
@@ -104,12 +111,32 @@ def squared_distance(pixels: FloatArray, means: FloatArray) -> FloatArray:
     return np.asarray(((colours - means.reshape(len(means), -1)) ** 2).sum(axis=3))
 
 
-def _flip_rate(pixels: FloatArray) -> float:
-    """Return the share of pixels that differ from the median around them, in [0.01, 0.4]."""
+def _flip_rate(nearest: npt.NDArray[np.int64]) -> float:
+    """Return the share of labels that differ from the median around them, in [0.01, 0.4]."""
     from scipy.ndimage import median_filter
 
-    size = (3, 3, 1)[: pixels.ndim]
-    return float(np.clip(np.mean(median_filter(pixels, size=size) != pixels), 0.01, 0.4))
+    return float(np.clip(np.mean(median_filter(nearest, size=3) != nearest), 0.01, 0.4))
+
+
+def _checked_noise(noise: float, labels: int) -> float:
+    noise = positive_number("noise", noise)
+    if noise >= 1 - 1 / labels:
+        raise InvalidInputError(
+            f"noise is {noise:g} and must be below {1 - 1 / labels:g} for {labels} labels, where a "
+            "pixel says nothing about its label; give a smaller value"
+        )
+    return noise
+
+
+def _log_densities(energy: FloatArray, noise: float) -> FloatArray:
+    """Return the log-densities (height, width, k) of pixels, up to a constant for each.
+
+    `energy` has |x - m_c|^2 / (2 sd^2).
+    """
+    least = energy.min(axis=2, keepdims=True)
+    density = np.exp(least - energy)
+    others = (density.sum(axis=2, keepdims=True) - density) / (density.shape[2] - 1)
+    return np.asarray(np.log((1 - noise) * density + noise * others))
 
 
 def _levels(pixels: FloatArray, labels: int) -> FloatArray:

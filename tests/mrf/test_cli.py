@@ -1,5 +1,7 @@
 """`fstgrad mrf`: what the commands print, write and refuse."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -152,7 +154,7 @@ def test_denoise_refuses_marginals_of_a_labeling(run, tmp_path):
 
 def test_segmentation_levels():
     image = np.repeat([[0.1, 0.5, 0.9]], 4, axis=0)
-    model, means = images.segmentation(image, 3, coupling=0.0)
+    model, means, *_ = images.segmentation(image, 3, coupling=0.0)
     np.testing.assert_allclose(means, [0.1, 0.5, 0.9])
     assert model.mode().reshape(4, 3).tolist() == [[0, 1, 2]] * 4
     np.testing.assert_allclose(np.exp(model.scores.node).sum(axis=1), 1.0, atol=1e-14)
@@ -175,15 +177,32 @@ def test_one_chain_is_not_said_to_disagree(run, path):
     assert "disagree" not in err
 
 
-def test_denoise_a_black_and_white_image(run, tmp_path):
-    """Flips of single pixels go; the coupling has a say."""
-    clean, _ = noisy_disc()
-    flips = np.random.default_rng(1).random(clean.shape) < 0.08
-    images.write_image(tmp_path / "in.png", np.where(flips, 1 - clean, clean))
-    code, *_ = run("denoise", tmp_path / "in.png", "--output", tmp_path / "out.png")
-    assert code == 0
-    restored = images.read_image(tmp_path / "out.png") > 0.5
-    assert np.mean(restored != clean) < flips.mean() / 2
+@pytest.mark.parametrize("jitter", [0, 2])
+@pytest.mark.parametrize("gray", [(0, 255), (20, 220), (20, 130, 220)])
+def test_denoise_an_image_with_flipped_levels(run, tmp_path, gray, jitter):
+    """Flips of single pixels go for any gray values, also when these vary a little."""
+    rng = np.random.default_rng(1)
+    clean = np.repeat(np.arange(len(gray)), 60 // len(gray))[None] * np.ones((40, 1), dtype=int)
+    flipped = rng.random(clean.shape) < 0.08
+    labels = (clean + flipped * rng.integers(1, len(gray), clean.shape)) % len(gray)
+    noisy = np.array(gray)[labels] + rng.integers(-jitter, jitter + 1, clean.shape)
+    images.write_image(tmp_path / "in.png", noisy / 255)
+    code, out, err = run(
+        "denoise", tmp_path / "in.png", "--levels", len(gray), "--output", tmp_path / "out.png"
+    )
+    assert (code, err) == (0, "")
+    assert 0.06 < float(re.search(r"noise (\S+) \(estimated\)", out)[1]) < 0.12
+    restored = images.read_image(tmp_path / "out.png") * 255
+    assert np.mean(abs(restored - np.array(gray)[clean]) > 3) < flipped.mean() / 3
+
+
+def test_denoise_says_that_nothing_changed(run, tmp_path):
+    images.write_image(tmp_path / "in.png", noisy_disc()[0])
+    code, out, err = run("denoise", tmp_path / "in.png", "--output", tmp_path / "o.png")
+    assert (code, "0.0%" in out) == (0, True)
+    assert err == "no pixel changed its level; try a larger --coupling or --noise\n"
+    code, _, err = run("denoise", tmp_path / "in.png", "--noise", 0.5, "-o", tmp_path / "o.png")
+    assert (code, "noise is 0.5 and must be below 0.5" in err) == (1, True)
 
 
 @pytest.mark.parametrize("method", ["bp", "expansion"])

@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import fstgrad as fg
 from fstgrad.mrf import images
@@ -127,10 +128,16 @@ def test_a_missing_package_has_the_name_that_pip_knows(monkeypatch, tmp_path):
         images.read_image(tmp_path / "a.png")
 
 
-def test_node_scores_are_gaussian_log_densities_without_the_constant():
-    image = np.array([[0.0, 0.1, 1.0], [0.05, 0.95, 0.9]])
-    found = images.segmentation(image, 2)
+def test_node_scores_are_log_densities_of_the_mixture():
+    image = np.array([[0.0, 0.1, 1.0], [0.05, 0.95, 0.5], [0.4, 0.6, 0.9]])
+    found = images.segmentation(image, 3, noise=0.2)
     distance = (image[:, :, None] - found.means) ** 2
-    variance = distance.min(axis=2).mean()
-    expected = (-distance / (2 * variance)).reshape(6, 2)
-    np.testing.assert_allclose(found.model.scores.node, expected, rtol=1e-12)
+    deviation = np.sqrt(distance.min(axis=2).mean())
+    density = scipy.stats.norm.pdf(np.sqrt(distance), scale=deviation)
+    mixed = density @ (0.7 * np.eye(3) + 0.1)
+    expected = np.log(mixed).reshape(9, 3)
+    node = found.model.scores.node
+    np.testing.assert_allclose(
+        node - node[:, :1], expected - expected[:, :1], rtol=1e-12, atol=1e-12
+    )
+    assert (found.noise, found.deviation) == (0.2, pytest.approx(deviation, rel=1e-14))
