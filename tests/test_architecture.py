@@ -196,7 +196,7 @@ def test_sizes_of_functions():
 # Options of a command, of an estimator and of a model are parameters each; the kernel moves along.
 MANY_PARAMETERS = {"cli.commands.grm.fit", "cli.commands.train.train", "grm.model.__init__"}
 MANY_PARAMETERS |= {"learning.sequence.__init__", "mrf.sampling.marginals.sample_marginals"}
-MANY_PARAMETERS |= {"mrf.kernels.bp_linear.sweep_two_labels"}
+MANY_PARAMETERS |= {"mrf.kernels.bp_linear.sweep_two_labels", "cli.commands.mrf.denoise"}
 
 
 def test_few_parameters():

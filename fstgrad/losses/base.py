@@ -82,6 +82,21 @@ class Loss(PairEvaluation):
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
+    def converse(self) -> "Loss":
+        """Return the loss with both sides exchanged: L'(y, z) = L(z, y).
+
+        Compiled against a fixed hypothesis, it gives the expected loss against random targets.
+
+        Raises
+        ------
+        NotSupportedError
+            The loss is not made of transducers, or its unit depends on the target.
+        """
+        raise NotSupportedError(
+            f"{type(self).__name__} has no converse; its sides cannot be exchanged, so compute "
+            "losses of pairs instead"
+        )
+
     # the advice in the error if no hypothesis has a finite loss against a target
     _remedy = "let the transducer write every symbol of the target"
 
@@ -273,6 +288,12 @@ class ScaledLoss(Loss):
             f"a {type(self).__name__} is not a transducer itself; use .loss.transducer"
         )
 
+    def converse(self) -> Loss:
+        """Return the scaled converse; see `Loss.converse`."""
+        if type(self) is not ScaledLoss:  # the factor may depend on the target
+            return super().converse()
+        return ScaledLoss(self.loss.converse(), self.factor)
+
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
         """Return a best alignment with scaled costs; see `Loss.align`."""
         ids = self.alphabet.encode(target, name="target")
@@ -394,6 +415,10 @@ class SumLoss(Loss):
     def transducer(self) -> Fst:
         """Raise NotSupportedError: a sum of losses is not a single transducer."""
         raise NotSupportedError("a sum of losses is not a single transducer; use those of .losses")
+
+    def converse(self) -> Loss:
+        """Return the sum of the converses; see `Loss.converse`."""
+        return SumLoss([loss.converse() for loss in self.losses])
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]

@@ -177,6 +177,16 @@ class TransducerLoss(Loss):
         whole = self._whole
         return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
 
+    def converse(self) -> "TransducerLoss":
+        """Return the loss of the inverted transducer; see `Loss.converse`."""
+        return TransducerLoss(
+            [factor.invert() for factor in reversed(self._arrays)],
+            self.alphabet,
+            semiring=self.semiring,
+            smoothing=self.smoothing,
+            log=self.log,
+        )
+
     @cached_property
     def _programme(self) -> PairLoss | None:
         """The dynamic program for pairs; None if pairs need a machine."""

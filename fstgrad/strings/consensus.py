@@ -2,20 +2,30 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, positive_integer
-from fstgrad.core.errors import AlphabetError, InvalidInputError
+from fstgrad.core.errors import (
+    AlphabetError,
+    InfeasibleError,
+    InvalidInputError,
+    MemoryLimitError,
+    NotSupportedError,
+    StateLimitError,
+)
 from fstgrad.core.sequences import batch
 from fstgrad.core.short_repr import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice
 
 _CANDIDATES = 50  # default number of candidates
+_STRINGS = 1000  # by default, p is summed string by string up to this many, and sampled as often
+_STATES = 5000  # most states of an automaton of a candidate
 
 
 class Consensus(NamedTuple):
@@ -36,7 +46,10 @@ class Consensus(NamedTuple):
     confidence : (l,) float64
         The posterior probability of each symbol of `ids`.  For a `StringDistribution`, that of the
         symbol at its position (nan if `ids` has another length); for a `Lattice`, that of
-        strings whose best alignment with `ids` matches the symbol.
+        strings whose best alignment with `ids` matches the symbol (of `samples` strings, if the
+        lattice has more).
+    method : {"exact", "sampled"}
+        How `risks` were computed.
     """
 
     ids: IntArray
@@ -45,6 +58,7 @@ class Consensus(NamedTuple):
     risks: FloatArray
     standard_errors: FloatArray
     confidence: FloatArray
+    method: Literal["exact", "sampled"]
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -55,7 +69,7 @@ def mbr(
     loss: Loss,
     candidates: Sequence[SequenceLike] | int = _CANDIDATES,
     *,
-    samples: int = 1000,
+    samples: int | None = None,
     rng: Seed = 0,
 ) -> Consensus:
     """Return the candidate y with the least expected loss E[L(y, Y)] under Y ~ p.
@@ -68,10 +82,13 @@ def mbr(
         L(candidate, Y) in nats; Y is the target.
     candidates : sequence of strings, or int
         A number k means the k best strings of p.
-    samples : int
-        Number of strings drawn from p, at least 2.  If p has at most this many strings (paths, for
-        a lattice), such as an n-best list, all of them are used and the result is exact; only
-        those whose probability is 0 in float64 (log p below -745) are left out.
+    samples : int, optional
+        Draw so many strings from p, at least 2, for the expected losses, unless p has at most this
+        many strings (paths, for a lattice).  By default the result is exact while that fits: all
+        strings are used if there are at most 1,000, such as an n-best list (only those whose
+        probability is 0 in float64, log p below -745, are left out); else each candidate is
+        compiled by itself, with at most 5,000 states.  Beyond that, and for a loss without
+        `Loss.converse`, 1,000 strings are drawn; `method` of the result says so.
     rng : Generator, int or None
         Source of the samples; the same seed gives the same result.
 
@@ -88,8 +105,9 @@ def mbr(
 
     Notes
     -----
-    The expected loss of every candidate is the mean over the same samples.
-    O(samples x candidates) losses.
+    E[L(y, Y)] is exact as the risk of the converse loss L'(Y, y), compiled against y.  With
+    samples, it is the mean over the same strings for every candidate: O(samples x candidates)
+    losses.
 
     References
     ----------
@@ -102,7 +120,7 @@ def mbr(
     >>> fg.mbr(p, fg.Hamming(fg.Alphabet("ab"))).ids.tolist()
     [0, 1]
     """
-    samples = positive_integer("samples", samples, minimum=2)
+    most = _STRINGS if samples is None else positive_integer("samples", samples, minimum=2)
     instance(
         "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"
     )
@@ -122,33 +140,70 @@ def mbr(
             f"loss is over {loss.alphabet!r}, the lattice over {distribution.alphabet!r}; make "
             "both with one Alphabet"
         )
-    strings, share, freedom = _representatives(distribution, samples, rng)
-    table = loss.matrix(chosen, strings)
-    risks = table @ share
+    exact = None
+    if samples is None and _number_of_strings(distribution) > most:
+        exact = _compiled_risks(distribution, loss, chosen)
+    if exact is not None and isinstance(distribution, StringDistribution):
+        strings, share, freedom = [], empty(0), np.inf
+    else:
+        strings, share, freedom = _representatives(distribution, most, rng)
+    if exact is not None:
+        risks, errors = exact, np.where(np.isfinite(exact), 0.0, np.nan)
+    else:
+        table = loss.matrix(chosen, strings)
+        risks = table @ share
+        with np.errstate(invalid="ignore"):  # of infinite losses
+            errors = np.sqrt((np.square(table - risks[:, None]) @ share) / freedom)
     best = int(np.argmin(risks))
-    with np.errstate(invalid="ignore"):  # of infinite losses
-        variance = np.square(table - risks[:, None]) @ share
     ids = chosen[best]
     return Consensus(
         ids,
         float(risks[best]),
         tuple(chosen),
         risks,
-        np.sqrt(variance / freedom),
+        errors,
         _confidence(distribution, ids)
         if isinstance(distribution, StringDistribution)
         else _matched(distribution, ids, strings, share),
+        "exact" if exact is not None or np.isinf(freedom) else "sampled",
     )
+
+
+def _number_of_strings(distribution: StringDistribution | Lattice) -> int:
+    """Return the number of strings of p, or of the paths of a lattice."""
+    if isinstance(distribution, Lattice):
+        return distribution.num_paths
+    return int(distribution.scores.shape[-1]) ** distribution.length
+
+
+def _compiled_risks(
+    distribution: StringDistribution | Lattice, loss: Loss, candidates: list[IntArray]
+) -> FloatArray | None:
+    """Return the exact expected losses (C,); None if a candidate cannot be compiled."""
+    risks = empty(len(candidates))
+    try:
+        converse = loss.converse()
+        for i, ids in enumerate(candidates):
+            try:
+                if isinstance(distribution, Lattice):
+                    compiled = distribution.compile(converse, ids, max_states=_STATES)
+                    risks[i] = distribution.expected_loss(compiled)
+                else:
+                    length = distribution.length
+                    b = converse.compile(ids, length, max_states=_STATES)
+                    risks[i] = distribution.expected_loss(b)
+            except InfeasibleError:  # no string has a finite loss against the candidate
+                risks[i] = np.inf
+    except (NotSupportedError, StateLimitError, MemoryLimitError):
+        return None
+    return risks
 
 
 def _representatives(
     distribution: StringDistribution | Lattice, samples: int, rng: Seed
 ) -> tuple[list[IntArray], FloatArray, float]:
     """Return strings, their shares (sum 1), and the degrees of freedom (inf if p is exact)."""
-    if isinstance(distribution, Lattice):
-        most = distribution.num_paths
-    else:
-        most = distribution.scores.shape[-1] ** distribution.length
+    most = _number_of_strings(distribution)
     if most <= samples:
         every = [(ids, np.exp(log_prob)) for ids, log_prob in distribution.kbest(most)]
         found = [(ids, share) for ids, share in every if share > 0]

@@ -1,5 +1,7 @@
 """Hinge, RAML, direct loss and minimum Bayes risk against enumeration."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -200,6 +202,53 @@ def test_the_candidate_of_least_risk_on_a_lattice():
     assert drawn.risks == pytest.approx([8 * 0.4, 4 * 0.4 + 4 * 0.6], abs=0.5)
     assert (drawn.standard_errors > 0.02).all()
     assert (abs(drawn.risks - [3.2, 4.0]) < 4 * drawn.standard_errors).all()
+
+
+@pytest.mark.parametrize("structure", ["lattice", "strings"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        fg.EditDistance(ABC, 0.5, 1.5, 1.25),
+        2 * fg.Hamming(ABC) + fg.EditDistance(ABC, 0.5, 2.0),
+        fg.NGram(ABC, 2, smoothing=1.0),
+        fg.SmithWaterman(ABC),
+    ],
+    ids=["edit", "sum", "n-grams", "alignment"],
+)
+def test_risks_of_candidates_are_exact_beyond_a_thousand_strings(structure, loss):
+    """The sides of these losses differ; all 2,187 strings are summed here."""
+    scores = np.random.default_rng(4).normal(size=(7, 3))
+    ys = [np.array(y) for y in itertools.product(range(3), repeat=7)]
+    weights = np.array([scores[np.arange(7), y].sum() for y in ys])
+    if structure == "lattice":
+        slots = [list(zip("abc", row, strict=True)) for row in scores]
+        p = fg.Lattice.from_confusion_network(slots, ABC)
+    else:
+        p = fg.StringDistribution(scores)
+    found = fg.mbr(p, loss, ["abcabca", "cba", "bbbbbbb"])
+    table = loss.matrix(list(found.candidates), ys)
+    expected = table @ np.exp(weights - np.logaddexp.reduce(weights))
+    np.testing.assert_allclose(found.risks, expected, rtol=1e-10)
+    errors = np.where(np.isfinite(expected), 0.0, np.nan)
+    np.testing.assert_array_equal(found.standard_errors, errors)
+    assert found.method == "exact"
+
+
+def test_a_consensus_says_that_strings_were_drawn():
+    p = fg.StringDistribution(np.random.default_rng(4).normal(size=(7, 3)))
+    found = fg.mbr(p, fg.Normalized(fg.EditDistance(ABC)), 3)  # its unit depends on the target
+    assert (found.method, (found.standard_errors > 0).all()) == ("sampled", True)
+    assert fg.mbr(p, fg.EditDistance(ABC), 3, samples=50).method == "sampled"
+
+
+def test_the_converse_of_a_loss_exchanges_its_sides():
+    for loss in (fg.EditDistance(ABC, 0.5, 1.5), 2 * fg.Hamming(ABC) + fg.EditDistance(ABC, 0.5)):
+        assert loss.converse()("ab", "bca") == loss("bca", "ab")
+    big = fg.Alphabet([f"w{i}" for i in range(150)])  # two factors
+    loss = fg.EditDistance(big, 0.5, 1.5)
+    assert loss.converse()([0, 1], [1, 2, 3]) == loss([1, 2, 3], [0, 1])
+    with pytest.raises(fg.NotSupportedError, match="has no converse"):
+        fg.WordErrorRate(ABC).converse()
 
 
 def test_risks_of_candidates_may_be_infinite():
