@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -182,7 +182,7 @@ class TransducerLoss(Loss):
         return TransducerLoss(
             [factor.invert() for factor in reversed(self._arrays)],
             self.alphabet,
-            semiring=self.semiring,
+            semiring=cast(Literal["tropical", "probability"], self.semiring),
             smoothing=self.smoothing,
             log=self.log,
         )

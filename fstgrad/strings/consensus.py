@@ -144,7 +144,8 @@ def mbr(
     if samples is None and _number_of_strings(distribution) > most:
         exact = _compiled_risks(distribution, loss, chosen)
     if exact is not None and isinstance(distribution, StringDistribution):
-        strings, share, freedom = [], empty(0), np.inf
+        strings: list[IntArray] = []
+        share, freedom = empty(0), np.inf
     else:
         strings, share, freedom = _representatives(distribution, most, rng)
     if exact is not None:
@@ -173,7 +174,8 @@ def _number_of_strings(distribution: StringDistribution | Lattice) -> int:
     """Return the number of strings of p, or of the paths of a lattice."""
     if isinstance(distribution, Lattice):
         return distribution.num_paths
-    return int(distribution.scores.shape[-1]) ** distribution.length
+    symbols: int = distribution.scores.shape[-1]
+    return int(symbols**distribution.length)
 
 
 def _compiled_risks(
