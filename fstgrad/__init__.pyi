@@ -17,6 +17,7 @@ from .core.errors import RowError as RowError
 from .core.errors import StateLimitError as StateLimitError
 from .core.errors import UnusedArcsWarning as UnusedArcsWarning
 from .core.estimates import SampledObjective as SampledObjective
+from .core.tag_schemes import TagScheme as TagScheme
 from .costs import CostFit as CostFit
 from .costs import fit_costs as fit_costs
 from .costs import fit_ranking as fit_ranking
@@ -47,6 +48,7 @@ from .losses import Normalized as Normalized
 from .losses import OptimalStringAlignment as OptimalStringAlignment
 from .losses import RuleLoss as RuleLoss
 from .losses import SmithWaterman as SmithWaterman
+from .losses import SpanHamming as SpanHamming
 from .losses import SubstitutionMatrix as SubstitutionMatrix
 from .losses import TransducerLoss as TransducerLoss
 from .losses import WordErrorRate as WordErrorRate

@@ -137,6 +137,17 @@ def test_losses_of_strings(kind):
             )
 
 
+def test_spans():
+    tags = fg.Alphabet(["O", "B", "I"])
+    check(lambda: fg.TagScheme(tags).allowed, lambda: fg.TagScheme(tags).spans("OBI"))
+    for costs in ((0.0, 1.0), (1e30, 1e30)):
+        loss = fg.SpanHamming(tags, "BIO", *costs)
+        check(lambda: loss("OBI", "BIB"), lambda: loss("OB", "BIB"))
+        for scores in (np.full((3, 3), -1e5), np.array([[0.0, -np.inf, -800.0]] * 3)):
+            b = loss.compile("BIB")
+            check(lambda: fg.risk(scores, b), lambda: fg.softmax_margin(scores, "OOO", b))
+
+
 @pytest.mark.parametrize("kind", LOSSES)
 def test_lattices(kind):
     loss = LOSSES[kind]

@@ -17,6 +17,7 @@ Index
 - `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
 - `CollapsedLoss`, `NoLoss`, `ExactMatch` : losses of latent strings, with blanks, ends or runs.
+- `SpanHamming` : spans of tags (entities, chunks) that are missed or wrong.
 - `LossReport` : the result of `loss.check(samples)`.
 
 Reading order
@@ -29,7 +30,7 @@ Reading order
 - `report` : the properties of a loss on samples.
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the losses of any transducer and of a grammar.
-- `edit`, `alignment`, `ngram`, `constant`, `collapse` : the other losses.
+- `edit`, `alignment`, `ngram`, `constant`, `collapse`, `spans` : the other losses.
 - `cache` : compiled losses in memory and on disk.
 """
 

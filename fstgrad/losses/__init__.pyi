@@ -23,5 +23,6 @@ from .ngram import MismatchNGram as MismatchNGram
 from .ngram import NGram as NGram
 from .ngram import NGramSum as NGramSum
 from .report import LossReport as LossReport
+from .spans import SpanHamming as SpanHamming
 from .transducer import RuleLoss as RuleLoss
 from .transducer import TransducerLoss as TransducerLoss

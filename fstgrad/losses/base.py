@@ -259,6 +259,26 @@ class Loss(PairEvaluation):
         return SumLoss([self, other])
 
 
+class MachineLoss(Loss):
+    """A tropical loss that is defined by its machine M; it has no transducer."""
+
+    semiring: Literal["tropical", "probability", "mixed"] = "tropical"
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        self.alphabet = alphabet
+
+    @property
+    def transducer(self) -> Fst:
+        """Raise NotSupportedError: the loss has a machine but no transducer."""
+        raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
+
+
 class ScaledLoss(Loss):
     """The loss factor * L(y, y_i): L in another unit.
 

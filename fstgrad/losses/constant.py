@@ -1,59 +1,37 @@
 """Losses of 0 or +infinity: no loss, and equality with the target."""
 
-from typing import Literal
-
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import IntArray, instance
+from fstgrad.core.checks import IntArray
 from fstgrad.core.errors import NotSupportedError
-from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
 from fstgrad.losses.automata.semiring import TROPICAL
-from fstgrad.losses.base import Loss
+from fstgrad.losses.base import MachineLoss
 from fstgrad.losses.evaluation import Target
 from fstgrad.openfst import Fst
 
 
-class _Constraint(Loss):
-    """A loss of 0 or +infinity, defined by its machine; subclasses give the arcs."""
+def _acceptor(
+    alphabet: Alphabet, source: IntArray, label: IntArray, goal: IntArray, place: IntArray
+) -> TargetMachine:
+    """Return the unweighted machine from state 0 to the last state.
 
-    semiring: Literal["tropical", "probability", "mixed"] = "tropical"
-
-    def __init__(self, alphabet: Alphabet) -> None:
-        instance("alphabet", alphabet, Alphabet, "an Alphabet")
-        self.alphabet = alphabet
-
-    @property
-    def transducer(self) -> Fst:
-        """Raise NotSupportedError: the loss has a machine but no transducer."""
-        raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
-
-    def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
-    ) -> LossAutomaton:
-        raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
-
-    def _acceptor(
-        self, source: IntArray, label: IntArray, goal: IntArray, place: IntArray
-    ) -> TargetMachine:
-        """Return the unweighted machine from state 0 to the last state.
-
-        source, label, goal : (A,) int64
-            The arcs: each leads from `source` to `goal` and reads the symbol id `label`.
-        place : (K, 1, 2) int64
-            As in `TargetMachine`.
-        """
-        arcs = Arcs(source, goal, np.zeros(len(label), dtype=np.int64))
-        class_of, classes = symbol_classes(arcs, label, len(self.alphabet))
-        size = int(goal.max(initial=0)) + 1
-        initial, final = TROPICAL.full((size,)), TROPICAL.full((size,))
-        initial[0] = final[-1] = 0
-        none = Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
-        return TargetMachine(TROPICAL, class_of, classes, none, initial, final, 1.0, place)
+    source, label, goal : (A,) int64
+        The arcs: each leads from `source` to `goal` and reads the symbol id `label`.
+    place : (K, 1, 2) int64
+        As in `TargetMachine`.
+    """
+    arcs = Arcs(source, goal, np.zeros(len(label), dtype=np.int64))
+    class_of, classes = symbol_classes(arcs, label, len(alphabet))
+    size = int(goal.max(initial=0)) + 1
+    initial, final = TROPICAL.full((size,)), TROPICAL.full((size,))
+    initial[0] = final[-1] = 0
+    none = Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+    return TargetMachine(TROPICAL, class_of, classes, none, initial, final, 1.0, place)
 
 
-class NoLoss(_Constraint):
+class NoLoss(MachineLoss):
     """L(y, y_i) = 0: with `CollapsedLoss`, a distribution over strings y of any length.
 
     The target only gives the default length of `compile`.
@@ -75,10 +53,10 @@ class NoLoss(_Constraint):
     def _machine(self, target: Target) -> TargetMachine:
         every = np.arange(len(self.alphabet))
         anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # no alignment: the path is in every band
-        return self._acceptor(np.zeros_like(every), every, np.zeros_like(every), anywhere)
+        return _acceptor(self.alphabet, np.zeros_like(every), every, np.zeros_like(every), anywhere)
 
 
-class ExactMatch(_Constraint):
+class ExactMatch(MachineLoss):
     """L(y, y_i) = 0 if y equals y_i, else +infinity: every other string is left out.
 
     In a `CollapsedLoss` this loss allows exactly the latent strings that collapse to the target, so
@@ -104,4 +82,4 @@ class ExactMatch(_Constraint):
         ids = self.alphabet.encode(target, name="target")
         at = np.arange(len(ids))
         place = np.repeat(np.arange(len(ids) + 1), 2).reshape(-1, 1, 2)
-        return self._acceptor(at, ids, at + 1, place)
+        return _acceptor(self.alphabet, at, ids, at + 1, place)

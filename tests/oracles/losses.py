@@ -7,6 +7,23 @@ import itertools
 import math
 
 
+def spans(tags):
+    """The spans (type, start, stop) of tags, by the rules of the Perl script conlleval."""
+    parts = [("O", "") if tag == "O" else (tag[0], tag[2:]) for tag in (*tags, "O")]
+    found, start, before = [], None, ("O", "")
+    for i, (letter, kind) in enumerate(parts):
+        other = kind != before[1]
+        ends = before[0] in "ESLU" or (before[0] in "BIM" and (letter in "BSUO" or other))
+        if start is not None and ends:
+            found.append((before[1], start, i))
+            start = None
+        follows = before[0] in "OESLU" or other
+        if letter in "BSU" or (letter in "IMEL" and follows):
+            start = i
+        before = letter, kind
+    return found
+
+
 def alignments(y, z):
     """Yield all alignments as strings of m (aligned pair), d (symbol of y), i (symbol of z)."""
     if not y and not z:
