@@ -294,8 +294,8 @@ def evaluate(
     las the share of words with the correct head and relation; both are also given without the words
     tagged PUNCT.  Words with the head _ are left out; a relation that --labels lacks is an error of
     the parser, and gold_log_prob is then null.  `expected` is the expected uas over all trees.
-    With --projective, sentences whose gold tree has crossing arcs are counted, and left out of the
-    mean log-probability.
+    Sentences whose gold tree is none of the possible trees (several root arcs without --many-roots,
+    crossing arcs with --projective) are counted, and left out of the mean log-probability.
 
     The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
     `lengths`) or sent_ids, tables and sentences have the same order.
@@ -347,7 +347,8 @@ class TreebankWriter:
         if output is None:
             raise click.UsageError("--conllu needs --output, the file for the trees")
         blocks = list(treebank.read_blocks(bank.conllu))
-        self.scores = self.scores.in_order_of(sentence_items(bank.conllu, blocks))
+        sentences = [block for block in blocks if block.words]
+        self.scores = self.scores.in_order_of(sentence_items(bank.conllu, sentences))
         self.names = bank.names(self.scores)
         self.blocks = iter(blocks)
 
@@ -389,11 +390,15 @@ class TreebankWriter:
 
     def close(self) -> None:
         """Write the output, if there is one."""
+        self.texts += [comments.with_tree(None) for comments in self.blocks]
         if self.writes and self.output is not None:
             write_text(self.output, "".join(self.texts))
 
     def _next(self, distribution: TreeDistribution) -> treebank.Block:
         block = next(self.blocks)
+        while not block.words:
+            self.texts.append(block.with_tree(None))
+            block = next(self.blocks)
         evaluation.check_length(distribution, block.name, len(block.words))
         return block
 

@@ -51,15 +51,14 @@ class _Tokens:
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
-        lines = read_lines(self.path)
-        self.left = sum(len(line.split()) for line in lines)
-        self.words = self._words(lines)
+        self.lines = [line.split() for line in read_lines(self.path)]
+        self.left = sum(map(len, self.lines))
+        self.words = self._words()
         self.line = 0
 
-    @staticmethod
-    def _words(lines: list[str]) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(lines, start=1):
-            for word in line.split():
+    def _words(self) -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(self.lines, start=1):
+            for word in line:
                 yield number, word
 
     def fail(self, message: str) -> InvalidInputError:
@@ -144,10 +143,17 @@ def read_model(path: PathLike) -> Model:
 def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
     """Read a .evid file: the number of observed variables, then pairs of variable and value.
 
+    In the older format of the competitions of 2008 and 2010, the number of samples comes first.
+
     Returns the value of each observed variable; sizes (I,) are the numbers of values.  Raises
-    InvalidInputError for an index out of range or a contradiction.
+    InvalidInputError for an index out of range, a contradiction, or several samples.
     """
     tokens = _Tokens(path)
+    samples = _number_of_samples(tokens.lines)
+    if samples is not None and tokens.integer("the number of samples", 0) > 1:
+        raise tokens.fail(f"the file has {samples} samples; give one sample in each file")
+    if samples == 0:
+        return {}
     evidence: dict[int, int] = {}
     for _ in range(tokens.integer("the number of observed variables", 0, len(sizes) + 1)):
         v = tokens.integer("an observed variable", 0, len(sizes))
@@ -156,6 +162,20 @@ def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
             raise tokens.fail(f"variable {v} is observed as {evidence[v]} and as {value}")
     tokens.end()
     return evidence
+
+
+def _number_of_samples(lines: list[list[str]]) -> int | None:
+    """Return the number of samples of the older format, None for the newer one.
+
+    With one sample, the number of words is even, and odd in the newer format.  Several samples have
+    a line each.
+    """
+    words = [word for line in lines for word in line]
+    if words[:2] == ["1", str(len(words) // 2 - 1)] and len(words) % 2 == 0:
+        return 1
+    first, *samples = [line for line in lines if line] or [[]]
+    is_older = all(line[0] == str(len(line) // 2) and len(line) % 2 for line in samples)
+    return len(samples) if is_older and first == [str(len(samples))] else None
 
 
 def write_model(path: PathLike, model: PairwiseMRF) -> None:

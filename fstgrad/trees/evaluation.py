@@ -27,9 +27,10 @@ def sentence_scores(
 
     names : the relations of the label axis.  uas and las are shares of the words with a known head
     that have the right head, or the right head and relation; a relation not in `names` is wrong.
-    `gold_log_prob` is that of all trees with the known heads and relations: -inf if the family or
-    the labels forbid them.  With `universal`, relations count up to their first colon, nsubj for
-    nsubj:pass, and a relation not in `names` stands for its universal one.
+    `gold_log_prob` is that of all trees with the known heads and relations: -inf if the family
+    (several root arcs, crossing arcs) or the labels forbid them.  With `universal`, relations count
+    up to their first colon, nsubj for nsubj:pass, and a relation not in `names` stands for its
+    universal one.
     """
     n = len(sentence.heads)
     check_length(distribution, sentence.name, n)
@@ -42,7 +43,8 @@ def sentence_scores(
     row: dict[str, Any] = {"sentence": sentence.name}
     row |= {"words": int(known.sum()), "words_no_punct": int(real.sum())}
     row |= {"uas": _mean(right[known]), "uas_no_punct": _mean(right[real])}
-    gold, exists = sentence.heads, True
+    gold = sentence.heads
+    exists = not distribution.single_root or np.count_nonzero(gold == 0) <= 1
     if distribution.labeled:
         listed = checked_names(distribution, names)
         place = {name: i for i, name in enumerate(listed)}
@@ -53,7 +55,7 @@ def sentence_scores(
         ]
         relations = np.array(indices, dtype=np.int64)
         gold = np.stack([gold, np.where(known, relations, PADDING)], axis=-1)
-        exists = not (known & (relations == PADDING)).any()
+        exists &= not (known & (relations == PADDING)).any()
         predicted = [_universal(listed[i]) if universal else listed[i] for i in best[:, 1]]
         both = right & (np.array(predicted) == np.array(compared))
         row |= {"las": _mean(both[known]), "las_no_punct": _mean(both[real])}

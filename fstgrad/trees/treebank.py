@@ -9,6 +9,7 @@ sent_id; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y) with labe
 """
 
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from fstgrad.trees.structures import PADDING
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
 HEAD, RELATION, MISC = 6, 7, 9  # columns of CoNLL-U
+_ID = re.compile(r"[0-9]+([-.][0-9]+)?")  # a word, a multiword token 1-2 or an empty node 1.1
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,10 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Block:
-    """The lines of one sentence: comments, words, multiword tokens and empty nodes."""
+    """The lines of one sentence: comments, words, multiword tokens and empty nodes.
+
+    Comments that stand alone, between empty lines, are a block without words.
+    """
 
     name: str
     lines: tuple[str, ...]
@@ -81,7 +87,7 @@ class Block:
     def heads(self) -> list[int | None]:
         """Return the heads in the file, None if it has none."""
         heads = (self.lines[place].split("\t")[HEAD] for place in self.words)
-        return [int(head) if head.isdigit() else None for head in heads]
+        return [int(head) if _NUMBER.fullmatch(head) else None for head in heads]
 
 
 def _with_feature(misc: str, value: str) -> str:
@@ -91,15 +97,19 @@ def _with_feature(misc: str, value: str) -> str:
 
 
 def read_blocks(path: str | pathlib.Path) -> Iterator[Block]:
-    """Yield the sentences of a CoNLL-U file as their lines; `name` is the sent_id or the number."""
+    """Yield the sentences of a CoNLL-U file as their lines, and the comments that stand alone.
+
+    The name of a sentence is its sent_id, or its number.
+    """
     lines: list[str] = []
-    number = 0
+    number = 1
     for line in [*read_lines(path), ""]:
         if line.strip():
             lines.append(line)
         elif lines:
-            number += 1
-            yield _block(lines, str(path), number)
+            block = _block(lines, str(path), number)
+            yield block
+            number += bool(block.words)
             lines = []
 
 
@@ -118,12 +128,19 @@ def _block(lines: list[str], path: str, number: int) -> Block:
                 f"{path}, sentence {name}: {line[:40]!r} has {len(columns)} columns; CoNLL-U has "
                 "10, between tabs"
             )
+        if not _ID.fullmatch(columns[0]):
+            raise InvalidInputError(
+                f"{path}, sentence {name}: a word has the ID {columns[0]!r}; words are numbered "
+                "1, 2, ..., in the digits 0 to 9"
+            )
         if columns[0].isdigit():
             words.append(place)
-            if int(columns[0]) != len(words):
+            if columns[0] != str(len(words)):
                 raise InvalidInputError(
                     f"{path}, sentence {name}: its words are not numbered 1, 2, ..."
                 )
+    if not words and not all(line.startswith("#") for line in lines):
+        raise InvalidInputError(f"{path}, sentence {name}: it has no words numbered 1, 2, ...")
     return Block(name, tuple(lines), tuple(words), sent_id)
 
 
@@ -133,7 +150,8 @@ def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[
     partial : whether words may have the head _, which becomes -1; otherwise it is an error.
     """
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
-    for number, block in enumerate(read_blocks(path), start=1):
+    blocks = (block for block in read_blocks(path) if block.words)
+    for number, block in enumerate(blocks, start=1):
         try:
             parsed = conllu.parse("\n".join(block.lines) + "\n\n")
             checked = [_sentence(tokens, str(path), number, partial=partial) for tokens in parsed]

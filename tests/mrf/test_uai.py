@@ -130,6 +130,21 @@ def test_bad_evidence(tmp_path, text, message):
         uai.read_evidence(tmp_path / "e", np.array([2, 2, 3]))
 
 
+@pytest.mark.parametrize("old", ["1\n2 2 1 0 0\n", "1 2 2 1 0 0", "\n1\n\n2 2 1\n0 0"])
+def test_the_older_evidence_begins_with_the_number_of_samples(tmp_path, old):
+    path, sizes = tmp_path / "e", np.array([2, 2, 3])
+    path.write_text(old)
+    assert uai.read_evidence(path, sizes) == {2: 1, 0: 0}
+    both = {0: 1, 1: 0}
+    for text, observed in (("0", {}), ("1\n0\n", {}), ("1\n0 1", {0: 1}), ("2 0 1 1 0", both)):
+        path.write_text(text)
+        assert uai.read_evidence(path, sizes) == observed
+    for text in ("2\n1 0 1\n2 0 0 1 1\n", "2\n0\n1 1 0\n"):
+        path.write_text(text)
+        with pytest.raises(fg.InvalidInputError, match="has 2 samples; give one sample in each"):
+            uai.read_evidence(path, sizes)
+
+
 FAST = ["Alchemy_11", "CSP_12", "Grids_11", "Grids_12", "Segmentation_11", "Segmentation_12"]
 SLOW = ["ObjectDetection_11", "Grids_15"]
 

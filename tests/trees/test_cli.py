@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -179,10 +180,15 @@ def test_bad_treebanks(tmp_path):
         ("1\tYes\t_\tINTJ\t_\t_\t_\troot\t_\t_\n\n", "has the head None"),
         ("1 Yes\n\n", "sentence 1.* 1 columns"),
         ("# sent_id = b\n1\tYes\t_\tINTJ\t_\t_\t0\n\n", "sentence b.*Yes.* has 7 columns"),
+        (CONLLU.replace("\n2\tgo", "\n²\tgo"), "sentence first.*ID '²'.*digits 0 to 9"),
+        (CONLLU.replace("\t2\taux", "\t²\taux"), "sentence first.*head"),
+        (CONLLU.replace("\n1\tYes", "\n1-2\tYes"), "sentence second: it has no words"),
     ):
         path.write_text(text)
         with pytest.raises(InvalidInputError, match=words):
             list(treebank.read_conllu(path))
+    path.write_text(CONLLU.replace("\t2\taux", "\t²\taux"))
+    assert next(treebank.read_blocks(path)).heads() == [None, 0, 2]
 
 
 def test_treebanks_are_trees(shared_data):
@@ -369,6 +375,31 @@ def test_crossing_gold_trees_are_counted(run, tmp_path):
     assert lines[-1]["mean_gold_log_prob"] == 0
     _, lines, _ = run("evaluate", gold, "--scores", scores)
     assert lines[-1]["impossible_gold_trees"] == 0
+
+
+def test_gold_trees_with_several_roots_are_counted(run, tmp_path):
+    """Both words under the root: of the three trees with many roots, the one with score 0.5 + 1."""
+    gold, scores = tmp_path / "gold.conllu", tmp_path / "scores.npz"
+    gold.write_text("".join(f"{i}\tw\t_\tX\t_\t_\t0\tdep\t_\t_\n" for i in (1, 2)))
+    np.savez(scores, x=np.array([[0, 0.5, 1.0], [0, 0, 2.0], [0, 3.0, 0]]))
+    _, lines, _ = run("evaluate", gold, "--scores", scores)
+    assert (lines[0]["uas"], lines[0]["gold_log_prob"]) == (0.5, None)  # the mode is 0 -> 2 -> 1
+    assert lines[-1]["impossible_gold_trees"] == 1
+    _, lines, _ = run("evaluate", gold, "--scores", scores, "--many-roots")
+    log_z = np.log(np.exp(0.5 + 1.0) + np.exp(0.5 + 2.0) + np.exp(1.0 + 3.0))
+    assert lines[0]["gold_log_prob"] == pytest.approx(1.5 - log_z, abs=1e-12)
+
+
+def test_comments_that_stand_alone_are_no_sentences(run, scores, tables, tmp_path):
+    gold, output = tmp_path / "gold.conllu", tmp_path / "out.conllu"
+    first, second = CONLLU.split("\n\n")[:2]
+    gold.write_text(f"# one\n\n{first}\n\n# two\n\n# three\n\n{second}\n\n# four\n\n")
+    np.savez(scores, *tables.values())  # no names: by position
+    code, lines, _ = run("evaluate", gold, "--scores", scores)
+    assert (code, [line["words"] for line in lines]) == (0, [3, 1, 4])
+    assert run("marginals", scores, "--conllu", gold, "-o", output)[0] == 0
+    without = re.sub(r"Confidence=[0-9.]+", "_", output.read_text())
+    assert without == gold.read_text()
 
 
 def test_minimum_risk_decoding(run, scores, tables):
