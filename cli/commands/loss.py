@@ -1,12 +1,15 @@
 """`fstgrad loss`, `marginals` and `align`: what is printed about each pair, or about one."""
 
+import dataclasses
+import json
 import math
+import re
 from itertools import islice
 
 import click
 
 from fstgrad import plot
-from fstgrad.cli.command import Command
+from fstgrad.cli.command import Command, option_group, reject_options
 from fstgrad.cli.loss_options import LOSSES, LossChoice, build_loss, loss_options
 from fstgrad.cli.output import echo, progress
 from fstgrad.cli.pair_options import (
@@ -24,8 +27,8 @@ from fstgrad.cli.parameter_types import COUNT, Output, integer_from, output_npz
 from fstgrad.cli.problem import format_qgram, largest_entries, open_problem
 from fstgrad.cli.reading import RowLoop, no_rows_error, rows_and_alphabet
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import Row, located, read_pairs, write_arrays
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.io import Pair, Row, located, read_table, write_arrays
 from fstgrad.learning.align import NORMALIZATIONS, Aligned, Aligner
 
 
@@ -142,31 +145,65 @@ def marginals(
         echo(f"{position + 1}\t{format_qgram(problem.alphabet, ids)}\t{probability:.6g}")
 
 
+@dataclasses.dataclass(frozen=True)
+class LinkOptions:
+    """The sizes of links: the largest number of symbols of either side, and whether it may be 0."""
+
+    max_x: int
+    max_y: int
+    no_empty_x: bool
+    no_empty_y: bool
+
+    def check(self, pair: Pair) -> None:
+        """Raise an error if a side is empty, or if no links divide the pair."""
+        m, n = map(len, pair)
+        for name, other, size, links, most, needs_other in (
+            ("x", "y", m, n, self.max_x, self.no_empty_y),
+            ("y", "x", n, m, self.max_y, self.no_empty_x),
+        ):
+            if size == 0:
+                raise InvalidInputError(f"{name} is empty; give at least one symbol")
+            if needs_other and size > most * links > 0:
+                raise InfeasibleError(
+                    f"{name} has {size} symbols and {other} has {links}, but a link has at most "
+                    f"{most} of {name} and at least one of {other}; raise --max-{name} to "
+                    f"{math.ceil(size / links)}, or leave out --no-empty-{other}"
+                )
+
+
+link_options = option_group(
+    "links",
+    LinkOptions,
+    click.option(
+        "--max-x",
+        type=COUNT,
+        default=2,
+        show_default=True,
+        help="Maximum number of symbols of x on one link.",
+    ),
+    click.option(
+        "--max-y",
+        type=COUNT,
+        default=2,
+        show_default=True,
+        help="Maximum number of symbols of y on one link.",
+    ),
+    click.option(
+        "--no-empty-x", is_flag=True, help="Require a symbol of x on every link (no insertions)."
+    ),
+    click.option(
+        "--no-empty-y", is_flag=True, help="Require a symbol of y on every link (no deletions)."
+    ),
+    heading="Links",
+)
+
+
 @click.command(
     cls=Command,
     examples=(WRITE_WORDS, "fstgrad align words.tsv --tokens-y words --max-x 1 --with-posteriors"),
 )
 @pairs_argument
-@click.option(
-    "--max-x",
-    type=COUNT,
-    default=2,
-    show_default=True,
-    help="Maximum number of symbols of x on one link.",
-)
-@click.option(
-    "--max-y",
-    type=COUNT,
-    default=2,
-    show_default=True,
-    help="Maximum number of symbols of y on one link.",
-)
-@click.option(
-    "--no-empty-x", is_flag=True, help="Require a symbol of x on every link (no insertions)."
-)
-@click.option(
-    "--no-empty-y", is_flag=True, help="Require a symbol of y on every link (no deletions)."
-)
+@link_options
 @click.option(
     "--normalization",
     type=click.Choice(NORMALIZATIONS),
@@ -186,46 +223,80 @@ def marginals(
     is_flag=True,
     help="Append the posterior probability of each link, as in u:v:0.980.",
 )
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON lines with links, their posterior, and log_probability (nats).",
+)
+@skip_errors
 @reading_options
 def align(
     pairs: str,
-    max_x: int,
-    max_y: int,
-    no_empty_x: bool,
-    no_empty_y: bool,
+    links: LinkOptions,
     normalization: str,
     max_iter: int,
     with_posteriors: bool,
+    as_json: bool,
+    skip_errors: bool,
     reading: Reading,
 ) -> None:
     """Align PAIRS by expectation maximization, and print one line of links u:v per pair.
 
     A link u:v has the symbols of x before the colon and those of y after it, joined by "+"; "_"
-    marks an empty side.  Standard error shows the mean log-likelihood (nats per pair) of each
-    iteration.
+    marks an empty side.  Within a symbol, the characters : + _ % and white space are written as in
+    URLs (%3A %2B %5F %25 %20), which urllib.parse.unquote reverses.  With --json, a line has
+    "links": [[u, v], ...], lists of symbols.  The line of a row that --skip-errors skipped is empty
+    or null.  Standard error shows the mean log-likelihood (nats per pair) of each iteration.
     """
     if reading.alphabet is not None:
         raise InvalidInputError("--alphabet has no effect on align; leave it out")
-    read = list(read_pairs(pairs, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
-    if not read:
+    if as_json:
+        reject_options(("with_posteriors",), "with --json, which has them")
+
+    rows = list(read_table(pairs))
+    if not rows:
         raise no_rows_error(pairs)
+
+    def of_row(row: Row) -> Pair:
+        pair = row.pair(reading.tokens_x, reading.tokens_y)
+        links.check(pair)
+        return pair
+
+    pair_of_row = [pair for _, pair in RowLoop(of_row, skip_errors).run(rows)]
+    read = [pair for pair in pair_of_row if pair is not None]
     aligner = Aligner(
-        min(max_x, max(len(x) for x, _ in read)),
-        min(max_y, max(len(y) for _, y in read)),
-        empty_x=not no_empty_x,
-        empty_y=not no_empty_y,
+        min(links.max_x, max(len(x) for x, _ in read)),
+        min(links.max_y, max(len(y) for _, y in read)),
+        empty_x=not links.no_empty_x,
+        empty_y=not links.no_empty_y,
         normalization=normalization,
         max_iter=max_iter,
     ).fit(read)
     for i, value in enumerate(aligner.log_likelihood_, start=1):
         click.echo(f"iteration {i}: {value / len(read):.6f} nats per pair", err=True)
-    for aligned in aligner.align_all(read):
-        echo(_format_links(aligned, posteriors=with_posteriors))
+    alignments = iter(aligner.align_all(read))
+    for pair in pair_of_row:
+        aligned = None if pair is None else next(alignments)
+        echo(_json_links(aligned) if as_json else _format_links(aligned, with_posteriors))
 
 
-def _format_links(aligned: Aligned, *, posteriors: bool) -> str:
+def _json_links(aligned: Aligned | None) -> str:
+    return json.dumps(aligned and aligned._asdict(), ensure_ascii=False)
+
+
+def _format_links(aligned: Aligned | None, posteriors: bool) -> str:
+    if aligned is None:
+        return ""
     links = []
     for link, posterior in zip(aligned.links, aligned.posterior, strict=True):
-        text = ":".join("+".join(side) or "_" for side in link)
+        text = ":".join("+".join(map(_quoted, side)) or "_" for side in link)
         links.append(f"{text}:{posterior:.3f}" if posteriors else text)
     return " ".join(links)
+
+
+def _quoted(symbol: str) -> str:
+    """Return a symbol with the characters that separate links, and %, as %XX of their UTF-8."""
+    return re.sub(
+        r"[\s:+_%]", lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), symbol
+    )

@@ -39,6 +39,7 @@ TEMPLATES = [
     "risk {named.tsv} --lattices {lattices.far} --gradients {out}.far --posteriors {out}p.far",
     "risk {pairs.tsv} --journal {out}.jsonl -o {out}.npz {small}",
     "align {pairs.tsv} --max-iter 2 --with-posteriors",
+    "align {pairs.tsv} --max-iter 2 --json --skip-errors",
     "align {words.tsv} --tokens-x words --tokens-y words --max-x 1 --no-empty-x --max-iter 2",
     "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz --plot {out}.svg {small}",
     "train {pairs.tsv} --epochs 1 --objective softmax-margin --window 1 --span 1 -o {out} {small}",
