@@ -26,11 +26,13 @@ Each function has a module of the same name with a parameter `reduction`.
   `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
 - objectives of your own : `function_of`, `module_of`.
+- where to compute : `use_device_paths`.
 
 Reading order
 -------------
 - `arguments`, `arrays`, `transforms`, `threads` : checks; tensors to arrays and back; what observes
   a tensor; threads.
+- `device` : the same objectives in operations of PyTorch.
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
 - `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
@@ -39,6 +41,7 @@ Reading order
 """
 
 from fstgrad.objectives.sampling import Estimate, Sampling
+from fstgrad.torch.arrays import use_device_paths
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
@@ -131,4 +134,5 @@ __all__ = [
     "spanning_tree_nll",
     "spanning_tree_partial_nll",
     "spanning_tree_risk",
+    "use_device_paths",
 ]

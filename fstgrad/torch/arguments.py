@@ -11,6 +11,7 @@ from fstgrad.core.checks import instance, is_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.torch.arrays import device_paths_forced
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
@@ -26,7 +27,7 @@ def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
         raise InvalidInputError(f"{name} has the layout {given.layout}; give {name}.to_dense()")
     if given.is_quantized:
         raise InvalidInputError(f"{name} is quantized; give {name}.dequantize()")
-    if given.device.type == "meta":
+    if given.device.type == "meta" and not device_paths_forced():
         raise InvalidInputError(
             f"{name} is on the device meta, which holds no numbers; give it on a real device"
         )

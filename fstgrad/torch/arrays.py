@@ -1,22 +1,93 @@
-"""Tensors on any device to NumPy arrays and back, and the choice of computation on a GPU."""
+"""Tensors on any device to NumPy arrays and back, and the choice where to compute."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
 
-from fstgrad.core.checks import FloatArray
+from fstgrad.core.checks import FloatArray, flag
 from fstgrad.objectives.base import Array
 
-# Trees and belief propagation also have implementations in tensor operations.  None of them has
-# been timed on a GPU, so none is used: scores go through pinned memory to the compiled passes.
-DEVICE_PATHS = False
+Function = TypeVar("Function", bound=Callable[..., Any])
 _TORCH_DTYPE = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 
 
-def computes_on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether to compute on the tensor's device; no other function makes this decision."""
-    return DEVICE_PATHS and tensor.is_cuda
+class _Choice(NamedTuple):
+    """Whether tensors on the CPU take the device paths too, and whether values are checked."""
+
+    forced: bool
+    validate: bool
+
+
+_choice = _Choice(forced=False, validate=False)  # a variable of the module: torch.compile guards it
+
+
+@contextmanager
+def use_device_paths(enabled: bool = True, *, validate: bool = False) -> Iterator[None]:
+    """Compute on tensors of the CPU as on those of a GPU, in operations of PyTorch.
+
+    Without it, tensors of the CPU go to the compiled passes, and only those of other devices to
+    PyTorch's operations (if the function has such a path).  It holds for all threads of a process.
+
+    Parameters
+    ----------
+    enabled : bool
+        False: as outside of any such block, for a part of one.
+    validate : bool
+        Values are not checked on a device, because reading them would wait for it: an item without
+        a value (NaN or +inf in its scores, no structure, gold out of range) has the value NaN, as
+        do its gradients.  True: such an item raises the error that it raises on the CPU.
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch as fgt
+    >>> scores, steps = torch.full((1, 2, 3), torch.nan), torch.zeros(3, 3)
+    >>> with fgt.use_device_paths():
+    ...     fgt.CRF(scores, steps).log_partition().tolist()
+    [nan]
+    """
+    global _choice
+    before = _choice
+    _choice = _Choice(flag("enabled", enabled), flag("validate", validate))
+    try:
+        yield
+    finally:
+        _choice = before
+
+
+def computes_on_device(tensor: torch.Tensor) -> bool:
+    """Whether to compute in PyTorch's operations; no other function makes this decision."""
+    return _choice.forced or tensor.device.type != "cpu"
+
+
+def device_paths_forced() -> bool:
+    """Whether `use_device_paths` holds, under which tensors may have no numbers (device meta)."""
+    return _choice.forced
+
+
+def validated(function: Function) -> Function:
+    """Let the passes on the CPU raise the error of an item whose value is NaN, if asked to."""
+
+    @wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        result = function(*given, **named)
+        if _choice.validate and bool(result.isnan().any()):
+            with use_device_paths(enabled=False), torch.no_grad():
+                function(*map(_to_cpu, given), **{k: _to_cpu(v) for k, v in named.items()})
+        return result
+
+    return cast(Function, checked)
+
+
+def _to_cpu(given: Any) -> Any:
+    if isinstance(given, list | tuple) and any(isinstance(x, torch.Tensor) for x in given):
+        return [_to_cpu(x) for x in given]
+    if isinstance(given, torch.Tensor):
+        return given.detach().cpu()
+    return given.on_cpu() if hasattr(given, "on_cpu") else given
 
 
 def upcast(scores: torch.Tensor) -> torch.Tensor:

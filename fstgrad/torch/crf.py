@@ -12,7 +12,8 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupported
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
+from fstgrad.torch.arrays import computes_on_device, to_numpy, to_tensor, upcast, validated
+from fstgrad.torch.device import chains as on_device
 from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import team
@@ -62,7 +63,7 @@ class CRF:
     ) -> None:
         arguments.floating("emissions", emissions)
         arguments.floating("transitions", transitions)
-        if emissions.ndim != 3 or emissions.shape[2] == 0:
+        if emissions.ndim != 3 or 0 in emissions.shape[1:]:
             raise InvalidInputError(
                 f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
             )
@@ -85,12 +86,15 @@ class CRF:
         no_vmap([tensor for tensor in given if tensor is not None])
         self.emissions, self.transitions, self.mask = emissions, transitions, mask
         self.start, self.end = start, end
+        self._on_device = computes_on_device(emissions)
 
+    @validated
     def log_partition(self) -> torch.Tensor:
         """Return log Z (B,) in nats; once differentiable."""
         chain = self._compact(self.mask)
         return (self._log_partition(chain) + chain.offset.double().sum(1)).to(self._dtype)
 
+    @validated
     def nll(
         self, gold: torch.Tensor, *, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
     ) -> torch.Tensor:
@@ -105,7 +109,7 @@ class CRF:
             Without a mask, positions where gold is `ignore_index` do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
-        gold = arguments.integers("gold", gold).long()
+        gold = arguments.integers("gold", gold).to(self.emissions.device, torch.int64)
         no_vmap([gold])
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(
@@ -115,6 +119,9 @@ class CRF:
         ignore_index = arguments.integer("ignore_index", ignore_index)
         mask = self.mask if self.mask is not None else gold != ignore_index
         chain = self._compact(mask)
+        if self._on_device:
+            total = on_device.path_scores(chain.emissions, self._steps(), gold, chain.inside)
+            return reduced((self._log_partition(chain) - total).to(self._dtype), reduction)
         tags = gold.gather(1, chain.order) if chain.order is not None else gold
         if not torch.compiler.is_compiling():
             self._check_tags(tags, chain.inside)
@@ -133,9 +140,12 @@ class CRF:
         """Return log p(tags) (B,) in nats."""
         return -self.nll(tags, reduction="none")
 
+    @validated
     def marginals(self) -> torch.Tensor:
         """Return p(y_t = tag) (B, T, n), 0 where the mask is False; not differentiable."""
         chain = self._compact(self.mask)
+        if self._on_device:
+            return on_device.marginals(chain.emissions, self._steps(), chain.inside)
         _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
         return self._placed(node, chain, 0.0).to(self._dtype)
 
@@ -143,6 +153,8 @@ class CRF:
     def decode(self) -> torch.Tensor:
         """Return the best tags (B, T), -100 where the mask is False; ties go to smaller tags."""
         chain = self._compact(self.mask)
+        if self._on_device:
+            return self._kbest(chain, 1)[0][:, 0]
         return self._placed(self._tensor(self._chains(chain).best()[0]), chain, IGNORE_INDEX)
 
     @uncompiled
@@ -151,9 +163,14 @@ class CRF:
 
         If an item has fewer sequences, the remaining log p are -inf and the tags are -100.
         """
+        k = positive_integer("k", k)
         chain = self._compact(self.mask)
+        if self._on_device:
+            lists, totals = self._kbest(chain, k)
+            log_z = self._log_partition(chain).detach()
+            return lists, (totals - log_z[:, None]).to(self._dtype)
         chains = self._chains(chain)
-        tags, scores = chains.kbest(positive_integer("k", k))
+        tags, scores = chains.kbest(k)
         log_probs = torch.from_numpy(scores - chains.solve().log_z[:, None])
         return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
 
@@ -161,6 +178,10 @@ class CRF:
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent tag sequences of each item (B, k, T), -100 as padding."""
         chain = self._compact(self.mask)
+        if self._on_device:
+            k = positive_integer("k", k)
+            tags = on_device.sample(chain.emissions, self._steps(), chain.inside, k, rng)
+            return tags.masked_fill(tags < 0, IGNORE_INDEX)
         drawn = self._chains(chain).sample(positive_integer("k", k), generator(rng))
         return self._lists(drawn, chain)
 
@@ -169,6 +190,12 @@ class CRF:
         """Return the tags with the fewest expected errors (B, T): those with largest marginals."""
         tags = self.marginals().argmax(dim=2)
         return tags if self.mask is None else tags.masked_fill(~self.mask, IGNORE_INDEX)
+
+    def on_cpu(self) -> "CRF":
+        """Return this CRF with tensors on the CPU and without gradients."""
+        given = (self.emissions, self.transitions, self.mask, self.start, self.end)
+        tensors = [None if tensor is None else tensor.detach().cpu() for tensor in given]
+        return CRF(*tensors[:3], start=tensors[3], end=tensors[4])  # type: ignore[arg-type]
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -187,27 +214,54 @@ class CRF:
         else:
             lengths = mask.sum(dim=1)
         inside = place < lengths[:, None]
+        if self._on_device:  # where positions may be left out anywhere
+            inside = inside if mask is None else mask
         # usually all padding is at the end, but a compiled graph cannot check this
-        if mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
+        elif mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
             order = torch.argsort(~mask, dim=1, stable=True)
             emissions = emissions.gather(1, order[..., None].expand(items, length, n))
         # differences of scores keep their digits even if a whole position is masked by finfo.min
-        emissions, offset = _recentered(emissions, inside)
+        emissions, offset = self._recentered(emissions, inside)
+        rank = inside.cumsum(dim=1)
         if self.start is not None:
-            emissions = emissions + _zero_outside((place == 0)[:, None], upcast(self.start))
+            first = inside & (rank == 1)
+            emissions = emissions + _zero_outside(first[..., None], upcast(self.start))
         if self.end is not None:
-            last = place == lengths[:, None] - 1
+            last = inside & (rank == lengths[:, None])
             emissions = emissions + _zero_outside(last[..., None], upcast(self.end))
         if self.start is not None or self.end is not None:  # which may be masks too
-            emissions, further = _recentered(emissions, inside)
+            emissions, further = self._recentered(emissions, inside)
             offset = offset + further
         return _Chain(emissions, lengths, inside, order, offset)
+
+    def _recentered(
+        self, emissions: torch.Tensor, inside: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Subtract the largest emission of a position if it is beyond FAR; return it too, (B, T).
+
+        On a device, which may compute in float32, it is always subtracted.
+        """
+        largest = emissions.detach().amax(dim=2)
+        is_far = inside & (largest != -torch.inf)
+        if not self._on_device:
+            is_far = is_far & (largest.abs() > FAR) & largest.isfinite()
+        offset = _zero_outside(is_far, largest)
+        if self._on_device or torch.compiler.is_compiling() or bool(offset.any()):
+            emissions = emissions - offset[..., None]
+        return emissions, offset
 
     def _log_partition(self, chain: "_Chain") -> torch.Tensor:
         if not torch.compiler.is_compiling():
             refuse_transforms([chain.emissions, self.transitions])
+        if self._on_device:
+            return on_device.log_partition(chain.emissions, self._steps(), chain.inside)
         log_z: torch.Tensor = _solve(chain.emissions, self._steps(), chain.lengths)[0]
         return log_z
+
+    def _kbest(self, chain: "_Chain", k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        emissions, steps = chain.emissions.detach(), self._steps().detach()
+        tags, scores = on_device.kbest(emissions, steps, chain.inside, k)
+        return tags.masked_fill(tags < 0, IGNORE_INDEX), scores
 
     def _chains(self, chain: "_Chain") -> LinearChains:
         return _chains(chain.emissions, self._steps(), chain.lengths)
@@ -279,16 +333,6 @@ def _chains(*given: torch.Tensor) -> LinearChains:
 def _loop_over_blocks(emissions: Array) -> Each:
     """Return a loop over the blocks of a batch: in threads, unless the batch is too small."""
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
-
-
-def _recentered(emissions: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Subtract the largest emission of each position if it is beyond FAR; return it too, (B, T)."""
-    largest = emissions.detach().amax(dim=2)
-    is_far = inside & (largest.abs() > FAR) & largest.isfinite()
-    offset = _zero_outside(is_far, largest)
-    if torch.compiler.is_compiling() or bool(offset.any()):
-        emissions = emissions - offset[..., None]
-    return emissions, offset
 
 
 def _zero_outside(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -222,7 +222,7 @@ class _BetheLoss(torch.autograd.Function):
 
 def _runs_on_device(nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor) -> bool:
     """Whether to run belief propagation on a GPU: finite scores and all labels known."""
-    if not arrays.computes_on_gpu(nodes):
+    if not arrays.computes_on_device(nodes):
         return False
     if not (torch.isfinite(nodes).all() and torch.isfinite(edges).all()):
         warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=3)

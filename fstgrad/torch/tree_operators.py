@@ -71,7 +71,7 @@ def _on_device(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> Dense | None:
     """Return the solution of tensor operations on a GPU, None if the CPU must be used."""
-    if projective or not arrays.computes_on_gpu(arcs):
+    if projective or not arrays.computes_on_device(arcs):
         return None
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
     if bool(dense.trusted().all()):
@@ -400,7 +400,7 @@ def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool
 
     Without lengths, all tables have n dependents.  flags : single_root, projective.
     """
-    if autograd_only(arcs) and not has_tangent(arcs) and not arrays.computes_on_gpu(arcs):
+    if autograd_only(arcs) and not has_tangent(arcs) and not arrays.computes_on_device(arcs):
         value: torch.Tensor = _LogPartition.apply(arcs, lengths, *flags)  # type: ignore[no-untyped-call]
         return value
     log_z = _batched(arcs, lengths, *flags)[0]

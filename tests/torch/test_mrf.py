@@ -94,7 +94,7 @@ def test_the_path_of_the_gpu(monkeypatch):
         return values, *torch.autograd.grad((values * upstream).sum(), (nodes, edge))
 
     expected = evaluated()
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
     monkeypatch.setattr("fstgrad.torch.mrf.values", None)
     for mine, other in zip(evaluated(), expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
@@ -106,7 +106,7 @@ def test_a_gpu_leaves_forbidden_labels_to_the_cpu_and_warns(monkeypatch):
         nodes[:, 0, 0] = -torch.inf
         gold[:, 0] = 1
     expected = fgt.mrf_nll(nodes, edge, gold, TREE, method="bp")
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
     with pytest.warns(RuntimeWarning, match="forbidden labels are computed on the CPU"):
         assert fgt.mrf_nll(nodes, edge, gold, TREE, method="bp").item() == expected.item()
 

@@ -119,7 +119,7 @@ def test_nll_of_what_is_no_tree():
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
     """What runs on a GPU is plain tensor operations: here they run on the CPU."""
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
     monkeypatch.setattr(fg.SpanningTrees, "_solve", None)
 
 
@@ -157,7 +157,7 @@ def test_divergence_from_what_forbids_an_arc_is_infinite_on_a_gpu_too(as_on_a_gp
 
 
 def test_a_gpu_leaves_unstable_determinants_to_the_cpu_and_warns(monkeypatch):
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
     scores = torch.zeros(3, 3, dtype=torch.float64)
     scores[0] = -60.0  # e^-60 is lost beside 1: the Laplacian is singular in floats
     with pytest.warns(RuntimeWarning, match="on the CPU"):

@@ -1,0 +1,163 @@
+"""Linear chains: emissions (B, T, n), transitions (n, n), and a mask (B, T) with holes.
+
+A position outside of the mask leaves its item as it is.  Scores of a position are relative to the
+largest one, and so are the forward weights, so that float32 keeps the digits of long sequences.
+"""
+
+from typing import Any
+
+import torch
+
+from fstgrad.core.checks import Seed, generator
+from fstgrad.torch.device.sums import finite, log_product, log_sum, valid
+
+
+def log_partition(
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return log Z (B,) float64 in nats, NaN for an item without a sequence."""
+    *_, (forward, offset) = _forward(emissions, transitions, mask)
+    return valid(_where_any(mask, log_sum(forward).double() + offset))
+
+
+def marginals(
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return the probability of each tag (B, T, n), 0 outside of the mask; no gradient."""
+    with torch.enable_grad():
+        scores = emissions.detach().requires_grad_()
+        log_z = log_partition(scores, transitions.detach(), mask)
+        (table,) = torch.autograd.grad(log_z.sum(), scores)
+    return table
+
+
+def path_scores(
+    emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return the scores (B,) float64 of tags (B, T), NaN if one is no tag or is forbidden."""
+    n = emissions.shape[2]
+    wrong = (mask & ((tags < 0) | (tags >= n))).any(dim=1)
+    known = torch.where(mask, tags, 0).clamp(0, n - 1)
+    own = mask[..., None] & (known[..., None] == torch.arange(n, device=tags.device))
+    score = torch.where(own, emissions, 0.0).sum(dim=2).double().sum(dim=1)
+    place = torch.arange(tags.shape[1], device=tags.device).expand_as(tags)
+    latest = torch.where(mask, place, -1).cummax(dim=1).values[:, :-1]  # the position before
+    steps = _Entries.apply(transitions, known.gather(1, latest.clamp_min(0)), known[:, 1:])  # type: ignore[no-untyped-call]
+    score = score + torch.where(mask[:, 1:] & (latest >= 0), steps, 0.0).double().sum(dim=1)
+    return torch.where(wrong, torch.nan, valid(score))
+
+
+def kbest(
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor, k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the k best sequences of tags (B, k, T), best first, and their scores (B, k) float64.
+
+    Tags are -1 outside of the mask; all tags of a sequence that does not exist are -1, and its
+    score is -inf.  Ties go to smaller tags.  O(B T n^2 k log(n k)), or O(B T n^2) for k = 1.
+    """
+    items, _, n = emissions.shape
+    inside = mask[..., None].unbind(1)
+    started = torch.zeros_like(inside[0])
+    scores = torch.full_like(emissions[:, 0, :, None], -torch.inf).repeat(1, 1, k)
+    offset, pointers = torch.zeros_like(scores[:, 0, :1], dtype=torch.float64), []
+    same = torch.arange(n * k, device=mask.device).expand(items, -1)
+    first = torch.where(torch.arange(k, device=mask.device) == 0, 0.0, -torch.inf)
+    for now, here in zip(emissions.unbind(1), inside, strict=True):
+        # candidates are tags and ranks before (flattened), for each tag
+        reached = (scores[..., None] + transitions[:, None, :]).flatten(1, 2).transpose(1, 2)
+        reached, source = _largest(reached, k)
+        pointers.append(torch.where(here & started, source.flatten(1), same))
+        arrived = torch.where(started[..., None], reached, first) + now[..., None]
+        shift = finite(arrived.flatten(1).amax(dim=1, keepdim=True))
+        scores = torch.where(here[..., None], arrived - shift[..., None], scores)
+        offset = offset + torch.where(here, shift, 0.0).double()
+        started = started | here
+    top, state = _largest(scores.flatten(1), k)
+    exists, tags = top > -torch.inf, []
+    for pointer in reversed(pointers):
+        tags.append(state.div(k, rounding_mode="floor"))
+        state = pointer.gather(1, state)
+    table = torch.where(mask[:, None] & exists[..., None], torch.stack(tags[::-1], dim=2), -1)
+    return table, top.double() + offset
+
+
+def sample(
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor, k: int, rng: Seed
+) -> torch.Tensor:
+    """Return k tag sequences (B, k, T), -1 where `kbest` has it: forward sums, backward draws."""
+    weights = [weights for weights, _ in _forward(emissions.detach(), transitions.detach(), mask)]
+    source = _source(rng, mask.device)
+
+    def draw(scores: torch.Tensor) -> torch.Tensor:
+        # the largest of scores minus logarithms of exponential variables has their softmax
+        variables = torch.empty_like(scores).exponential_(generator=source)
+        return (scores - variables.clamp_min(torch.finfo(scores.dtype).tiny).log()).argmax(dim=2)
+
+    tag = draw(weights[-1][:, None].expand(-1, k, -1).contiguous())
+    tags, later = [tag], mask[:, -1:]
+    for t in range(len(weights) - 2, -1, -1):
+        here = mask[:, t, None]
+        drawn = draw(weights[t][:, None] + transitions.detach().t()[tag])
+        tag = torch.where(here & later, drawn, tag)  # the last position has been drawn already
+        tags.append(tag)
+        later = later | here
+    good = weights[-1].amax(dim=1).isfinite() & mask.any(dim=1)
+    return torch.where(mask[:, None] & good[:, None, None], torch.stack(tags[::-1], dim=2), -1)
+
+
+def _forward(emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor) -> Any:
+    """Yield the forward weights (B, n) after each position, less an offset (B,) float64."""
+    inside = mask[..., None].unbind(1)
+    started = torch.zeros_like(inside[0])
+    weights = torch.zeros_like(emissions[:, 0])
+    offset = torch.zeros_like(weights[:, 0], dtype=torch.float64)
+    for t, (scores, here) in enumerate(zip(emissions.unbind(1), inside, strict=True)):
+        arrived = scores
+        if t > 0:
+            into = log_product(weights[None], transitions[None])[0]
+            arrived = arrived + torch.where(started, into, 0.0)
+        shift = finite(arrived.detach().amax(dim=1, keepdim=True))
+        weights = torch.where(here, arrived - shift, weights)
+        offset = offset + torch.where(here, shift, 0.0)[:, 0].double()
+        started = started | here
+        yield weights, offset
+
+
+def _where_any(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return values of items, NaN for those without a position."""
+    return torch.where(mask.any(dim=1), values, torch.nan)
+
+
+def _largest(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the k largest values of the last axis and their places, the first ones among ties."""
+    if k == 1:
+        top, place = values.max(dim=-1, keepdim=True)
+        return top, place
+    top, place = values.sort(dim=-1, descending=True, stable=True)
+    return top[..., :k], place[..., :k]
+
+
+def _source(rng: Seed, device: torch.device) -> torch.Generator | None:
+    """Return a generator of the device; its numbers depend on the kind of device."""
+    seed = int(generator(rng).integers(2**63))
+    return None if device.type == "meta" else torch.Generator(device).manual_seed(seed)
+
+
+class _Entries(torch.autograd.Function):
+    """table[rows, columns] (B, L); the backward pass is a product with one-hot rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(rows, columns)
+        ctx.sizes = table.shape
+        return table[rows, columns]
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        left, right = (
+            (ids.flatten()[:, None] == torch.arange(size, device=ids.device)).to(upstream[0].dtype)
+            for ids, size in zip(ctx.saved_tensors, ctx.sizes, strict=True)
+        )
+        return (left * upstream[0].flatten()[:, None]).t() @ right, None, None

@@ -1,0 +1,227 @@
+"""Scores on a device: operations of PyTorch give what the compiled passes give.
+
+The device is the CPU, within `use_device_paths`, or "meta", where reading a number raises.
+"""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+
+torch = pytest.importorskip("torch")
+import fstgrad.torch as fgt  # noqa: E402
+from tests.torch import cases  # noqa: E402
+
+# the rows of `cases.MODULES` that have a device path
+ROWS = ["LinearChainLoss", "CRF"]
+
+
+def moved(name, dtype):
+    return [tensor.detach().to("meta", dtype).requires_grad_() for tensor in cases.scores_of(name)]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_equals_the_passes_on_the_cpu(name):
+    module = cases.MODULES[name][1]()
+    expected, slopes = cases.gradients(name, cases.scores_of(name), module)
+    with fgt.use_device_paths():
+        found, mine = cases.gradients(name, cases.scores_of(name), module)
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-10)
+    for own, other in zip(mine, slopes, strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_nothing_waits_for_the_device(name, dtype):
+    """A forward and a backward pass, twice with the same cached tables."""
+    module = cases.MODULES[name][1]()
+    for _ in range(2):
+        scores = moved(name, dtype)
+        with fgt.use_device_paths():
+            value = cases.value(name, scores, module)
+        value.sum().backward()
+        assert value.device.type == "meta"
+        assert all(s.grad.shape == s.shape and s.grad.dtype == dtype for s in scores)
+
+
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 1, 0]]).bool()
+GOLD = torch.tensor([[2, 1, 2, 2, 1], [2, 1, 0, 0, 0], [1, 1, 2, 2, 0], [0, 0, 0, 2, 0]])
+
+
+def chain(scale, items=4, length=5, n=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(items, length, n), (n, n), (n,), (n,)]
+    return [scale * torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+
+
+CHANGES = {
+    "plain": lambda e, t, start, end: None,
+    "a step of -inf": lambda e, t, start, end: t[1, 0].fill_(-torch.inf),
+    "a step of -1e4": lambda e, t, start, end: t[1, 0].fill_(-1e4),
+    "tags of -inf": lambda e, t, start, end: e[:, 2, 0].fill_(-torch.inf),
+    "a masked position": lambda e, t, start, end: e[:, 3].fill_(torch.finfo(e.dtype).min),
+    "far": lambda e, t, start, end: e.add_(1e7),
+    "masked ends": lambda e, t, start, end: (start[:2].fill_(-1e9), end[:2].fill_(-torch.inf)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("scale", [1.0, 500.0])
+def test_chains(scale, change):
+    """Values, gradients, marginals, best tags, k best."""
+
+    def results():
+        parts = chain(scale)
+        CHANGES[change](*parts)
+        emissions, transitions, start, end = (part.requires_grad_() for part in parts)
+        crf = fgt.CRF(emissions, transitions, MASK, start=start, end=end)
+        gold = torch.full_like(GOLD, 2) if change == "masked ends" else GOLD
+        values = crf.nll(gold, reduction="none")
+        weights = torch.tensor([0.3, -2.0, 1.7, 0.5], dtype=torch.float64)
+        slopes = torch.autograd.grad(values @ weights, (emissions, transitions, start, end))
+        return [crf.log_partition(), values, crf.marginals(), *slopes, *crf.nbest(3), crf.decode()]
+
+    expected = results()
+    with fgt.use_device_paths():
+        found = results()
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+def test_ties_go_to_smaller_tags():
+    emissions, transitions = torch.zeros(4, 5, 3), torch.zeros(3, 3)
+    with fgt.use_device_paths():
+        assert torch.equal(
+            fgt.CRF(emissions, transitions, MASK).decode(), torch.where(MASK, 0, -100)
+        )
+
+
+def test_samples_of_chains_have_the_marginals():
+    emissions, transitions, start, end = chain(1.0)
+    with fgt.use_device_paths():
+        crf = fgt.CRF(emissions, transitions, MASK, start=start, end=end)
+        drawn = crf.sample(20_000, rng=0)
+        assert torch.equal(drawn, crf.sample(20_000, rng=0))
+        expected = crf.marginals()
+    assert (drawn.transpose(1, 2)[~MASK] == -100).all()
+    shares = torch.nn.functional.one_hot(drawn.clamp(min=0), 3).double().mean(dim=1)
+    assert (shares - expected)[MASK].abs().max() < 0.015  # four standard errors
+    pairs = (drawn[0, :, 0] == 1) & (drawn[0, :, 1] == 2)
+    table = emissions[0].clone()
+    table[0] += start
+    table[-1] += end
+    steps = torch.cat([transitions, torch.zeros(1, 3)])
+    exact = fg.StringDistribution((table[:, None] + steps).numpy()).marginals()[1, 1, 2]
+    assert abs(pairs.double().mean().item() - exact) < 0.015
+
+
+@pytest.mark.parametrize(("items", "length", "n"), [(1, 1, 1), (2, 1, 5), (3, 4, 300), (2, 60, 7)])
+def test_float32(items, length, n):
+    """Values to 1e-5 of their size; marginals to 1e-6 for each position before and after."""
+    emissions, transitions, *_ = chain(2.0, items, length, n)
+    gold = torch.zeros(items, length, dtype=torch.int64)
+    tight = fgt.CRF(emissions, transitions)
+    expected, node = tight.nll(gold, reduction="none"), tight.marginals()
+    with fgt.use_device_paths():
+        crf = fgt.CRF(emissions.float(), transitions.float())
+        torch.testing.assert_close(
+            crf.nll(gold, reduction="none"), expected.float(), rtol=1e-5, atol=1e-5
+        )
+        assert (crf.marginals() - node).abs().max() < 1e-6 * length
+        exact = fgt.CRF(emissions, transitions)
+        torch.testing.assert_close(exact.marginals(), node, rtol=0, atol=1e-10)
+
+
+def bad(emissions, transitions, gold, mask, kind):
+    if kind == "nan":
+        emissions[1, 0, 0] = torch.nan
+    elif kind == "inf":
+        emissions[1, 0, 0] = torch.inf
+    elif kind == "no path":
+        emissions[1, 1] = -torch.inf
+    elif kind == "gold":
+        gold[1, 0] = 3
+    elif kind == "forbidden gold":
+        emissions[1, 0, gold[1, 0]] = -torch.inf
+    else:
+        mask[1] = False
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf", "no path", "gold", "forbidden gold", "no position"])
+def test_a_bad_item_is_nan_alone(kind):
+    """Also its gradients; `validate=True` raises the error of the CPU."""
+    emissions, transitions, *_ = chain(1.0)
+    gold, mask = GOLD.clone(), MASK.clone()
+    good = fgt.CRF(emissions, transitions, mask).nll(gold, reduction="none")
+    bad(emissions, transitions, gold, mask, kind)
+    emissions.requires_grad_()
+    transitions.requires_grad_()
+    with fgt.use_device_paths():
+        values = fgt.CRF(emissions, transitions, mask).nll(gold, reduction="none")
+    kept = [0, 2, 3]
+    assert values.isnan().tolist() == [False, True, False, False]
+    torch.testing.assert_close(values[kept], good[kept], rtol=1e-12, atol=0)
+    # the items without a value can be left out of a sum, and leave no NaN in shared parameters
+    values[kept].sum().backward()
+    assert emissions.grad.isfinite().all()
+    assert transitions.grad.isfinite().all()
+    with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+        fgt.CRF(emissions, transitions, mask).nll(gold)
+
+
+def test_padding_may_hold_nan():
+    emissions, transitions, *_ = chain(1.0)
+    expected = fgt.CRF(emissions, transitions, MASK).nll(GOLD)
+    emissions[~MASK] = torch.nan
+    emissions.requires_grad_()
+    with fgt.use_device_paths():
+        value = fgt.CRF(emissions, transitions, MASK).nll(GOLD)
+    value.backward()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert not emissions.grad[~MASK].any()
+
+
+def test_second_derivatives_of_chains():
+    parts = [part.requires_grad_() for part in chain(1.0)[:2]]
+
+    def nll(*tensors):
+        with fgt.use_device_paths():
+            return fgt.CRF(*tensors, MASK).nll(GOLD, reduction="none")
+
+    assert torch.autograd.gradgradcheck(nll, parts)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's
+def test_one_graph_for_the_compiler():
+    parts = [part.requires_grad_() for part in chain(1.0, length=16)[:2]]
+    gold = torch.zeros(4, 16, dtype=torch.int64).index_fill(1, torch.tensor([3, 15]), -100)
+
+    def step(*tensors):
+        return fgt.linear_chain_nll(*tensors, gold)
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    with fgt.use_device_paths():
+        values = [function(*parts) for function in (step, compiled)]
+        slopes = [torch.autograd.grad(value, parts) for value in values]
+    for mine, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+
+
+def test_terms_in_parts(monkeypatch):
+    """Tables of terms beyond a limit are computed in parts, with the same result."""
+    from fstgrad.torch.device import sums
+
+    left = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
+    right = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    found = []
+    for cells in (10**9, 48):
+        monkeypatch.setattr(sums, "CELLS", cells)
+        value = sums.log_product(left, right)
+        found.append([value, *torch.autograd.grad(value.square().sum(), (left, right))])
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(
+        found[0][0].detach().exp(), left.detach().exp() @ right.detach().exp(), rtol=1e-13
+    )
