@@ -70,16 +70,20 @@ class Strings(NamedTuple):
 
     def check(self) -> None:
         """Raise InvalidInputError unless scores are log-weights that match the automata."""
+        self.check_shapes()
+        if self.scores.size and not self.scores.max() <= LARGEST_SCORE:  # NaN too
+            place = tuple(int(j) for j in np.argwhere(~(self.scores <= LARGEST_SCORE))[0])
+            where = f"scores{list(place[1:])} at {self._where(place[0])}"
+            raise unusable_score(where, self.scores[place])
+
+    def check_shapes(self) -> None:
+        """Raise InvalidInputError unless the automata are for scores of these shapes."""
         n, axes = self.scores.shape[-1], self.scores.shape[1:-1]
         if any(axis != n + 1 for axis in axes):
             raise InvalidInputError(
                 f"scores of a position have the shape {self.scores.shape[1:]}; with {n} symbols "
                 f"the context axes have {n + 1}"
             )
-        if self.scores.size and not self.scores.max() <= LARGEST_SCORE:  # NaN too
-            place = tuple(int(j) for j in np.argwhere(~(self.scores <= LARGEST_SCORE))[0])
-            where = f"scores{list(place[1:])} at {self._where(place[0])}"
-            raise unusable_score(where, self.scores[place])
         for i, (b, (low, high)) in enumerate(
             zip(self.automata, pairwise(self.starts.tolist()), strict=True)
         ):

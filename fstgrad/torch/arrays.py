@@ -116,6 +116,14 @@ def to_tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     return buffer.to(like.device, non_blocking=True)
 
 
+def to_device(array: Array, device: torch.device) -> torch.Tensor:
+    """Return a constant array on a device, through pinned memory."""
+    table = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type == "cuda":
+        table = table.pin_memory()
+    return table.to(device, non_blocking=True)
+
+
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Return a tensor on any device as a C-contiguous array; half precision as float32."""
     return np.ascontiguousarray(upcast(on_host(tensor)).numpy())

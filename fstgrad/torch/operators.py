@@ -171,7 +171,7 @@ def _outputs(
     fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
     outputs: Sequence[torch.Tensor]
     if autograd_only(*tables, *fixed):
-        evaluated = _objective(objective) if isinstance(objective, str) else objective
+        evaluated = objective_of(objective)
         outputs = _AutogradOnly.apply(evaluated, len(tables), alone, axis, *tables, *fixed)  # type: ignore[no-untyped-call]
         return outputs
     key = objective if isinstance(objective, str) else _transient(objective)
@@ -209,7 +209,10 @@ def _token(setting: Any) -> str:
     return f"{type(setting).__qualname__} {mark if isinstance(mark, str) else id(setting)}"
 
 
-def _objective(key: str) -> Objective:
+def objective_of(key: str | Objective) -> Objective:
+    """Return an objective of a key from `persistent`, or itself."""
+    if isinstance(key, Objective):
+        return key
     objective = _PERSISTENT.get(key) or _TRANSIENT.get(key)
     if objective is None:
         raise NotSupportedError(
@@ -228,7 +231,7 @@ def _objective(key: str) -> Objective:
     schema="(Tensor like, Tensor[] constants, str key) -> Tensor",
 )
 def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
-    table = _objective(key).measure([to_numpy(t) for t in constants], team())
+    table = objective_of(key).measure([to_numpy(t) for t in constants], team())
     return to_tensor(table, torch.empty(0, dtype=torch.float64, device=like.device))
 
 
@@ -246,7 +249,7 @@ def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
-    results, gradients = _objective(key).evaluate(arrays, fixed, team())
+    results, gradients = objective_of(key).evaluate(arrays, fixed, team())
     tables = [to_tensor(table, like) for table, like in zip(gradients, scores, strict=True)]
     return [to_tensor(results, scores[0]), *tables]
 
@@ -272,7 +275,7 @@ def _hessian_product(
     arrays, along = (
         [to_numpy(t.to(torch.float64)) for t in tensors] for tensors in (scores, directions)
     )
-    products = _objective(key).hessian_product(arrays, [to_numpy(t) for t in constants], along)
+    products = objective_of(key).hessian_product(arrays, [to_numpy(t) for t in constants], along)
     return [to_tensor(product, like) for product, like in zip(products, scores, strict=True)]
 
 

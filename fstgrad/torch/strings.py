@@ -1,7 +1,8 @@
 """String objectives on tensors, with batches, lengths and automata that are compiled once."""
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,9 +17,13 @@ from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
+from fstgrad.strings.batches import Strings
+from fstgrad.strings.solve import no_loss
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
-from fstgrad.torch.transforms import autograd_only, uncompiled
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.device import strings as on_device
+from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
+from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -26,6 +31,7 @@ Lengths = torch.Tensor | Sequence[int] | None
 IGNORE_INDEX = -100
 
 
+@validated
 def softmax_margin(
     scores: torch.Tensor,
     gold: Gold,
@@ -88,6 +94,7 @@ def softmax_margin(
     )
 
 
+@validated
 def crf_nll(
     scores: torch.Tensor,
     gold: Gold,
@@ -101,6 +108,7 @@ def crf_nll(
     return _evaluated("softmax-margin", given, None, reduction, Options())
 
 
+@validated
 def risk(
     scores: torch.Tensor,
     gold: Gold,
@@ -166,9 +174,34 @@ def _evaluated(
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = TensorObjective(kind, automata)
+    if computes_on_device(scores) and options.method == "exact" and scores.ndim - axis <= 3:
+        rows, fixed = (scores, constants) if axis else (scores[None], [t[None] for t in constants])
+        per_item = _on_device(objective, rows, fixed).to(upcast(scores).dtype)
+        return per_item[0] if not is_batch else reduced(per_item, reduction)
     if not is_batch or (reduction != "none" and len(scores) == 1):
         return values(objective, [scores], constants, alone=True, axis=axis)
     return reduced(values(objective, [scores], constants), reduction)
+
+
+@uncompiled
+def _on_device(
+    objective: str | Objective, scores: torch.Tensor, constants: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """Return the values (B,) by operations of PyTorch; gold is needed on the CPU."""
+    refuse_transforms([scores])
+    known = cast(TensorObjective, objective_of(objective))
+    shape, no_scores = tuple(scores.shape), np.zeros(())  # arrays of zeros have the shapes alone
+    chosen = known.items(np.broadcast_to(no_scores, shape), *(c.cpu().numpy() for c in constants))
+    if not chosen:
+        return scores.new_empty(0)
+    automata = [item.automaton or no_loss(shape[-1], len(item.gold)) for item in chosen]
+    golds, places = [item.gold for item in chosen], np.arange(shape[1])
+    starts = np.array([0, *accumulate(map(len, golds))])
+    Strings(np.broadcast_to(no_scores, (starts[-1], *shape[2:])), starts, automata).check_shapes()
+    positions = [places[item.positions] for item in chosen]
+    batch = on_device.pack(automata, positions, golds, shape, scores.device)
+    value = on_device.risk if known.kind == "risk" else on_device.softmax_margin
+    return value(upcast(scores), batch)
 
 
 def as_list(name: str, gold: Any) -> Any:

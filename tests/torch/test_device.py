@@ -13,7 +13,10 @@ import fstgrad.torch as fgt  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 # the rows of `cases.MODULES` that have a device path
-ROWS = ["LinearChainLoss", "CRF"]
+ROWS = [
+    "LinearChainLoss", "CRF", "SoftmaxMarginLoss", "SoftmaxMarginLoss cap",
+    "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss",
+]  # fmt: skip
 
 
 def moved(name, dtype):
@@ -225,3 +228,107 @@ def test_terms_in_parts(monkeypatch):
     np.testing.assert_allclose(
         found[0][0].detach().exp(), left.detach().exp() @ right.detach().exp(), rtol=1e-13
     )
+
+
+WORD = torch.tensor(
+    [[0, 1, 2, 3, 0, 1, 1], [3, 3, -100, 2, 1, -100, -100], [2, -100, -100, -100, -100, -100, -100]]
+)
+LETTERS = fg.Alphabet("abcd")
+LOSSES = {
+    "edit": fg.EditDistance(LETTERS, 1.0, 0.5, 2.0),
+    "bigrams": fg.NGram(LETTERS, 2, smoothing=0.5),
+    "Hamming": fg.Hamming(LETTERS),
+    "alignment": fg.SmithWaterman(LETTERS),
+}
+MASKS = {
+    "plain": lambda scores: None,
+    "-inf": lambda scores: scores[:, 1, ..., 0].fill_(-torch.inf),
+    "a masked position": lambda scores: scores[:, 2].fill_(-1e30),
+    "padding of NaN": lambda scores: scores[2, 1:].fill_(torch.nan),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("order, scale", [(1, 1.0), (1, 300.0), (2, 1.0), (2, 300.0)])
+def test_strings(order, scale, loss, mask):
+    """Margins and risks, their gradients, and products with the Hessian where there is one."""
+    shape = (3, 7, *[5] * (order - 1), 4)
+    generator = torch.Generator().manual_seed(1)
+    table = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    along = torch.randn(shape, generator=generator, dtype=torch.float64)
+    MASKS[mask](table)
+    gold = WORD.masked_fill(WORD == 0, 1)  # -inf forbids the letter a
+    twice = scale == 1.0 and mask in ("plain", "padding of NaN")
+
+    def results():
+        scores = table.clone().requires_grad_()
+        found = []
+        for function in (fgt.softmax_margin, fgt.risk):
+            values = function(scores, gold, LOSSES[loss], reduction="none")
+            total = values @ torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
+            (slope,) = torch.autograd.grad(total, scores, create_graph=twice)
+            found += [values, slope]
+            if twice:
+                found += torch.autograd.grad((slope * along).sum(), scores)
+        return found
+
+    expected = results()
+    with fgt.use_device_paths():
+        found = results()
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+def test_strings_in_float32():
+    scores = 2 * torch.randn(5, 12, 9, 8, generator=torch.Generator().manual_seed(0)).double()
+    gold = torch.randint(8, (5, 12), generator=torch.Generator().manual_seed(1))
+    loss = fg.EditDistance(fg.Alphabet("abcdefgh"))
+
+    def results(dtype):
+        table = scores.to(dtype).requires_grad_()
+        values = [
+            function(table, gold, loss, cap=4.0, reduction="none")
+            for function in (fgt.softmax_margin, fgt.risk)
+        ]
+        return values, [torch.autograd.grad(value.sum(), table)[0] for value in values]
+
+    values, slopes = results(torch.float64)
+    with fgt.use_device_paths():
+        narrow, mine = results(torch.float32)
+    for own, other in zip(narrow, values, strict=True):
+        torch.testing.assert_close(own, other.float(), rtol=1e-5, atol=1e-5)
+    for own, other, most in zip(mine, slopes, (1e-6, 4e-6), strict=True):  # L is up to 4
+        assert (own - other).abs().max() < most * 12
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_bad_string_is_nan_alone(value):
+    """A table of steps that all items share gets no NaN if that item counts for nothing."""
+    emissions = torch.randn(3, 7, 1, 4, dtype=torch.float64)
+    emissions[1, 3] = value
+    steps = torch.zeros(5, 4, dtype=torch.float64, requires_grad=True)
+    for function in (fgt.softmax_margin, fgt.risk):
+        with fgt.use_device_paths():
+            values = function(emissions + steps, WORD, LOSSES["edit"], reduction="none")
+        assert values.isnan().tolist() == [False, True, False]
+        assert torch.autograd.grad(values[[0, 2]].sum(), steps)[0].isfinite().all()
+        with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+            function(emissions + steps, WORD, LOSSES["edit"])
+
+
+def test_packed_automata_are_those_of_the_loss():
+    """A batch stays on its device, but another loss of the same gold is another batch."""
+    from fstgrad.torch.device import strings
+
+    scores, gold = torch.zeros(1, 4, 4, dtype=torch.float64), torch.tensor([[0, 1, 2, 3]])
+    for cost in (1.0, 2.0, 1.0):
+        b = fg.EditDistance(LETTERS, cost, cost, cost).compile([0, 1, 2, 3])
+        expected = fgt.risk(scores, gold, [b])
+        before = len(strings._PACKED)
+        with fgt.use_device_paths():
+            assert fgt.risk(scores, gold, [b]).item() == pytest.approx(expected.item(), rel=1e-12)
+            fgt.risk(scores, gold, [b])
+        assert len(strings._PACKED) == before + 1
+        del b
+    assert len(strings._PACKED) < before + 1

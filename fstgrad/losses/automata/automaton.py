@@ -77,7 +77,7 @@ class Cap(Protocol):
         """The automaton of an upper bound of the uncapped loss, else NotSupportedError."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LossAutomaton:
     """The deterministic, layered automaton B of a loss against one target.
 

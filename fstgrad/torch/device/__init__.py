@@ -9,6 +9,7 @@ The same code runs on the CPU within `fstgrad.torch.use_device_paths()`.
 
 Reading order
 -------------
-- `sums` : log-sum-exp over products and along arcs.
+- `sums` : log-sum-exp of products.
+- `arcs`, `strings` : strings along their loss automata.
 - `chains` : linear chains; sums, best paths and samples.
 """

@@ -1,7 +1,8 @@
 """Sums over exponentials as operators that save little and add in a fixed order.
 
 With v_j = log sum_i exp(u_i + w_ij), the derivative of v_j in u_i and in w_ij is
-exp(u_i + w_ij - v_j), a probability.  It is computed again in the backward pass, from u, w and v.
+p_ij = exp(u_i + w_ij - v_j), a probability.  It is computed again in the backward pass, from u, w
+and v.  With a tangent u' of u, the tangent of v_j is sum_i p_ij u'_i: expectations are computed so.
 Where nothing arrives from above, the backward pass gives 0, also for an item whose value is NaN.
 """
 
@@ -39,6 +40,14 @@ def valid(values: torch.Tensor) -> torch.Tensor:
     return torch.where(values == -torch.inf, torch.nan, values)
 
 
+def expected_product(
+    left: torch.Tensor, tangent: torch.Tensor, right: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `log_product`, and its tangent if `left` has the given one; 0 where the sum is 0."""
+    result: tuple[torch.Tensor, torch.Tensor] = _ExpectedProduct.apply(left, tangent, right)  # type: ignore[no-untyped-call]
+    return result
+
+
 class _LogProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -51,16 +60,63 @@ class _LogProduct(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         left, right, result = ctx.saved_tensors
         (weights,) = upstream
-        active = (weights != 0).any(dim=-1, keepdim=True)
-        left = torch.where(active, left, -torch.inf)
-        result = torch.where(active, finite(result), 0.0)
+        left, right, result = _active(weights, left, right, result)
         by_left, by_right = [], torch.zeros_like(right)
         for rows in _slices(left, right):
-            shares = (_terms(left[:, rows], right) - result[:, rows, None, :]).exp()
-            flow = shares * weights[:, rows, None, :]
+            flow = _shares(left, right, result, rows) * weights[:, rows, None, :]
             by_left.append(flow.sum(dim=3))
             by_right = by_right + flow.sum(dim=1)
         return _joined(by_left), by_right
+
+
+class _ExpectedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, left: torch.Tensor, tangent: torch.Tensor, right: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        results, means = [], []
+        for rows in _slices(left, right):
+            terms = _terms(left[:, rows], right)
+            results.append(terms.logsumexp(2))
+            shares = (terms - finite(results[-1])[:, :, None]).exp()
+            means.append((shares * tangent[:, rows, :, None]).sum(dim=2))
+        result, mean = _joined(results), _joined(means)
+        ctx.save_for_backward(left, tangent, right, result, mean)
+        return result, mean
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left, tangent, right, result, mean = ctx.saved_tensors
+        weights, by_mean = upstream
+        left, right, result, tangent, mean = _active(
+            weights.abs() + by_mean.abs(), left, right, result, tangent, mean
+        )
+        by_left, by_tangent, by_right = [], [], torch.zeros_like(right)
+        for rows in _slices(left, right):
+            shares = _shares(left, right, result, rows)
+            flow = shares * by_mean[:, rows, None, :]
+            by_tangent.append(flow.sum(dim=3))
+            change = tangent[:, rows, :, None] - mean[:, rows, None, :]
+            flow = shares * weights[:, rows, None, :] + flow * change
+            by_left.append(flow.sum(dim=3))
+            by_right = by_right + flow.sum(dim=1)
+        return _joined(by_left), _joined(by_tangent), by_right
+
+
+def _active(
+    weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *tables: torch.Tensor
+) -> list[torch.Tensor]:
+    """Return the arguments with -inf and 0 where nothing depends on them, so that shares are 0."""
+    active = (weights != 0).any(dim=2, keepdim=True)
+    rest = [torch.where(active, finite(table), 0.0) for table in tables]
+    right = torch.where(active.any(dim=1, keepdim=True), right, 0.0)
+    return [torch.where(active, left, -torch.inf), right, *rest]
+
+
+def _shares(
+    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, rows: slice
+) -> torch.Tensor:
+    return (_terms(left[:, rows], right) - result[:, rows, None, :]).exp()
 
 
 def _terms(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,152 @@
+"""Sums over the arcs that enter a state, without atomics, and their adjoints.
+
+At each position, a state s and a symbol lead to at most one state `nextstate`.  The sums over all s
+that lead to one state use padded tables of WIDTH entries: a state that more arcs enter gets several
+rows, which a further table adds up.  So tables have few empty entries, and the order of a sum is
+fixed.  The adjoint of the sum reads the entry of the target of each arc.
+
+Values are (B, n, S): items, symbols, states.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fstgrad.core.checks import IntArray
+from fstgrad.torch.arrays import to_device
+from fstgrad.torch.device.sums import finite
+
+WIDTH = 4  # a power of two; in automata of edit distances, most states are entered by few arcs
+
+
+class Arcs(NamedTuple):
+    """The arcs of one position.
+
+    classes : (B, n), the class of each symbol.
+    target : (B, C, S), the state to which a state and a class lead, -1 for none.
+    tables : (B, C, R, W), the states whose sum is a row, then the rows whose sum is a row of the
+        next table; the rows of the last one are the targets.
+    """
+
+    classes: torch.Tensor
+    target: torch.Tensor
+    tables: tuple[torch.Tensor, ...]
+
+    def by_symbol(self, table: torch.Tensor) -> torch.Tensor:
+        """Return (B, n, ...) of (B, C, ...)."""
+        items = torch.arange(len(table), device=table.device)
+        return table[items[:, None], self.classes]
+
+
+def packed(nextstate: IntArray, classes: torch.Tensor, states: int) -> Arcs:
+    """Return the arcs of nextstate (B, C, S), which lead to 0 .. states - 1, or nowhere if -1."""
+    device = classes.device
+    tables: list[torch.Tensor] = []
+    target: IntArray | None = nextstate
+    while target is not None:
+        table, target = _rows(target, states)
+        tables.append(to_device(table, device))
+    return Arcs(classes, to_device(nextstate, device), tuple(tables))
+
+
+def _rows(target: IntArray, states: int) -> tuple[IntArray, IntArray | None]:
+    """Return a table (B, C, R, W) and the targets (B, C, R) of its rows, None if R is `states`."""
+    items, classes, size = target.shape
+    group = np.arange(items * classes).repeat(size)
+    alive = np.flatnonzero(target.ravel() >= 0)
+    key = group[alive] * states + target.ravel()[alive]
+    order = np.argsort(key, kind="stable")
+    key, source = key[order], alive[order] % size
+    counts = np.bincount(key, minlength=items * classes * states)
+    rank = np.arange(len(key)) - (np.cumsum(counts) - counts)[key]
+    if counts.max(initial=0) <= WIDTH:
+        table = np.full((items * classes * states, WIDTH), -1)
+        table[key, rank] = source
+        return table.reshape(items, classes, states, WIDTH), None
+    number = (-(-counts // WIDTH)).reshape(-1, states)  # of rows for each state
+    first = (np.cumsum(number, axis=1) - number).ravel()
+    most = int(number.sum(axis=1).max())
+    row = key // states * most + first[key] + rank // WIDTH
+    table = np.full((items * classes * most, WIDTH), -1)
+    table[row, rank % WIDTH] = source
+    leads = np.full(items * classes * most, -1)
+    leads[row] = key % states
+    shape = (items, classes, most)
+    return table.reshape(*shape, WIDTH), leads.reshape(shape)
+
+
+def log_sums(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:
+    """Return the log of the sum of exp(values) over the arcs into each state."""
+    result: torch.Tensor = _LogSums.apply(values, *arcs)  # type: ignore[no-untyped-call]
+    return result
+
+
+def expected_sums(
+    values: torch.Tensor, tangent: torch.Tensor, arcs: Arcs
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `log_sums`, and its tangent if the values have the given one; 0 for a sum of 0."""
+    result = log_sums(values, arcs)
+    into = at_target(result, arcs)
+    exists = (values > -torch.inf) & (into > -torch.inf)
+    shares = torch.where(exists, values - torch.where(exists, into, 0.0), -torch.inf).exp()
+    return result, sums(shares * torch.where(exists, tangent, 0.0), arcs)
+
+
+def sums(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:
+    """Return the sum over the arcs into each state."""
+    result: torch.Tensor = _Sums.apply(values, *arcs)  # type: ignore[no-untyped-call]
+    return result
+
+
+def at_target(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:
+    """Return for each arc the value of its target, 0 if it has none."""
+    result: torch.Tensor = _AtTarget.apply(values, *arcs)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _LogSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, *given: Any) -> torch.Tensor:
+        ctx.arcs, result = Arcs(*given), values
+        for table in ctx.arcs.tables:
+            result = _entries(result, ctx.arcs.by_symbol(table), -torch.inf).logsumexp(-1)
+        ctx.save_for_backward(values, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        values, result = ctx.saved_tensors
+        weights, into = (at_target(table, ctx.arcs) for table in (upstream[0], finite(result)))
+        shares = torch.where(weights != 0, values - into, -torch.inf).exp()
+        return shares * weights, None, None, None
+
+
+class _Sums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, *given: Any) -> torch.Tensor:
+        ctx.arcs = Arcs(*given)
+        for table in ctx.arcs.tables:
+            values = _entries(values, ctx.arcs.by_symbol(table), 0.0).sum(-1)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return at_target(upstream[0], ctx.arcs), None, None, None
+
+
+class _AtTarget(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, *given: Any) -> torch.Tensor:
+        ctx.arcs = Arcs(*given)
+        return _entries(values, ctx.arcs.by_symbol(ctx.arcs.target), 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return sums(upstream[0], ctx.arcs), None, None, None
+
+
+def _entries(values: torch.Tensor, index: torch.Tensor, missing: float) -> torch.Tensor:
+    """Return values (B, n, S) at an index (B, n, ...), and `missing` where it is -1."""
+    read = values.gather(2, index.clamp_min(0).flatten(2)).reshape(index.shape)
+    return torch.where(index < 0, missing, read)

@@ -1,0 +1,234 @@
+"""Strings of order 1 and 2 along their loss automata, one position at a time.
+
+The forward weights of a level are (B, S, X): items, states of B, last symbols (X = 1 at order 1).
+With a tangent, the weights of B are 1 and the tangent is the loss, whose mean is the risk.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.torch.arrays import to_device
+from fstgrad.torch.device.arcs import Arcs, expected_sums, log_sums, packed
+from fstgrad.torch.device.sums import expected_product, finite, log_product, log_sum, valid
+
+
+class Level(NamedTuple):
+    """The arcs of one position, their costs (B, C, S), and the items that end there.
+
+    ends : (B,), True for the items whose last position it is; None if there are none.
+    final : (B, S'), the final costs of these, -inf elsewhere.
+    """
+
+    arcs: Arcs
+    cost: torch.Tensor
+    ends: torch.Tensor | None
+    final: torch.Tensor | None
+
+
+class Batch(NamedTuple):
+    """Loss automata on a device, and the entries of the scores that gold uses.
+
+    positions : (B, L'), the positions of each item in the scores; None if they are 0, 1, ...
+    places : (B, L), their inverse, -1 for a position that is left out.
+    used : (B, L', X n) bool, the entries of gold.
+    """
+
+    initial: torch.Tensor
+    levels: tuple[Level, ...]
+    positions: torch.Tensor | None
+    places: torch.Tensor | None
+    used: torch.Tensor
+
+
+def softmax_margin(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return log Z - score(gold) (B,) in nats; scores (B, L, n) or (B, L, n+1, n)."""
+    rows = _rows(scores, batch)
+    own = torch.where(batch.used, rows.flatten(2), 0.0).sum(dim=2).double().sum(dim=1)
+    return _solved(rows, batch, is_risk=False)[0] - valid(own)
+
+
+def risk(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return E[L] (B,) in nats; scores as in `softmax_margin`."""
+    log_z, mean = _solved(_rows(scores, batch), batch, is_risk=True)
+    return torch.where(log_z.isfinite(), mean, torch.nan)
+
+
+def _rows(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return scores (B, L', X, n) of the positions in use, less the largest of a position."""
+    rows = scores[:, :, None] if scores.ndim == 3 else scores
+    if batch.positions is not None:
+        rows = _Moved.apply(rows, batch.positions, batch.places)  # type: ignore[no-untyped-call]
+    rows = rows[:, : batch.used.shape[1]]
+    largest = rows.detach().amax(dim=3)
+    if scores.ndim == 4:  # the first position has the context "before the start", others have not
+        first, others = largest[:, :1, -1:], largest[:, 1:, :-1].amax(dim=2, keepdim=True)
+        largest = torch.cat([first, others], dim=1)
+    return rows - finite(largest)[..., None]
+
+
+def _solved(rows: torch.Tensor, batch: Batch, *, is_risk: bool) -> tuple[torch.Tensor, Any]:
+    """Return log Z (B,), NaN for an item without a string, and the mean loss if it is a risk."""
+    weights, tangent = torch.zeros_like(rows[:, 0, :1, :1]), None
+    initial, total = batch.initial, torch.zeros_like(batch.initial)
+    offset = torch.zeros_like(initial) if is_risk else initial
+    if is_risk:
+        tangent = torch.zeros_like(weights) + initial.to(rows.dtype)[:, None, None]
+    mean = torch.zeros_like(total)
+    for t, (scores, level) in enumerate(zip(rows.unbind(1), batch.levels, strict=True)):
+        contexts = scores
+        if scores.shape[1] > 1:
+            contexts = scores[:, :-1] if t > 0 else scores[:, -1:]
+        weights, tangent = _advanced(weights, tangent, contexts, level)
+        shift = finite(weights.detach().amax(dim=(1, 2), keepdim=True))
+        weights, offset = weights - shift, offset + shift[:, 0, 0].double()
+        if level.ends is not None and level.final is not None:
+            flat, final = weights.flatten(1), level.final.to(rows.dtype)
+            if tangent is None:
+                value = log_sum((weights + final[..., None]).flatten(1))
+            else:
+                final_loss = finite(final)[..., None]
+                exists = torch.where(final > -torch.inf, 0.0, -torch.inf)[..., None]
+                ones = flat.new_zeros(1, flat.shape[1], 1)
+                value, own = expected_product(
+                    (weights + exists).flatten(1)[None], (tangent + final_loss).flatten(1)[None],
+                    ones,
+                )  # fmt: skip
+                value, own = value[0, :, 0], own[0, :, 0]
+                mean = torch.where(level.ends, own.double(), mean)
+            total = torch.where(level.ends, value.double() + offset, total)
+        if rows.shape[2] == 1:
+            weights, tangent = _summed(weights, tangent)
+    return valid(total), mean
+
+
+def _advanced(
+    weights: torch.Tensor, tangent: torch.Tensor | None, scores: torch.Tensor, level: Level
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the weights (B, S', n) after a position, and their tangent."""
+    cost = level.arcs.by_symbol(level.cost).to(weights.dtype)  # (B, n, S)
+    if tangent is None:
+        arrived = log_product(weights, scores).transpose(1, 2) + cost
+        return log_sums(arrived, level.arcs).transpose(1, 2), None
+    arrived, mean = expected_product(weights, tangent, scores)
+    arrived, mean = expected_sums(arrived.transpose(1, 2), mean.transpose(1, 2) + cost, level.arcs)
+    return arrived.transpose(1, 2), mean.transpose(1, 2)
+
+
+def _summed(
+    weights: torch.Tensor, tangent: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return weights (B, S, n) summed over the last symbol, (B, S, 1)."""
+    ones = weights.new_zeros(1, weights.shape[2], 1)
+    if tangent is None:
+        return log_sum(weights)[..., None], None
+    flat = expected_product(weights.flatten(0, 1)[None], tangent.flatten(0, 1)[None], ones)
+    total, mean = (table.reshape(*weights.shape[:2], 1) for table in flat)
+    return total, mean
+
+
+class _Moved(torch.autograd.Function):
+    """values[b, index[b, j]], 0 where the index is -1; `inverse` is the index of the adjoint."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: torch.Tensor, index: torch.Tensor, inverse: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(index, inverse)
+        items = torch.arange(len(values), device=values.device)
+        exists = (index >= 0).reshape(*index.shape, *(1,) * (values.ndim - 2))
+        return torch.where(exists, values[items[:, None], index.clamp_min(0)], 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, None, None]:
+        index, inverse = ctx.saved_tensors
+        return _Moved.apply(upstream[0], inverse, index), None, None  # type: ignore[no-untyped-call]
+
+
+_PACKED: WeakKeyDictionary[LossAutomaton, dict[Any, Any]] = WeakKeyDictionary()
+RECENT = 16  # batches that begin with one automaton and stay on their device
+
+
+def pack(
+    automata: Sequence[LossAutomaton],
+    positions: Sequence[IntArray],
+    golds: Sequence[IntArray],
+    shape: Sequence[int],
+    device: torch.device,
+) -> Batch:
+    """Return the automata of B items on a device; shape : of the scores (B, L, [n+1,] n).
+
+    Recent batches stay there as long as their automata live.
+    """
+    recent = _PACKED.setdefault(automata[0], {})
+    key = (*shape, device, *(ids.tobytes() for ids in (*positions, *golds)))
+    owners, batch = recent.pop(key, ((), None))
+    if batch is None or any(ref() is not b for ref, b in zip(owners, automata, strict=True)):
+        batch = _packed(automata, positions, golds, shape, device)
+    recent[key] = [weakref.ref(b) for b in automata], batch
+    if len(recent) > RECENT:
+        del recent[next(iter(recent))]
+    packed_batch: Batch = batch
+    return packed_batch
+
+
+def _packed(
+    automata: Sequence[LossAutomaton],
+    positions: Sequence[IntArray],
+    golds: Sequence[IntArray],
+    shape: Sequence[int],
+    device: torch.device,
+) -> Batch:
+    n, longest = shape[-1], max(map(len, golds))
+    classes = to_device(np.stack([b.class_of for b in automata]), device)
+    levels, states = [], 1
+    for t in range(longest):
+        level, states = _level(automata, classes, t, states)
+        levels.append(level)
+    contexts = 1 if len(shape) == 3 else n + 1
+    used = np.zeros((len(golds), longest, contexts * n), dtype=np.bool_)
+    index = np.full((len(golds), longest), -1)
+    for i, (gold, where) in enumerate(zip(golds, positions, strict=True)):
+        before = np.concatenate([[n], gold[:-1]]) if contexts > 1 else 0
+        used[i, np.arange(len(gold)), before * n + gold] = True
+        index[i, : len(gold)] = where
+    moved: list[torch.Tensor | None] = [None, None]
+    if not (index == np.arange(longest)).all():
+        places = np.full(shape[:2], -1)
+        item, place = np.nonzero(index >= 0)
+        places[item, index[item, place]] = place
+        moved = [to_device(index, device), to_device(places, device)]
+    initial = to_device(np.array([b.initial for b in automata]), device)
+    return Batch(initial, tuple(levels), moved[0], moved[1], to_device(used, device))
+
+
+def _level(
+    automata: Sequence[LossAutomaton], classes: torch.Tensor, t: int, size: int
+) -> tuple[Level, int]:
+    """Return level t of automata, with `size` states each, and the size of the next level."""
+    device = classes.device
+    many = max(b.levels[t].nextstate.shape[1] for b in automata if t < len(b.levels))
+    states = max(b.level_sizes[t + 1] for b in automata if t < len(b.levels))
+    nextstate, cost = (
+        np.full((len(automata), many, size), -1),
+        np.zeros((len(automata), many, size)),
+    )
+    for i, b in enumerate(automata):
+        if t < len(b.levels):
+            rows, columns = b.levels[t].nextstate.shape
+            nextstate[i, :columns, :rows] = b.levels[t].nextstate.T
+            cost[i, :columns, :rows] = b.levels[t].cost.T
+    arcs, costs = packed(nextstate, classes, states), to_device(cost, device)
+    ends = np.array([len(b.levels) == t + 1 for b in automata])
+    if not ends.any():
+        return Level(arcs, costs, None, None), states
+    final: FloatArray = np.full((len(automata), states), -np.inf)
+    for i in np.flatnonzero(ends).tolist():
+        final[i, : len(automata[i].final)] = automata[i].final
+    return Level(arcs, costs, to_device(ends, device), to_device(final, device)), states
