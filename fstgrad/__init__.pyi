@@ -35,6 +35,7 @@ from .losses import CharacterErrorRate as CharacterErrorRate
 from .losses import CollapsedLoss as CollapsedLoss
 from .losses import EditDistance as EditDistance
 from .losses import ExactMatch as ExactMatch
+from .losses import FunctionLoss as FunctionLoss
 from .losses import GappyNGram as GappyNGram
 from .losses import GlobalAlignment as GlobalAlignment
 from .losses import Hamming as Hamming

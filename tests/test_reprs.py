@@ -52,6 +52,7 @@ MADE = {
     "CostFit": lambda: fg.fit_costs(LOSS, [("ab", "ba")] * 20, held_out=0.0),
     "EditDistance": lambda: fg.EditDistance(LATIN, confusion=1.0 - np.eye(26)),
     "ExactMatch": lambda: fg.ExactMatch(LATIN),
+    "FunctionLoss": lambda: fg.FunctionLoss(LATIN, lambda y, target: float(y != target)),
     "GappyNGram": lambda: fg.GappyNGram(LATIN),
     "GeneralizedRootModel": lambda: fg.GeneralizedRootModel(k=2, alpha=0.1).fit(counts()),
     "GlobalAlignment": lambda: fg.GlobalAlignment(LATIN, matrix=np.eye(26), gap_open=1.0),

@@ -6,7 +6,7 @@ with t_j(x) = T(x)^(1/j), through which the other variables act, and e additiona
 (for example the indicator of zero), which have only an intercept.  Below, t are all c = k + e
 statistics.  There are two independent methods for A, its gradient E[t] and its Hessian Cov[t]:
 "direct" (a sum or a quadrature in compiled loops, with a bound on its error) and "bounds"
-(piecewise-linear bounds, Section 5 of Inouye, Ravikumar and Dhillon 2016;
+(piecewise-linear bounds, section 4.2 of Inouye, Ravikumar and Dhillon 2016;
 `fstgrad.grm.log_moments`).
 """
 

@@ -1,7 +1,7 @@
 """Piecewise-linear bounds of M(a) = log of the integral of T^a exp(<eta, t>) over the base measure.
 
-Section 5 of Inouye, Ravikumar and Dhillon (2016).  Write the integrand as e^g times a base that is
-exponential-linear (Poisson, exponential) or Gaussian,
+Section 4.2, appendices C and D of Inouye, Ravikumar and Dhillon (2016).  Write the integrand as e^g
+times a base that is exponential-linear (Poisson, exponential) or Gaussian,
 
     g(x) = sum_j c_j x^(e_j) + q log x        with powers 0 < e_j < 1.
 

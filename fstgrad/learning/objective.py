@@ -164,7 +164,8 @@ class PairObjective:
 
     References
     ----------
-    Cortes, Kuznetsov, Mohri, Storcheus, Yang (2018), Eq. 1 and Eq. 4.
+    Cortes, Kuznetsov, Mohri, Storcheus, Yang (2018): F is Eq. 1, and its gradient is
+    the unnumbered formula after Eq. 4, which defines the sets E_{z,s} of arcs.
 
     Examples
     --------

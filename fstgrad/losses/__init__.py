@@ -16,6 +16,7 @@ Index
 - `RuleLoss` : the loss of a grammar of rules, a text that runs no code.
 - `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
+- `FunctionLoss` : a function of Python, for samples, n-best lists and lattices of few paths.
 - `CollapsedLoss`, `NoLoss`, `ExactMatch` : losses of latent strings, with blanks, ends or runs.
 - `SpanHamming` : spans of tags (entities, chunks) that are missed or wrong.
 - `LossReport` : the result of `loss.check(samples)`.
@@ -30,7 +31,7 @@ Reading order
 - `report` : the properties of a loss on samples.
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the losses of any transducer and of a grammar.
-- `edit`, `alignment`, `ngram`, `constant`, `collapse`, `spans` : the other losses.
+- `edit`, `alignment`, `ngram`, `constant`, `function`, `collapse`, `spans` : the other losses.
 - `cache` : compiled losses in memory and on disk.
 """
 

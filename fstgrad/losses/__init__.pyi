@@ -17,6 +17,7 @@ from .edit import Normalized as Normalized
 from .edit import OptimalStringAlignment as OptimalStringAlignment
 from .edit import WordErrorRate as WordErrorRate
 from .evaluation import Target as Target
+from .function import FunctionLoss as FunctionLoss
 from .matrices import SubstitutionMatrix as SubstitutionMatrix
 from .ngram import GappyNGram as GappyNGram
 from .ngram import MismatchNGram as MismatchNGram

@@ -51,8 +51,12 @@ _SHOWN = ("loss", "losses", "factor", "order", "collapse")  # attributes that a 
 class Loss(PairEvaluation):
     """A loss L(y, y_i) in nats of hypotheses y against targets y_i over one alphabet.
 
-    A `TransducerLoss` is given by one transducer.  `a + b` and `2 * a` are losses too.  A subclass
-    defines `_machine`, the automaton M of the loss against one target; all other methods use it.
+    A `TransducerLoss` is given by one transducer.  `a + b` and `2 * a` are losses too.
+
+    A subclass sets the attributes `alphabet` and `semiring` and defines `_machine`, the automaton M
+    of the loss against one target, which all other methods use; `transducer`, for the FST of the
+    loss or an error; and `_compile_reference`, for `engine="openfst"` or an error.  A function of
+    Python is a `FunctionLoss`.
     """
 
     alphabet: Alphabet
@@ -91,7 +95,17 @@ class Loss(PairEvaluation):
         ------
         NotSupportedError
             The loss is not made of transducers, or its unit depends on the target.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> loss = fg.EditDistance(fg.Alphabet("ab"), insert_cost=0.5)
+        >>> loss("a", "ab"), loss.converse()("a", "ab"), loss.converse()("ab", "a")
+        (0.5, 1.0, 0.5)
         """
+        return self._converse()
+
+    def _converse(self) -> "Loss":
         raise NotSupportedError(
             f"{type(self).__name__} has no converse; its sides cannot be exchanged, so compute "
             "losses of pairs instead"
@@ -308,10 +322,9 @@ class ScaledLoss(Loss):
             f"a {type(self).__name__} is not a transducer itself; use .loss.transducer"
         )
 
-    def converse(self) -> Loss:
-        """Return the scaled converse; see `Loss.converse`."""
+    def _converse(self) -> Loss:
         if type(self) is not ScaledLoss:  # the factor may depend on the target
-            return super().converse()
+            return super()._converse()
         return ScaledLoss(self.loss.converse(), self.factor)
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
@@ -436,8 +449,7 @@ class SumLoss(Loss):
         """Raise NotSupportedError: a sum of losses is not a single transducer."""
         raise NotSupportedError("a sum of losses is not a single transducer; use those of .losses")
 
-    def converse(self) -> Loss:
-        """Return the sum of the converses; see `Loss.converse`."""
+    def _converse(self) -> Loss:
         return SumLoss([loss.converse() for loss in self.losses])
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:

@@ -177,8 +177,7 @@ class TransducerLoss(Loss):
         whole = self._whole
         return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
 
-    def converse(self) -> "TransducerLoss":
-        """Return the loss of the inverted transducer; see `Loss.converse`."""
+    def _converse(self) -> "TransducerLoss":
         return TransducerLoss(
             [factor.invert() for factor in reversed(self._arrays)],
             self.alphabet,

@@ -12,6 +12,7 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray, IntArray, index_array, positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
+from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata import kernels
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band, compile_band
@@ -19,6 +20,8 @@ from fstgrad.losses.automata.caps import in_nats
 from fstgrad.losses.automata.determinize import TropicalFrontier, determinize, minimize
 from fstgrad.losses.automata.machine import TargetMachine, concatenate
 from fstgrad.losses.automata.semiring import TROPICAL
+
+Function = Callable[[tuple[str, ...], tuple[str, ...]], float]
 
 
 class DynamicProgram(Protocol):
@@ -183,10 +186,70 @@ class TargetLoss:
 
 
 @dataclass(frozen=True)
+class FunctionTargetLoss:
+    """The loss of a function of Python against one target, a part of a `SumTargetLoss`.
+
+    Attributes
+    ----------
+    alphabet : Alphabet
+    function : as in `FunctionLoss`
+    target : tuple of symbols
+    factor : float, > 0, times which losses are taken
+    """
+
+    alphabet: Alphabet
+    function: Function
+    target: tuple[str, ...]
+    factor: float = 1.0
+
+    __repr__ = short_repr
+    num_states = 0  # of a machine
+    step_states = 100  # a call costs about as much as so many states
+    nbytes = 0
+
+    def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return the losses (k,) in nats of k strings of ids (k, l), each distinct one called once.
+
+        Raises
+        ------
+        InvalidInputError
+            The function returns something that is no number, NaN or -inf.
+        """
+        ids = index_array("samples", samples, len(self.alphabet), (None, None))
+        strings, number = np.unique(ids, axis=0, return_inverse=True)
+        values = empty(len(strings))
+        for i, string in enumerate(strings):
+            y = tuple(self.alphabet.decode(string))
+            values[i] = self._loss(y)
+        return np.asarray(values[number.ravel()] * self.factor)
+
+    def _loss(self, y: tuple[str, ...]) -> float:
+        value = self.function(y, self.target)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = np.nan
+        if np.isnan(number) or number == -np.inf:
+            raise InvalidInputError(
+                f"function returned {value!r} for {y!r} and {self.target!r}; return a loss in "
+                "nats, finite or +inf"
+            )
+        return number
+
+    def bounds(self, length: int) -> tuple[float, float]:
+        """Return (-inf, inf): a function has no known bounds."""
+        return -np.inf, np.inf
+
+    def scaled(self, factor: float) -> "FunctionTargetLoss":
+        """Return the losses multiplied by a factor > 0."""
+        return FunctionTargetLoss(self.alphabet, self.function, self.target, self.factor * factor)
+
+
+@dataclass(frozen=True)
 class SumTargetLoss:
     """A sum of losses against one target, evaluated for many hypotheses at once."""
 
-    parts: tuple["TargetLoss | SumTargetLoss", ...]
+    parts: tuple["TargetLoss | SumTargetLoss | FunctionTargetLoss", ...]
 
     __repr__ = short_repr
 

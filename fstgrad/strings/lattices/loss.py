@@ -34,7 +34,7 @@ from fstgrad.losses.automata.band import Band, barred_cells, check_band, leaves_
 from fstgrad.losses.automata.caps import check_cap
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.semiring import TROPICAL
-from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
+from fstgrad.losses.automata.target_loss import FunctionTargetLoss, SumTargetLoss, TargetLoss
 from fstgrad.strings.lattices import build
 from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, Graph, sums_by
 from fstgrad.strings.lattices.rows import Rows, row_form, unique_columns
@@ -43,6 +43,11 @@ from fstgrad.strings.lattices.search import best_path
 REMEDY = (
     "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, or estimate "
     "from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
+)
+
+FEWER_PATHS = (
+    "Give a lattice of fewer paths, raise max_states, or estimate from samples "
+    "(fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
 )
 
 
@@ -229,7 +234,7 @@ def banded(
 def _along(
     graph: Graph,
     label: IntArray,
-    against: TargetLoss | SumTargetLoss,
+    against: TargetLoss | SumTargetLoss | FunctionTargetLoss,
     cap: float | None,
     band: Band | None,
     max_states: int,
@@ -238,6 +243,10 @@ def _along(
         return _in_a_band(graph, label, against, band, max_states)
     if isinstance(against, TargetLoss):
         return _composed(graph, label, against, cap, max_states)
+    if isinstance(against, FunctionTargetLoss):
+        if band is not None:
+            raise NotSupportedError("a function has no band; leave band out")
+        return _enumerated(graph, label, against, max_states)
     total = LatticeLoss(
         graph, label, graph, np.arange(graph.num_arcs), np.zeros(graph.num_arcs), 0.0
     )
@@ -252,6 +261,41 @@ def _along(
             total.initial + own.initial,
         )
     return total
+
+
+def _enumerated(
+    graph: Graph, label: IntArray, against: FunctionTargetLoss, max_states: int
+) -> LatticeLoss:
+    """Return the loss of a function on the tree of all paths; their last arcs have the losses."""
+    end = graph.num_states - 1
+    nodes: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # a state and the string that leads to it
+    arcs: list[tuple[int, int, int]] = []  # source, next state (-1 at the end), arc of the lattice
+    ends: list[tuple[int, ...]] = []
+    for node, (state, string) in enumerate(nodes):  # the list grows
+        for e in range(graph.first_out[state], graph.first_out[state + 1]):
+            symbol = int(label[e])
+            longer = string if symbol == NO_SYMBOL else (*string, symbol)
+            is_last = int(graph.nextstate[e]) == end
+            arcs.append((node, -1 if is_last else len(nodes), e))
+            if is_last:
+                ends.append(longer)
+            else:
+                nodes.append((int(graph.nextstate[e]), longer))
+        if (size := len(nodes) + len(ends)) > max_states:
+            raise StateLimitError(
+                size, max_states, where="tree of the paths of the lattice", remedy=FEWER_PATHS
+            )
+    loss_of = {
+        string: float(against.losses_of(np.array([string], dtype=np.int64))[0])
+        for string in {*ends} or {()}
+    }
+    if end == 0:
+        return LatticeLoss(graph, label, graph, np.arange(0), np.zeros(0), _finite(loss_of[()]))
+    source, nextstate, arc = np.array(arcs, dtype=np.int64).T
+    cost = np.zeros(len(arcs))
+    cost[nextstate < 0] = [loss_of[string] for string in ends]
+    parts = source, np.where(nextstate < 0, len(nodes), nextstate), arc
+    return _trimmed(graph, label, parts, cost, len(nodes) + 1, 0.0)
 
 
 def _in_a_band(
@@ -300,15 +344,31 @@ def _composed(
         pairs.enter(state)
     cost = np.concatenate([np.concatenate(pairs.cost) * machine.unit, in_nats(pairs.values)])
     source, nextstate, arc = (np.concatenate(parts) for parts in pairs.arcs)
+    initial = float(pairs.initial * machine.unit)
+    return _trimmed(graph, label, (source, nextstate, arc), cost, pairs.num_states, initial)
+
+
+def _trimmed(
+    graph: Graph,
+    label: IntArray,
+    arcs: tuple[IntArray, IntArray, IntArray],
+    cost: FloatArray,
+    num_states: int,
+    initial: float,
+) -> LatticeLoss:
+    """Return the composition without its paths of infinite loss.
+
+    arcs : (E,) each: states of the composition, of which the last is its end, and lattice arcs
+    """
+    source, nextstate, arc = arcs
     kept = np.flatnonzero(np.isfinite(cost))
-    useful = build.reached(nextstate[kept], source[kept], pairs.num_states, pairs.num_states - 1)
+    useful = build.reached(nextstate[kept], source[kept], num_states, num_states - 1)
     if not useful[0]:
         _finite(np.inf)
     kept = kept[useful[nextstate[kept]]]
     order = kept[np.argsort(source[kept], kind="stable")]
     number = np.cumsum(useful) - 1
     composed = Graph(number[source[order]], number[nextstate[order]], int(useful.sum()))
-    initial = float(pairs.initial * machine.unit)
     return LatticeLoss(graph, label, composed, arc[order], cost[order], initial)
 
 
