@@ -75,8 +75,9 @@ class FunctionLoss(Loss):
 
     def _without_an_automaton(self) -> NotSupportedError:
         return NotSupportedError(
-            f"{type(self).__name__} has no automaton to sum over all strings; use sampled_risk or "
-            "sampled_softmax_margin, an n-best list, or Lattice.compile on a lattice of few paths"
+            f"{type(self).__name__} has no automaton to sum over all strings; use sampled_risk, "
+            "sampled_softmax_margin or method='sampled', an n-best list, or Lattice.compile on a "
+            "lattice of few paths"
         )
 
     def against(self, target: Target, *, max_states: int | None = None) -> SumTargetLoss:
