@@ -59,7 +59,10 @@ def real(name: str, given: Any) -> Any:
 
 
 def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
-    """Return integers of a given shape, in which None means any size."""
+    """Return integers of a given shape, in which None means any size.
+
+    Small and unsigned dtypes are widened, because they cannot hold the marks of ignored positions.
+    """
     known = constant(name, given)
     fits = known.ndim == len(shape) and all(
         own in (None, size) for own, size in zip(shape, known.shape, strict=True)
@@ -69,7 +72,7 @@ def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
         raise InvalidInputError(f"{name} has the shape {known.shape}; give ({wanted})")
     if not jnp.issubdtype(known.dtype, jnp.integer):
         raise InvalidInputError(f"{name} is {known.dtype}; give integers")
-    return known
+    return known if known.dtype.kind == "i" and known.dtype.itemsize > 2 else known.astype(int)
 
 
 def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -> Any:

@@ -95,8 +95,8 @@ def spanning_tree_partial_nll(
 ) -> jax.Array:
     """Return -log of the probability of the trees that `allowed` permits, in nats, (B,).
 
-    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
-    unknown head (or label).  Other parameters as in `spanning_tree_log_partition`.
+    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 or -100 for
+    an unknown head (or label).  Other parameters as in `spanning_tree_log_partition`.
     """
     table, known = _table("scores", scores, labeled), arguments.real("allowed", allowed)
     if known.dtype == bool:

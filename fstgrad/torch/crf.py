@@ -109,7 +109,7 @@ class CRF:
             Without a mask, positions where gold is `ignore_index` do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
-        gold = arguments.integers("gold", gold).to(self.emissions.device, torch.int64)
+        gold = arguments.integers("gold", gold).to(self.emissions.device)
         no_vmap([gold])
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(

@@ -25,9 +25,9 @@ from fstgrad.objectives.trees import tree_distribution
 from fstgrad.torch import arguments, tree_operators
 from fstgrad.torch.arrays import to_float64, to_float64_tensor, upcast
 from fstgrad.torch.dense_trees import finite
-from fstgrad.torch.transforms import vectorized
+from fstgrad.torch.transforms import knows_values, vectorized
 from fstgrad.torch.tree_operators import log_partition
-from fstgrad.trees.structures import PADDING
+from fstgrad.trees.structures import IGNORE_INDEX, PADDING
 
 Lengths = torch.Tensor | Sequence[int] | None
 
@@ -117,18 +117,20 @@ def spanning_tree_partial_nll(
 ) -> torch.Tensor:
     """Return -log of the probability of the trees that `allowed` permits, () or (B,), in nats.
 
-    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
-        unknown head (or label).
+    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 or -100 for
+        an unknown head (or label).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
-        allowed = arguments.integers("allowed", allowed).long()  # uint8 cannot hold -1
+        allowed = arguments.integers("allowed", allowed)
+        allowed = torch.where(allowed == IGNORE_INDEX, PADDING, allowed)
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     if given.dtype == torch.bool:
         mask = arguments.shaped("allowed", given, table.batch.shape, table.batch.shape[1:])
     else:
         size, nodes = table.batch.shape[:2]
         known = arguments.shaped("allowed", given, (size, nodes - 1, 2)[: 2 + labeled])
+        _check_known(known, (nodes, *table.batch.shape[3:]))
         mask = _within(known, table.batch.shape, labeled)
     agreeing = _Table(
         table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
@@ -308,6 +310,17 @@ class _Table:
         """Return the marginals, like the batch."""
         mu = tree_operators.solve(self.arcs, *self.family)[1]
         return mu[..., None] * self.label_logs().exp() if self.labeled else mu
+
+
+def _check_known(known: torch.Tensor, sizes: tuple[int, ...]) -> None:
+    """Raise InvalidInputError unless heads (and labels) are below `sizes`, or -1."""
+    limits = torch.tensor(sizes, device=known.device)
+    wrong = (known < PADDING) | (known >= limits)
+    if knows_values(known) and bool(wrong.any()):
+        bounds = " and labels 0 .. ".join(str(size - 1) for size in sizes)
+        raise InvalidInputError(
+            f"allowed has {int(known[wrong][0])}; give heads 0 .. {bounds}, or -1 if unknown"
+        )
 
 
 def _within(gold: torch.Tensor, shape: tuple[int, ...], labeled: bool) -> torch.Tensor:

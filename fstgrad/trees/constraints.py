@@ -10,7 +10,7 @@ from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import members
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.structures import PADDING
+from fstgrad.trees.structures import IGNORE_INDEX, PADDING
 
 
 def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
@@ -34,7 +34,7 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
     """Return the entries of the scores that partial trees allow, as a table like the scores.
 
     partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
-        labels, -1 for an unknown head or label.
+        labels, -1 or -100 for an unknown head or label.
     """
     try:
         array = np.asarray(partial)
@@ -50,6 +50,8 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
             ) from error
     n = shape[len(table.batch_shape)] - 1
     wanted = (*table.batch_shape, n, 2) if table.labeled else (*table.batch_shape, n)
+    array = checks.integers("partial", array)
+    array = np.where(array == IGNORE_INDEX, PADDING, array)
     array = checks.index_array("partial", array, max(shape[-1], n + 1), lower=PADDING)
     if array.shape != wanted:
         raise InvalidInputError(

@@ -264,8 +264,8 @@ class TreeDistribution(ArrayDistribution):
     def partial_nll(self, known: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log of the probability of all trees that agree with `known`, and its gradient.
 
-        known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
-            that fits the scores and marks the arcs (and labels) that may be used.
+        known : trees (..., n) or (..., n, 2) with -1 or -100 for an unknown head or label, or a
+            bool table that fits the scores and marks the arcs (and labels) that may be used.
 
         The marginal likelihood: log Z minus the log Z of the trees that agree; its gradient is the
         difference of their marginals.  Raises `InfeasibleError` if no tree agrees.

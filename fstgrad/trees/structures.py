@@ -19,6 +19,7 @@ from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 
 PADDING = -1
+IGNORE_INDEX = -100  # also marks what is unknown, as in padded gold of PyTorch
 # A probability below this may be a rounding error of 0.
 DOUBTFUL = 1e-9
 # exp(-745) is the smallest positive float64.

@@ -192,3 +192,28 @@ def test_pytorch_is_not_needed():
     """JAX alone is installed by the extra of JAX."""
     program = "import sys; sys.modules['torch'] = None; import fstgrad.jax"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_bytes_have_a_mark_of_their_own_for_padding():
+    """The value of independent positions is a sum over those that are known."""
+    scores = np.random.default_rng(0).normal(size=(2, 4, 3))
+    gold = np.array([[0, 1, 2, 0], [2, 255, 255, 255]], dtype=np.uint8)
+    known, steps = gold != 255, np.zeros((3, 3))
+    logs = scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True)
+    shares = np.take_along_axis(logs, np.where(known, gold, 0)[..., None], axis=-1)[..., 0]
+    field = fg.PairwiseMRF(np.zeros((4, 3)), steps, np.array([[0, 1], [1, 2], [2, 3]]))
+    for call in (
+        lambda g: fgj.crf_nll(scores, g, ignore_index=255),
+        lambda g: fgj.linear_chain_nll(scores, steps, g, ignore_index=255),
+        lambda g: fgj.mrf_nll(scores, steps, g, field, ignore_index=255),
+    ):
+        for found in (call(gold), call(jnp.asarray(gold)), jax.jit(call)(gold)):
+            np.testing.assert_allclose(found, -(shares * known).sum(axis=1), rtol=0, atol=1e-12)
+    written = np.where(gold == 0, 1, gold).astype(np.uint8)
+    padded = np.where(written == 255, -100, written.astype(int))
+    for call in (
+        lambda g, **o: fgj.risk(scores, g, EDIT, **o),
+        lambda g, **o: fgj.ctc_nll(scores, g[:, :2], **o),
+        lambda g, **o: fgj.nbest_risk(scores[:, 0, :1], g[:, None], g, EDIT, **o),
+    ):
+        np.testing.assert_array_equal(call(written, ignore_index=255), call(padded))

@@ -1,5 +1,6 @@
 """Tensors that are not dense tables of real numbers: each is an error that names the remedy."""
 
+import numpy as np
 import pytest
 
 import fstgrad as fg
@@ -139,3 +140,30 @@ def test_integers_of_every_width(dtype):
     }
     for call in calls.values():
         assert call(lambda t: t.to(dtype)) == call(lambda t: t)
+
+
+@pytest.mark.parametrize("mark", [255, 7])
+def test_bytes_have_a_mark_of_their_own_for_padding(mark):
+    """The value of independent positions is a sum over those that are known."""
+    scores = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    gold = torch.tensor([[0, 1, 2, 0], [2, mark, mark, mark]], dtype=torch.uint8)
+    wide = torch.where(gold == mark, -100, gold.long())
+    steps, path = torch.zeros(3, 3), np.array([[0, 1], [1, 2], [2, 3]])
+    field = fg.PairwiseMRF(np.zeros((4, 3)), np.zeros((3, 3)), path)
+    options = {"ignore_index": mark, "reduction": "none"}
+    logs = torch.nn.functional.nll_loss(scores.log_softmax(-1).mT, wide, reduction="none").sum(1)
+    for found in (
+        fgt.crf_nll(scores, gold, **options),
+        fgt.linear_chain_nll(scores, steps, gold, **options),
+        fgt.mrf_nll(scores, steps, gold, field, **options),
+    ):
+        torch.testing.assert_close(found, logs, rtol=0, atol=1e-12)
+    written = torch.where(gold == 0, 1, gold)
+    for call in (
+        lambda t, **o: fgt.softmax_margin(scores, t, EDIT, **o),
+        lambda t, **o: fgt.risk(scores, t, EDIT, **o),
+        lambda t, **o: fgt.ctc_nll(scores, t[:, :2], **o),
+        lambda t, **o: fgt.nbest_risk(scores[:, 0, :1], t[:, None], t, EDIT, **o),
+    ):
+        padded = torch.where(written == mark, -100, written.long())
+        assert torch.equal(call(written, **options), call(padded, reduction="none"))

@@ -249,6 +249,10 @@ def test_partial_trees(options, labels):
     fits = [bool(np.all((s == wanted) | (wanted == -1))) for s in structures]
     expected = np.logaddexp.reduce(totals) - np.logaddexp.reduce(totals[fits])
     assert value.item() == pytest.approx(expected, abs=1e-12)
+    ignored = torch.where(partial == -1, -100, partial)
+    assert torch.equal(fgt.spanning_tree_partial_nll(scores, ignored, **settings), value)
+    with pytest.raises(fg.InvalidInputError, match=r"allowed has 9; give heads 0 \.\. .*-1 if"):
+        fgt.spanning_tree_partial_nll(scores, torch.where(partial == 1, 9, partial), **settings)
     assert torch.autograd.gradcheck(
         lambda s: fgt.spanning_tree_partial_nll(s, partial, **settings), scores
     )

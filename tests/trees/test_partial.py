@@ -56,6 +56,9 @@ def test_partial_likelihoods(family, single_root, labels):
     whole = trees.sample(1, 0)[0]
     np.testing.assert_allclose(trees.partial_nll(whole)[0], trees.nll(whole)[0], atol=1e-12)
     assert not trees.partial_nll(np.full_like(known, -1))[1].any()
+    ignored = trees.partial_nll(np.where(known == -1, -100, known))
+    np.testing.assert_array_equal(ignored[0], value)
+    np.testing.assert_array_equal(ignored[1], gradient)
 
 
 @families
