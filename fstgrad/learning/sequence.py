@@ -199,7 +199,6 @@ class SequenceModel:
         self.cache_bytes = cache_bytes
         self.callbacks = callbacks
         self.checkpoint = checkpoint
-        self.about_: dict[str, Any] = {}
 
     def fit(
         self,
@@ -230,6 +229,7 @@ class SequenceModel:
             validation = two_sequences("validation", validation)
         fit = self._fit_in_turn if self.objective == "crf-then-risk" else self._fit
         self.history_ = fit(X, Y, validation, resume)
+        self.about_: dict[str, Any] = {}
         return self
 
     def _fit_in_turn(self, X: Any, Y: Any, validation: Any, resume: bool) -> list[Epoch]:

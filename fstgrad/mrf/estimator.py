@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.core.axis_labels import check_mask, check_positions
 from fstgrad.core.checks import (
     FloatArray,
     IntArray,
@@ -56,12 +57,12 @@ class MRFClassifier:
         T, in nats.
     loss_ : float
         The mean loss per example in the last iteration, with the penalty; NaN for "cd" and "pcd".
-    classes_ : (C,) int64
-        The labels 0 .. C - 1.
+    classes_ : (C,) int64, bool or str
+        The labels: 0 .. C - 1; or False and True; or the C different str of the fit, sorted.
 
     Notes
     -----
-    A label of -1 is unknown ("exact" and "bp" only): the likelihood of the known labels is
+    An integer label of -1 is unknown ("exact" and "bp" only): the likelihood of the known labels is
     maximised.
 
     Examples
@@ -100,7 +101,9 @@ class MRFClassifier:
         return self
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> "MRFClassifier":
-        """Learn from features (N, I, F) float64 and labelings (N, I) integers; return self.
+        """Learn from features (N, I, F) float64 and labelings (N, I); return self.
+
+        Labels are integers 0 .. C - 1, bools, or str, C different ones.
 
         A model on a grid also accepts features (N, height, width, F) and labels (N, height, width).
 
@@ -118,7 +121,8 @@ class MRFClassifier:
             max_iter=positive_integer("max_iter", self.max_iter),
         )
         features = self._features(X)
-        labels = self._labels(y, features)
+        classes = self._classes(y)
+        labels = self._labels(y, features, classes)
         size = self.graph.num_labels
         start = np.zeros(features.shape[2] * size + size**2)
         if self.method in SMOOTH:
@@ -132,7 +136,7 @@ class MRFClassifier:
         else:
             theta, self.loss_ = self._descend(start, features, labels)
         self.weights_, self.edge_scores_ = self._split(theta)
-        self.classes_ = np.arange(size)
+        self.classes_ = classes
         return self
 
     def _features(self, X: npt.ArrayLike) -> FloatArray:
@@ -147,7 +151,36 @@ class MRFClassifier:
             )
         return array
 
-    def _labels(self, y: npt.ArrayLike, features: FloatArray) -> IntArray:
+    def _classes(self, y: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the label of each number 0 .. C - 1."""
+        names, size = _named_labels(y), self.graph.num_labels
+        if names is None:
+            return np.arange(size)
+        classes = np.unique(names) if names.dtype.kind == "U" else np.array([False, True])
+        if len(classes) != size:
+            raise InvalidInputError(
+                f"y has {len(classes)} different labels, {', '.join(map(repr, classes.tolist()))}, "
+                f"and the graph {size}; give as many, or integers 0 .. {size - 1}"
+            )
+        return classes
+
+    def _labels(
+        self, y: npt.ArrayLike, features: FloatArray, classes: npt.NDArray[Any]
+    ) -> IntArray:
+        """Return the numbers (N, I) of labels, `UNKNOWN` for an unknown one."""
+        names = _named_labels(y)
+        if (np.dtype(int) if names is None else names.dtype).kind != classes.dtype.kind:
+            raise InvalidInputError(
+                f"y has the dtype {np.asarray(y).dtype}; the labels of the fit are "
+                f"{', '.join(map(repr, classes.tolist()[:10]))}"
+            )
+        if names is not None:
+            y = np.minimum(np.searchsorted(classes, names), len(classes) - 1)
+            if (other := names[classes[y] != names]).size:
+                raise InvalidInputError(
+                    f"y has {other[0].item()!r}; the labels of the fit are "
+                    f"{', '.join(map(repr, classes.tolist()[:10]))}"
+                )
         labels = index_array("y", y, self.graph.num_labels, lower=UNKNOWN)
         if labels.ndim == 3 and labels.size:
             self.graph.graph.check_image("y", labels.shape[1:])
@@ -228,9 +261,11 @@ class MRFClassifier:
             )
         return [self._model(x, self.weights_, self.edge_scores_) for x in features]
 
-    def predict(self, X: npt.ArrayLike, method: str = "max-product") -> IntArray:
-        """Return labelings (N, I) int64 by a method of `PairwiseMRF.decode`."""
-        return np.stack([model.decode(method).labels for model in self.models(X)])
+    def predict(self, X: npt.ArrayLike, method: str = "max-product") -> npt.NDArray[Any]:
+        """Return labelings (N, I), labels of `classes_`, by a method of `PairwiseMRF.decode`."""
+        labels = np.stack([model.decode(method).labels for model in self.models(X)])
+        named: npt.NDArray[Any] = self.classes_[labels]
+        return named
 
     def predict_proba(self, X: npt.ArrayLike, method: str = "bp", **options: Any) -> FloatArray:
         """Return node marginals (N, I, C) by a method of `PairwiseMRF.infer`."""
@@ -238,8 +273,33 @@ class MRFClassifier:
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
         """Return the share of the known labels in y, those that are not -1, that are predicted."""
-        labels = self._labels(y, self._features(X))
+        predicted = self.predict(X)
+        labels = self._labels(y, self._features(X), self.classes_)
         known = labels != UNKNOWN
         if not known.any():
             raise InvalidInputError("y has no known label; give one that is not -1")
-        return float(np.mean((self.predict(X) == labels)[known]))
+        return float(np.mean((predicted == self.classes_[labels])[known]))
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags that scikit-learn reads before a search or a validation."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, one_d_labels=False, multi_output=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )
+
+
+def _named_labels(y: npt.ArrayLike) -> npt.NDArray[Any] | None:
+    """Return labels that are bools or str as an array; None for anything else."""
+    check_positions("y", y)
+    check_mask("y", y)
+    try:
+        array = np.asarray(y)
+    except Exception:  # reported where integers are read
+        return None
+    if array.dtype.kind in "UTO" and all(isinstance(label, str) for label in array.flat):
+        array = array.astype(str)
+    return array if array.dtype.kind in "bU" else None

@@ -198,14 +198,6 @@ def test_a_stop_before_convergence_is_said():
     assert isinstance(model.node_fits_[0], NodeFit)
 
 
-@pytest.mark.parametrize("base, k", [("gaussian", 1), ("gaussian", 2), ("exponential", 1)])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_checks_of_scikit_learn(base, k):
-    from sklearn.utils.estimator_checks import check_estimator
-
-    check_estimator(fg.GeneralizedRootModel(k=k, base=base), on_skip=None)
-
-
 def test_the_progress_bar_ends_at_the_last_node(capsys):
     fg.GeneralizedRootModel(k=2, alpha=0.05, verbose=True).fit(counts())
     assert "5/5" in capsys.readouterr().out
