@@ -1,18 +1,19 @@
 """The data of a fit: pairs of sequences, and losses by name."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 from fstgrad import losses
 from fstgrad.core.alphabet import Alphabet, WordAlphabet
-from fstgrad.core.checks import called, instance, one_of
+from fstgrad.core.checks import called, instance, is_integer, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, items, paired_batches
 from fstgrad.learning.outcomes import XY
-from fstgrad.learning.templates import as_input, symbols_of
+from fstgrad.learning.templates import Tagged, as_input, symbols_of
 from fstgrad.losses import Loss
 
 Sequences = Sequence[Sequence[str]]
+_MOST_IDS = 2**16
 NAMED: dict[str, Callable[[Alphabet], Loss]] = {
     "edit": losses.EditDistance,
     "hamming": losses.Hamming,
@@ -21,12 +22,39 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
 }
 
 
-def paired(
-    X: Sequences, Y: Sequences, symbols: Iterable[str] = (), *, empty: bool = False
-) -> list[XY]:
-    """Return the pairs of inputs and targets.
+def alphabet_of_ids(Y: Sequences) -> Alphabet | None:
+    """Return the symbols "0", "1", ... of targets that are ids; None if they are symbols.
 
-    symbols : those of the targets, if known.  empty : whether a target may be empty.
+    Raises
+    ------
+    InvalidInputError
+        An id is negative, or beyond the limit of 65,536.
+    """
+    ids = [number for y in Y if is_ids(y) for number in (min(y), max(y))]
+    if not ids:
+        return None
+    if min(ids) < 0 or max(ids) >= _MOST_IDS:
+        wrong = min(ids) if min(ids) < 0 else max(ids)
+        raise InvalidInputError(
+            f"Y has the label {wrong}; integer labels are ids from 0 to {_MOST_IDS - 1}: give str "
+            "labels"
+        )
+    return Alphabet([str(i) for i in range(max(ids) + 1)])
+
+
+def is_ids(y: Any) -> bool:
+    """Return whether a target is integers, at least one: ids of symbols."""
+    if isinstance(y, str | Tagged) or not isinstance(y, Sized) or getattr(y, "ndim", 1) != 1:
+        return False
+    return len(y) > 0 and all(map(is_integer, y))
+
+
+def paired(
+    X: Sequences, Y: Sequences, alphabet: Alphabet | None = None, *, empty: bool = False
+) -> list[XY]:
+    """Return the pairs of inputs and targets; ids in targets become symbols of the alphabet.
+
+    alphabet : of the targets, if known.  empty : whether a target may be empty.
 
     Raises
     ------
@@ -36,7 +64,10 @@ def paired(
     """
     X, Y = paired_batches(X=X, Y=Y)
     of_lists = [s for y in Y if isinstance(y, list | tuple) for s in y if isinstance(s, str)]
-    check_words("Y", Y, [*symbols, *of_lists])
+    check_words("Y", Y, [*(alphabet or ()), *of_lists])
+    if alphabet is not None:
+        for i, y in enumerate(Y):
+            Y[i] = alphabet.decode(alphabet.encode(y, name=f"Y[{i}]")) if is_ids(y) else y
     Y = [as_input(y) for y in Y]
     if len(X) != len(Y):
         raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")

@@ -27,7 +27,16 @@ from fstgrad.core.sequences import fields, paired_batches
 from fstgrad.io import Path
 from fstgrad.learning import measures, storage
 from fstgrad.learning.batch import Batch
-from fstgrad.learning.data import Sequences, as_inputs, check_loss, made_loss, paired, two_sequences
+from fstgrad.learning.data import (
+    Sequences,
+    alphabet_of_ids,
+    as_inputs,
+    check_loss,
+    is_ids,
+    made_loss,
+    paired,
+    two_sequences,
+)
 from fstgrad.learning.measures import Evaluation
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, Method, ObjectiveKind, PairObjective
 from fstgrad.learning.outcomes import XY
@@ -61,6 +70,7 @@ _OBJECTIVE_SETTINGS = (
     "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
     "temperature", "epsilon",
 )  # fmt: skip
+IDS = "ids"  # what the targets were, if neither str nor lists of symbols
 _DECODED_ROWS = 2**13  # positions per call, with padding, at most; one output may have more
 _DECODED_CELLS = 2**21  # positions times symbols per call
 
@@ -213,6 +223,8 @@ class SequenceModel:
         Parameters
         ----------
         X, Y : sequences of N str, or of sequences of symbols
+            A target may also be integers, ids of the alphabet (by default that of 0, 1, ...);
+            predictions are then lists of ids.
         validation : (X, Y), optional
             The weights of the epoch with the least error rate on these pairs are kept.
         resume : bool
@@ -249,7 +261,8 @@ class SequenceModel:
     ) -> list[Epoch]:
         """Train for one objective, at the end also on the pairs that were held out."""
         settings = training_settings(self)
-        start, pairs, places = self._start(paired(X, Y, self.alphabet or ()), Y)
+        alphabet = self._alphabet(Y)
+        start, pairs, places = self._start(paired(X, Y, alphabet), alphabet, Y)
         check_loss(self.loss_, Y)
         training = pairs
         if validation is None:
@@ -257,7 +270,9 @@ class SequenceModel:
             training, validation = hold_out(pairs, originals, self.held_out, settings.seed)
         if self.l2 is None:
             settings = self._with_default_l2(settings, Y, is_validated=validation is not None)
-        self.joined_ = all(isinstance(y, str) for y in Y)
+        self.joined_: bool | str = all(isinstance(y, str) for y in Y)
+        if any(map(is_ids, Y)):
+            self.joined_ = IDS
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = pair_objective(self)
         path = storage.checkpoint(self)
@@ -339,10 +354,21 @@ class SequenceModel:
         for name in ("coef_", "features_", "alphabet_", "latent_"):
             setattr(self, name, getattr(other, name))
 
-    def _start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY], list[int]]:
+    def _alphabet(self, Y: Sequences) -> Alphabet | None:
+        """Return the alphabet of the targets, if they do not define it by their symbols."""
+        if self._goes_on():
+            return self.alphabet_
+        return self.alphabet or alphabet_of_ids(Y)
+
+    def _goes_on(self) -> bool:
+        return self.warm_start and hasattr(self, "coef_")
+
+    def _start(
+        self, pairs: list[XY], alphabet: Alphabet | None, Y: Sequences
+    ) -> tuple[FloatArray, list[XY], list[int]]:
         """Create loss and features; return initial weights, aligned pairs, and their indices."""
-        goes_on = self.warm_start and hasattr(self, "coef_")
-        alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
+        goes_on = self._goes_on()
+        alphabet = alphabet or Alphabet.from_sequences(Y)
         places, latent = list(range(len(pairs))), None
         self.left_out_ = len(pairs)
         if is_latent(self.alignment, pairs):
@@ -383,7 +409,8 @@ class SequenceModel:
     def predict(self, X: Sequences) -> list[Any]:
         """Return the most probable y of every x: a str if the targets were str, otherwise a list.
 
-        With an alignment, it is that of the most probable latent string; "" or [] for an empty x.
+        The list holds symbols, or ids if the targets were ids.  With an alignment, it is that of
+        the most probable latent string; "" or [] for an empty x.
         """
         xs = as_inputs(X, self)
         inputs = [self._input(x) for x in xs]
@@ -408,8 +435,13 @@ class SequenceModel:
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
         X, Y = paired_batches(X=X, Y=Y)
-        pairs: list[Any] = paired(X, Y, getattr(self, "alphabet_", ()), empty=True)
-        return measures.evaluate(self.predict(X), [y for _, y in pairs], self.loss_)
+        pairs: list[Any] = paired(X, Y, getattr(self, "alphabet_", None), empty=True)
+        return measures.evaluate(self._predicted(X), [y for _, y in pairs], self.loss_)
+
+    def _predicted(self, X: Sequences) -> list[Any]:
+        """Return the predictions as str or symbols, also if the targets of the fit were ids."""
+        outputs = self.predict(X)
+        return [self.alphabet_.decode(y) for y in outputs] if self.joined_ == IDS else outputs
 
     def score(
         self,
@@ -445,7 +477,7 @@ class SequenceModel:
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w
-            return measures.evaluate(self.predict(X), targets).error_rate
+            return measures.evaluate(self._predicted(X), targets).error_rate
 
         return error_rate
 
@@ -457,6 +489,8 @@ class SequenceModel:
         return [self._joined(list(itertools.islice(symbols, len(ids)))) for ids in strings]
 
     def _joined(self, symbols: list[str]) -> Any:
+        if self.joined_ == IDS:
+            return self.alphabet_.encode(symbols).tolist()
         return "".join(symbols) if self.joined_ else symbols
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

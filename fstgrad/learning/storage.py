@@ -42,8 +42,8 @@ _ARRAYS = {
 }
 _TEXT: dict[str, type | tuple[type, ...]] = {
     "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
-    "digits": list, "sides": list, "joined": bool, "slots": list, "latent": (list, type(None)),
-    "ratio": (int, float), "history": list,
+    "digits": list, "sides": list, "joined": (bool, str), "slots": list,
+    "latent": (list, type(None)), "ratio": (int, float), "history": list,
 }  # fmt: skip
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "loss": (str, type(None)), "features": (str, type(None)), "order": int, "objective": str,
@@ -118,6 +118,8 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         alphabet = Alphabet(_strings(text, "symbols"))
         history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
         ratio = positive_number("ratio", text["ratio"], allow_zero=True)
+        if text["joined"] not in (True, False, "ids"):
+            raise InvalidInputError(f"'joined' in its text is {shown(text['joined'])}")
         if ratio > 1_000:
             raise InvalidInputError(f"its ratio of lengths is {ratio:g}")
     if "features" in text["own"] and "features" not in given:

@@ -324,3 +324,46 @@ def test_steps_of_sgd_equal_steps_on_all_weights():
         np.testing.assert_allclose(steps.w[support], w[support], rtol=1e-12)
     steps.catch_up()
     np.testing.assert_allclose(steps.w, w, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [(list, {}), (np.array, {"alignment": "em"}), (np.uint8, {"held_out": 0.2})],
+)
+def test_integer_labels_are_ids(kind, options, tmp_path):
+    """The same model with the symbols of the ids, whose order is that of the ids, 10 after 9."""
+    rng = np.random.default_rng(0)
+    labels = [rng.choice([0, 2, 9, 10], size=size).tolist() for size in (3, 4, 3, 5, 4) * 12]
+    X = [[f"w{label}" for label in y] for y in labels]
+    settings = {"features": "aligned", "epochs": 2, **options}
+    abc = fg.Alphabet([str(i) for i in range(11)])
+    named = fg.SequenceModel(alphabet=abc, **settings).fit(X, [[str(i) for i in y] for y in labels])
+    model = fg.SequenceModel(**settings).fit(X, [kind(y) for y in labels])
+    np.testing.assert_array_equal(model.coef_, named.coef_)
+    expected = [[int(symbol) for symbol in y] for y in named.predict(X)]
+    assert model.predict(X) == expected
+    assert all(type(label) is int for y in model.predict(X) for label in y)
+    assert model.predict_nbest(X[:1], 2)[0][0][0] == expected[0]
+    assert model.evaluate(X, [kind(y) for y in labels]) == named.evaluate(
+        X, [[str(i) for i in y] for y in labels]
+    )
+    model.save(tmp_path / "model.npz")
+    assert fg.SequenceModel.load(tmp_path / "model.npz").predict(X) == expected
+
+
+def test_ids_of_a_given_alphabet_and_bad_labels():
+    X, abc = [["x", "y"], ["y", "x"]] * 3, fg.Alphabet(["N", "V"])
+    model = fg.SequenceModel(alphabet=abc, features="aligned", epochs=5)
+    assert model.fit(X, [[0, 1], [1, 0]] * 3).predict(X[:2]) == [[0, 1], [1, 0]]
+    assert model.fit(X, np.array([[0, 1], [1, 0]] * 3)).alphabet_ == abc
+    for bad, said in (
+        ([[0, -1]] * 6, "Y has the label -1; .* ids from 0"),
+        ([[0, 10**9]] * 6, "Y has the label 1000000000"),
+        ([[0, 1.5]] * 6, "give a str or a sequence of symbols"),
+        ([[True, False]] * 6, "give a str or a sequence of symbols"),
+        ([0, 1] * 3, "is 0; give a sequence"),
+    ):
+        with pytest.raises(fg.InvalidInputError, match=said):
+            fg.SequenceModel(features="aligned").fit(X, bad)
+    with pytest.raises(fg.AlphabetError, match=r"Y\[1\]\[0\] is 2; ids of this alphabet"):
+        model.fit(X, [[0, 1], [2, 0]] * 3)
