@@ -1,6 +1,6 @@
 """The data of a fit: pairs of sequences, and losses by name."""
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from fstgrad import losses
@@ -22,7 +22,7 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
 }
 
 
-def alphabet_of_ids(Y: Sequences) -> Alphabet | None:
+def alphabet_of_ids(Y: Sequence[Any]) -> Alphabet | None:
     """Return the symbols "0", "1", ... of targets that are ids; None if they are symbols.
 
     Raises
@@ -44,7 +44,7 @@ def alphabet_of_ids(Y: Sequences) -> Alphabet | None:
 
 def is_ids(y: Any) -> bool:
     """Return whether a target is integers, at least one: ids of symbols."""
-    if isinstance(y, str | Tagged) or not isinstance(y, Sized) or getattr(y, "ndim", 1) != 1:
+    if isinstance(y, str | Tagged) or not isinstance(y, Collection) or getattr(y, "ndim", 1) != 1:
         return False
     return len(y) > 0 and all(map(is_integer, y))
 

@@ -71,10 +71,10 @@ def mrf_nll(
     one_of("reduction", reduction, REDUCTIONS)
     _check(node_scores, edge_scores, graph)
     instance("method", method, str, "the name of a method")
-    known = arguments.integers("gold", gold)
+    labels = arguments.integers("gold", gold)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    golds = known[None] if single else known
+    golds = labels[None] if single else labels
     if golds.ndim == 3:
         graph.graph.check_image("gold", golds.shape[1:])
         golds = golds.flatten(1)
