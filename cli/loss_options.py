@@ -258,6 +258,21 @@ model_loss_options = option_group(
     *_parameter_options[1:],
     heading="Loss",
 )
+score_loss_options = option_group(
+    "choice",
+    LossChoice,
+    click.option(
+        "--loss",
+        type=NameOrFileEntry(),
+        default="wer",
+        show_default=True,
+        shell_complete=complete_loss,
+        help="wer counts words and cer characters; any other loss, as in fstgrad loss, adds the "
+        "mean loss per pair.",
+    ),
+    *_parameter_options[1:],
+    heading="Loss",
+)
 
 
 # option -> the options that it replaces

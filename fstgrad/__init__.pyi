@@ -28,6 +28,8 @@ from .learning.features import InputFeatures as InputFeatures
 from .learning.features import PositionalQGrams as PositionalQGrams
 from .learning.features import QGramCounts as QGramCounts
 from .learning.objective import PairObjective as PairObjective
+from .learning.score import Score as Score
+from .learning.score import score as score
 from .learning.sequence import SequenceModel as SequenceModel
 from .learning.template_features import TemplateFeatures as TemplateFeatures
 from .learning.templates import Window as Window

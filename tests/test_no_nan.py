@@ -54,7 +54,7 @@ WITHOUT = {
     "ArrayDistribution", "AutomatonCache", "Batch", "Budget", "CapChoice", "Consensus", "CostFit",
     "Distribution", "Features", "InputFeatures", "LatticeLoss", "Loss", "LossAutomaton",
     "PairObjective", "PairwiseMRFBatch", "PositionalQGrams", "QGramCounts", "SampledObjective",
-    "TargetLoss", "TemplateFeatures", "Window", "__version__",
+    "Score", "TargetLoss", "TemplateFeatures", "Window", "__version__",
 }  # fmt: skip
 UNKNOWN = ("r_hat", "effective_samples", "log_partition_error", "log_partition")  # of some methods
 COUNTS = np.array([[0, 1, 0], [0, 0, 2], [0, 3, 1], [0, 1, 40], [0, 0, 0]])
@@ -176,6 +176,15 @@ def test_lattices(kind):
             lambda: fg.mbr(lattice, loss, ["bbb", "a"]),
             documented=("standard_errors",),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("strings", [[""], ["", "a b"], ["a", "a"]])
+def test_scores(strings):
+    for loss in ("wer", "cer", LOSSES["WordErrorRate"]):
+        for references in (strings, [""] * len(strings)):
+            result = fg.score(strings, references, loss, by=["x"] * len(strings), resamples=3)
+            rows = result.rows if loss != LOSSES["WordErrorRate"] else ()
+            check(lambda rows=rows: rows, lambda result=result: result.compare(result))
 
 
 @pytest.mark.parametrize("single_root", [False, True])

@@ -76,6 +76,7 @@ MADE = {
     "QGramCounts": lambda: fg.QGramCounts(LATIN, 2),
     "RuleLoss": lambda: fg.RuleLoss("alphabet = ab\na -> b 0.5\n"),
     "SampledObjective": lambda: fg.sampled_softmax_margin(SCORES, GOLD, LOSS, samples=200, rng=0),
+    "Score": lambda: fg.score(["a b"] * 99, ["a c"] * 99, "wer", resamples=9),
     "SequenceModel": trained,
     "SmithWaterman": lambda: fg.SmithWaterman(LATIN),
     "SpanHamming": lambda: fg.SpanHamming(fg.Alphabet(["O", "B-PER", "I-PER"])),

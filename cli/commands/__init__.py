@@ -6,6 +6,7 @@ Reading order
 -------------
 - `lattices`, `grad`, `loss` : objectives over pairs and over lattices; losses, marginals and
   alignments of pairs.
+- `score_systems`, `score` : error rates of hypotheses.
 - `train`, `predict` : sequence models.
 - `page`, `report` : HTML pages about runs.
 - `grammar_options`, `grammar_fit`, `grammar` : `fstgrad grammar`.
@@ -18,6 +19,7 @@ COMMANDS = {
     "grad": ("grad", "Compute the gradient of an objective over string pairs."),
     "risk": ("grad", "Compute the expected loss of string pairs or lattices."),
     "loss": ("loss", "Print the loss of column 1 against column 2."),
+    "score": ("score", "Compute error rates of hypotheses: counts, intervals, comparisons."),
     "marginals": ("loss", "Print the gradient terms Q of one pair."),
     "grammar": ("grammar", "Write, test and explain losses as grammars; learn costs."),
     "align": ("loss", "Align the symbols of pairs by expectation maximization."),

@@ -10,6 +10,6 @@ Reading order
 - `kernel_signatures`, `kernel_cache`, `precompile` : types as text; the files of compiled kernels;
   the kernels that a wheel brings.
 - `compiler`, `vectors` : the decorators of kernels; exponentials and logarithms of vectors.
-- `alphabet`, `tag_schemes`, `distribution`, `estimates` : symbols; tags that write spans; the
-  contract of all families; estimates.
+- `alphabet`, `tag_schemes`, `distribution`, `estimates`, `bootstrap` : symbols; tags that write
+  spans; the contract of all families; estimates from samples; intervals of data drawn again.
 """

@@ -13,6 +13,7 @@ xarray) and generators have one; sets, mappings, tables and bytes are errors.
 """
 
 from collections.abc import Iterator, Mapping, MappingView, Set
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,12 @@ def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
     InvalidInputError
         A symbol is not a str, or as in `batch`.
     """
-    found = [tuple(items(f"{name}[{i}]", one)) for i, one in enumerate(batch(name, sequences))]
+    found = [
+        tuple(one if type(one) in (str, list, tuple) else items(f"{name}[{i}]", one))
+        for i, one in enumerate(batch(name, sequences))
+    ]
+    if set(map(type, chain.from_iterable(found))) <= {str}:
+        return found
     for i, one in enumerate(found):
         for symbol in one:
             if not isinstance(symbol, str):

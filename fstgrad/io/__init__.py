@@ -10,6 +10,7 @@ Index
 - `read_rows` : the lines of any text.
 - `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
+- `read_transcripts`, `Utterance` : the utterances of a file, by name.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
 - `read_weights` : the weights in an npz file.
@@ -23,7 +24,7 @@ Reading order
 -------------
 - `arrays`, `output` : npz and npy files; files written completely or not at all.
 - `text`, `pairs`, `numbers` : text line by line; files of pairs; tables of numbers.
-- `matching` : the items of two files.
+- `matching`, `transcripts` : the items of two files; utterances with names.
 """
 
 from fstgrad.io.arrays import (
@@ -61,11 +62,13 @@ from fstgrad.io.text import (
     read_weights,
     tokenize,
 )
+from fstgrad.io.transcripts import Utterance, read_transcripts
 
 __all__ = [
-    "NO_COLUMN", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "check_writable",
-    "json_object", "listed", "load_array", "load_arrays", "located", "matched", "memory_limit",
-    "read_alphabet", "read_arrays", "read_bytes", "read_confusion", "read_lines", "read_numbers",
-    "read_pairs", "read_rows", "read_table", "read_text", "read_weights", "replacing", "shown",
-    "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
+    "NO_COLUMN", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "Utterance",
+    "check_writable", "json_object", "listed", "load_array", "load_arrays", "located", "matched",
+    "memory_limit", "read_alphabet", "read_arrays", "read_bytes", "read_confusion", "read_lines",
+    "read_numbers", "read_pairs", "read_rows", "read_table", "read_text", "read_transcripts",
+    "read_weights", "replacing", "shown", "tokenize", "write_arrays",
+    "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

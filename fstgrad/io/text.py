@@ -165,7 +165,7 @@ def read_lines(path: Path) -> list[str]:
     InvalidInputError, OSError
         As in `read_rows`.
     """
-    return [_text(row) for row in read_rows(path)]
+    return [text_of(row) for row in read_rows(path)]
 
 
 def read_text(path: Path) -> str:
@@ -176,12 +176,15 @@ def read_text(path: Path) -> str:
     RowError, InvalidInputError, OSError
         As in `read_lines`.
     """
-    return "".join(_text(Row(*line)) for line in _numbered(path))
+    return "".join(text_of(Row(*line)) for line in _numbered(path))
 
 
-def _text(row: Row) -> str:
-    with located(row):
+def text_of(row: Row) -> str:
+    """Return a line as text; RowError, with the place, if it is not UTF-8 or has a NUL."""
+    try:
         return row.text()
+    except InvalidInputError as error:
+        raise RowError(f"{row.place}: {error}") from error
 
 
 def read_bytes(path: Path) -> bytes:

@@ -1,24 +1,45 @@
-"""Compare two models on the same pairs: error rates with intervals of a paired bootstrap."""
+"""Compare two systems on the same pairs: error rates, a paired bootstrap, matched segments."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, Seed, generator, positive_integer
+from fstgrad.core.bootstrap import Interval, interval, p_value, resampled_sums
+from fstgrad.core.checks import BoolArray, IntArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
-from fstgrad.learning.measures import Symbols, edit_distances, parallel_strings
+from fstgrad.learning.edits import Edits, Symbols
+from fstgrad.learning.measures import parallel_strings
+from fstgrad.losses.automata.kernels.arguments import DELETE, MATCH
 
-LEVEL = 0.95
 
+class MatchedPairs(NamedTuple):
+    """The matched-pairs test of the errors of two systems, segment by segment (MAPSSWE).
 
-class Interval(NamedTuple):
-    """A value and the ends of its 95 percent bootstrap interval."""
+    A segment is a stretch of a reference with errors of one system or both.  Segments are separated
+    by the ends of references, and by two or more neighbouring symbols that both systems have right,
+    with nothing inserted between them, as in NIST's sc_stats.  With the differences d_i of n
+    segments, second minus first, z = mean(d) / (sd(d) / sqrt(n)), where sd has the divisor n - 1.
 
-    value: float
-    lower: float
-    upper: float
+    segments : n.
+    difference : mean(d), in errors per segment.
+    z : the statistic; None if n < 2, or if all differences are equal and not 0.
+    p_value : two-sided, from the normal distribution; a few dozen segments are needed for it.  None
+        without z.
+    """
+
+    segments: int
+    difference: float
+    z: float | None
+    p_value: float | None
+
+    def __str__(self) -> str:
+        said = "z is not defined: too few segments, or all differ alike"
+        if self.z is not None and self.p_value is not None:
+            said = f"z = {self.z:.4g}, p = {self.p_value:.4g}"
+        return f"{self.segments:,} segments, {self.difference:+.4g} errors per segment, {said}"
 
 
 class Comparison(NamedTuple):
@@ -27,7 +48,9 @@ class Comparison(NamedTuple):
     word_error : the share of predictions that differ from their target, for both.
     symbol_error : the sum of edit distances divided by the symbols of the targets, for both.
     word_difference, symbol_difference : second minus first; negative if the second is better.
-    p_word, p_symbol : two-sided p-values for the hypothesis of no difference.
+    p_word, p_symbol : two-sided p-values for the hypothesis of no difference, by a paired
+        bootstrap.
+    matched_pairs : the matched-pairs test of the symbol errors.
     """
 
     pairs: int
@@ -37,9 +60,26 @@ class Comparison(NamedTuple):
     symbol_difference: Interval
     p_word: float
     p_symbol: float
+    matched_pairs: MatchedPairs
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    def __str__(self) -> str:
+        rows = [
+            ("error rate", self.symbol_error, self.symbol_difference, self.p_symbol),
+            ("wrong pairs", self.word_error, self.word_difference, self.p_word),
+        ]
+        lines = [
+            f"{'':<12}{'first':>9}{'second':>9}{'difference':>12}  95 % interval       p-value"
+        ]
+        for name, (first, second), change, p in rows:
+            ends = f"{100 * change.lower:+.2f} .. {100 * change.upper:+.2f} %"
+            lines.append(
+                f"{name:<12}{first.value:>9.2%}{second.value:>9.2%}{100 * change.value:>+10.2f} %  "
+                f"{ends:<20}  {p:.4g}"
+            )
+        return "\n".join([*lines, f"matched pairs (MAPSSWE): {self.matched_pairs}"])
 
 
 def compare(
@@ -52,8 +92,7 @@ def compare(
 ) -> Comparison:
     """Return the error rates of two sets of predictions, and of their differences.
 
-    Pairs are drawn with replacement, the same pairs for both predictions (Efron and Tibshirani
-    1993, chapters 13 and 16); O(resamples x pairs).
+    Pairs are drawn with replacement, the same pairs for both predictions; O(resamples x pairs).
 
     Raises
     ------
@@ -72,45 +111,86 @@ def compare(
             f"first, second and targets have {len(first)}, {len(second)} and {len(targets)} items; "
             "give one of each for every pair"
         )
-    edits = np.stack([edit_distances(given, targets) for given in (first, second)])
-    wrong = (edits > 0).astype(np.float64)
-    sizes = np.array([len(target) for target in targets], dtype=np.float64)
-    ones = np.ones(len(targets))
-    draws = _draws(len(targets), positive_integer("resamples", resamples), rng)
-    word, symbol = _rates(wrong, ones, draws), _rates(edits, sizes, draws)
+    edits = [Edits.of(given, targets) for given in (first, second)]
+    return compare_edits(edits[0], edits[1], resamples=resamples, rng=rng)
+
+
+def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> Comparison:
+    """Return the comparison of the edits of two systems on the same N > 0 references."""
+    errors = [first.errors, second.errors]
+    wrong = [(own > 0) for own in errors]
+    columns = [*wrong, *errors, first.sizes, np.ones(len(first.sizes))]
+    sums = resampled_sums(np.stack(columns, axis=1).astype(np.float64), resamples, rng)
+    word = sums[:, :2] / sums[:, 5:]
+    symbol = sums[:, 2:4] / np.maximum(sums[:, 4:5], 1.0)
     return Comparison(
-        len(targets),
-        (_interval(word[0]), _interval(word[1])),
-        (_interval(symbol[0]), _interval(symbol[1])),
-        _interval(word[1] - word[0]),
-        _interval(symbol[1] - symbol[0]),
-        _p_value(word[1] - word[0]),
-        _p_value(symbol[1] - symbol[0]),
+        len(first.sizes),
+        (interval(word[:, 0]), interval(word[:, 1])),
+        (interval(symbol[:, 0]), interval(symbol[:, 1])),
+        interval(word[:, 1] - word[:, 0]),
+        interval(symbol[:, 1] - symbol[:, 0]),
+        p_value(word[:, 1] - word[:, 0]),
+        p_value(symbol[:, 1] - symbol[:, 0]),
+        matched_pairs(*segment_errors(first, second)),
     )
 
 
-def _draws(pairs: int, resamples: int, rng: Seed) -> FloatArray:
-    """Return the number of draws of each pair, (resamples + 1, pairs); row 0 has each pair once."""
-    numbers = generator(rng).multinomial(pairs, np.full(pairs, 1 / pairs), size=resamples)
-    return np.vstack([np.ones(pairs), numbers])
+def matched_pairs(first: IntArray, second: IntArray) -> MatchedPairs:
+    """Return the test for the errors (n,) of both systems in n segments.
+
+    References
+    ----------
+    Gillick, Cox (1989), Some statistical issues in the comparison of speech recognition algorithms.
+
+    Examples
+    --------
+    >>> test = matched_pairs(np.array([2, 1, 1, 3]), np.array([1, 1, 0, 1]))  # d = -1, 0, -1, -2
+    >>> round(test.z, 12) == round(-1 / ((2 / 3) ** 0.5 / 2), 12)
+    True
+    """
+    difference = np.asarray(second, dtype=np.float64) - first
+    n = len(difference)
+    if not difference.any():
+        return MatchedPairs(n, 0.0, 0.0, 1.0)
+    mean = float(difference.mean())
+    spread = float(difference.std(ddof=1)) if n > 1 else 0.0
+    if not spread:
+        return MatchedPairs(n, mean, None, None)
+    z = mean / (spread / math.sqrt(n))
+    return MatchedPairs(n, mean, z, math.erfc(abs(z) / math.sqrt(2)))
 
 
-def _rates(errors: FloatArray, sizes: FloatArray, draws: FloatArray) -> FloatArray:
-    """Return the error rates (2, resamples + 1): errors divided by sizes, for each resample."""
-    total: FloatArray = errors @ draws.T / np.maximum(draws @ sizes, 1.0)
-    return total
+def segment_errors(first: Edits, second: Edits) -> tuple[IntArray, IntArray]:
+    """Return the errors of both systems in each segment of `MatchedPairs`, two arrays (n,).
+
+    A reference of m symbols has 2 m + 1 events: a gap, a symbol, a gap, ..., a symbol, a gap.
+    Symbols that a system adds are in gaps.
+    """
+    events = [_errors_of_events(own) for own in (first, second)]
+    bad = (events[0] + events[1]) > 0
+    size = 2 * first.sizes + 1
+    begin = np.cumsum(size) - size
+    starts = np.zeros(len(bad), dtype=bool)  # of references
+    starts[begin] = True
+    separators = _separators(bad, starts)
+    number = np.cumsum(separators | starts)
+    named, segment = np.unique(number[bad], return_inverse=True)
+    one, two = (np.bincount(segment, own[bad], len(named)).astype(np.int64) for own in events)
+    return one, two
 
 
-def _interval(values: FloatArray) -> Interval:
-    """Return the first value, with percentiles of the other values as bounds."""
-    lower, upper = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(values[0]), float(lower), float(upper))
+def _errors_of_events(edits: Edits) -> IntArray:
+    """Return the number of errors at each event of all references."""
+    wrong = np.flatnonzero(edits.step != MATCH)
+    before = edits.places[1][wrong]  # symbols of all references before this step
+    event = 2 * before + edits._pair[wrong] + (edits.step[wrong] != DELETE)
+    return np.bincount(event, minlength=2 * len(edits.z.ids) + len(edits.sizes))
 
 
-def _p_value(differences: FloatArray) -> float:
-    """Return the two-sided p-value of no difference: twice the share of draws of other sign."""
-    drawn = differences[1:]
-    if not differences.any():
-        return 1.0
-    tail = min(float(np.mean(drawn <= 0)), float(np.mean(drawn >= 0)))
-    return float(min(1.0, max(2 * tail, 1 / len(drawn))))
+def _separators(bad: BoolArray, starts: BoolArray) -> BoolArray:
+    """Return which events are a symbol that both have right, next to another one before it."""
+    place = np.arange(len(bad)) - np.maximum.accumulate(np.where(starts, np.arange(len(bad)), 0))
+    right = (place % 2 == 1) & ~bad
+    found = np.zeros(len(bad), dtype=bool)
+    found[2:] = right[2:] & right[:-2] & ~bad[1:-1] & ~starts[1:-1]
+    return found

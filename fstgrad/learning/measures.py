@@ -1,6 +1,5 @@
 """Measures of predictions: accuracy, mean loss, error rate."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,10 +9,8 @@ from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.checks import FloatArray, instance
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import paired_batches, symbol_strings
-from fstgrad.core.short_repr import short_repr
+from fstgrad.learning.edits import Edits, Errors, Symbols
 from fstgrad.losses import EditDistance, Loss
-
-Symbols = Sequence[str]
 
 
 class Evaluation(NamedTuple):
@@ -79,33 +76,6 @@ def edit_distances(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -
     return _unit_distance([*predictions, *targets]).pairwise(predictions, targets)
 
 
-class Errors(NamedTuple):
-    """The edits that turn predictions into their targets, in a best alignment of each pair.
-
-    substituted, missing, added : ((prediction's symbol, target's symbol), number), the most
-        frequent first; a missing symbol of the target is (None, symbol), an added symbol is
-        (symbol, None).
-    symbols : of all targets.
-    """
-
-    substituted: tuple[tuple[tuple[str, str], int], ...]
-    missing: tuple[tuple[tuple[None, str], int], ...]
-    added: tuple[tuple[tuple[str, None], int], ...]
-    symbols: int
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        lines = []
-        for name, edits in self._asdict().items():
-            if name != "symbols":
-                number = sum(count for _, count in edits)
-                lines.append(f"{name:<12}{number:>8,}  {number / max(1, self.symbols):.2%}")
-                lines += [f"  {a or '-'} for {b or '-'}{count:>8,}" for (a, b), count in edits[:10]]
-        return "\n".join(lines)
-
-
 def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors:
     """Return the substituted, missing and added symbols of predictions.
 
@@ -115,18 +85,7 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
     >>> found.substituted, found.missing, found.added
     (((('o', 'u'), 1),), (((None, 'r'), 1),), ())
     """
-    predictions, targets = _paired(predictions, targets)
-    loss = _unit_distance([*predictions, *targets])
-    counts: dict[str, Counter[Any]] = {"substitute": Counter(), "insert": Counter()}
-    counts["delete"] = Counter()
-    for prediction, target in zip(predictions, targets, strict=True):
-        for operation in loss.align(list(prediction), list(target)).operations:
-            if operation.kind in counts:
-                counts[operation.kind][operation.y, operation.target] += 1
-    substituted, inserted, deleted = (
-        tuple(counts[kind].most_common()) for kind in ("substitute", "insert", "delete")
-    )
-    return Errors(substituted, inserted, deleted, sum(map(len, targets)))
+    return Edits.of(*_paired(predictions, targets)).confusions()
 
 
 def _paired(predictions: Any, targets: Any) -> tuple[list[Symbols], list[Symbols]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray
@@ -145,10 +146,7 @@ class ArcCosts:
         """
         needed = 8 * (len(y) + 1) * (len(target) + 1) * len(self.arcs.final)
         if needed > ALIGNMENT_MEMORY:
-            raise MemoryLimitError(
-                f"an alignment of {len(y):,} with {len(target):,} symbols needs {needed:,} bytes; "
-                "align shorter strings"
-            )
+            raise _alignment_limit(len(y), len(target), needed)
         cost, path = kernels.pairs.best_path(y, target, self.arcs, self.n)
         if np.isnan(cost):
             raise negative_cycle()
@@ -204,6 +202,34 @@ def _linear(fst: FstArrays, n: int) -> LinearCosts | None:
         np.ascontiguousarray(table[1:, 1:]), table[1:, 0].copy(), table[0, 1:].copy()
     )
     return costs if np.isfinite(costs.delete).all() and np.isfinite(costs.insert).all() else None
+
+
+def edit_paths(
+    y: Strings, z: Strings, substitute: float, delete: float, insert: float
+) -> tuple[npt.NDArray[np.int8], IntArray]:
+    """Return the steps of cheapest alignments of N strings with N others, and (N + 1,) the first.
+
+    See `kernels.pairs.symbol_paths`; costs as in `SymbolCosts`.
+
+    Raises
+    ------
+    MemoryLimitError
+        The table of an alignment needs more than 4 GiB.
+    """
+    sizes = [int(np.diff(strings.first).max(initial=0)) for strings in (y, z)]
+    if (needed := (sizes[0] + 1) * (sizes[1] + 1)) > ALIGNMENT_MEMORY:
+        raise _alignment_limit(sizes[0], sizes[1], needed)
+    pairs = np.repeat(np.arange(len(y.first) - 1)[:, None], 2, axis=1)
+    costs = np.array([substitute, delete, insert], dtype=np.float64)
+    steps, first = kernels.pairs.symbol_paths(y, z, pairs, costs)
+    return steps, first
+
+
+def _alignment_limit(y: int, target: int, needed: int) -> MemoryLimitError:
+    return MemoryLimitError(
+        f"an alignment of {y:,} with {target:,} symbols needs {needed:,} bytes; align shorter "
+        "strings"
+    )
 
 
 def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> Strings:

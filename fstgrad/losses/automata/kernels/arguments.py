@@ -55,7 +55,7 @@ def group_arcs(
 
 # the positions of arguments of the kernels, which are arrays because a named tuple would cost
 # microseconds in every call
-SUBSTITUTE, DELETE, INSERT = range(3)
+SUBSTITUTE, DELETE, INSERT, MATCH = range(4)  # a match costs nothing
 OPENING, EXTENDING, LOWEST = range(3)
 Y_ENDS, TARGET_ENDS, LOCAL = range(3)
 FREE_ENDS = ("y", "target", "local")  # in this order

@@ -18,6 +18,7 @@ from fstgrad.losses.automata.kernels.arguments import (
     INSERT,
     LOCAL,
     LOWEST,
+    MATCH,
     OPENING,
     SUBSTITUTE,
     TARGET_ENDS,
@@ -123,6 +124,57 @@ def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray)
                 row[j + 1] = best
         result[p] = row[end - begin]
     return result
+
+
+@kernel
+def symbol_paths(
+    y: Strings, z: Strings, pairs: IntArray, costs: FloatArray
+) -> tuple[npt.NDArray[np.int8], IntArray]:
+    """Return the steps of a cheapest alignment of each pair, given costs as in `symbol_distances`.
+
+    Step k of pair p is steps[first[p] + k]: MATCH, SUBSTITUTE, DELETE (of y) or INSERT (of z).  Of
+    equal costs, the last step of a cell is a match or a substitution, else a deletion, else an
+    insertion, as in sclite (net_dp.c, calculate_internal_cells).  `first` is (N + 1,).
+    """
+    substitute, delete, insert = costs[SUBSTITUTE], costs[DELETE], costs[INSERT]
+    room = 0
+    for p in range(len(pairs)):
+        room += y.first[pairs[p, 0] + 1] - y.first[pairs[p, 0]]
+        room += z.first[pairs[p, 1] + 1] - z.first[pairs[p, 1]]
+    steps, first = empty(room, np.int8), np.zeros(len(pairs) + 1, np.int64)
+    row = empty(longest(z) + 1)
+    back = empty((longest(y) + 1, longest(z) + 1), np.int8)
+    back[0, :] = INSERT
+    back[:, 0] = DELETE
+    for p in range(len(pairs)):
+        start, begin = y.first[pairs[p, 0]], z.first[pairs[p, 1]]
+        size, other = y.first[pairs[p, 0] + 1] - start, z.first[pairs[p, 1] + 1] - begin
+        for j in range(other + 1):
+            row[j] = j * insert
+        for i in range(size):
+            before, symbol = row[0], y.ids[start + i]
+            row[0] = (i + 1) * delete
+            for j in range(other):
+                step = MATCH if symbol == z.ids[begin + j] else SUBSTITUTE
+                best = before if step == MATCH else before + substitute
+                down, across = row[j + 1] + delete, row[j] + insert
+                if down < best:
+                    best, step = down, DELETE
+                if across < best:
+                    best, step = across, INSERT
+                before = row[j + 1]
+                row[j + 1] = best
+                back[i + 1, j + 1] = step
+        count, i, j = 0, size, other
+        while i > 0 or j > 0:
+            step = back[i, j]
+            i -= step != INSERT
+            j -= step != DELETE
+            steps[first[p] + count] = step
+            count += 1
+        first[p + 1] = first[p] + count
+        steps[first[p] : first[p + 1]] = steps[first[p] : first[p + 1]][::-1].copy()
+    return steps[: first[-1]].copy(), first
 
 
 @kernel

@@ -1,0 +1,295 @@
+"""`fstgrad score`: error rates of hypotheses, with counts, intervals, groups and comparisons."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+import click
+
+from fstgrad.cli.command import Command, option_group
+from fstgrad.cli.commands.score_systems import (
+    FORMAT_NAMES,
+    Reading,
+    System,
+    groups_of,
+    read_references,
+    read_system,
+)
+from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
+from fstgrad.cli.output import echo
+from fstgrad.cli.pair_options import TOKENS
+from fstgrad.cli.parameter_types import COUNT, FILE_OR_DASH, SEED, Input, Output, nbest_option
+from fstgrad.core.alphabet import Alphabet
+from fstgrad.io import Utterance, write_text
+from fstgrad.io.text import Tokens
+from fstgrad.io.transcripts import FORMATS
+from fstgrad.learning.edits import COSTS, Align
+from fstgrad.learning.score import Decode, Score
+from fstgrad.learning.score import score as scored
+from fstgrad.losses import Loss
+
+WRITE_TEXTS = r"printf 'the cat sad\na mat\n' > hyp.txt; printf 'the cat sat\nthe mat\n' > ref.txt"
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Options that say how the files are read."""
+
+    format: str
+    reference_format: str
+    tokens: Tokens | None
+    ignore_case: bool
+
+
+@dataclass(frozen=True)
+class StatisticsOptions:
+    """Options of alignments, groups and intervals."""
+
+    align: Align
+    by: str | None
+    resamples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Options of what is computed and written."""
+
+    decodes: tuple[Decode, ...]
+    nbest: int | None
+    output: str | None
+    other: str | None
+    errors: bool
+    as_json: bool
+
+
+_reading_options = option_group(
+    "files",
+    ReadingOptions,
+    click.option(
+        "--format",
+        type=click.Choice(FORMAT_NAMES),
+        default="auto",
+        show_default=True,
+        help="Form of HYPOTHESES; auto goes by the ending of the name, then by the first line.",
+    ),
+    click.option(
+        "--reference-format",
+        type=click.Choice(FORMATS),
+        default="auto",
+        show_default=True,
+        help="Form of REFERENCES.",
+    ),
+    click.option(
+        "--tokens",
+        type=TOKENS,
+        help="Symbols of texts: characters or words.  [default: words, for cer chars]",
+    ),
+    click.option(
+        "--ignore-case", is_flag=True, help="Compare texts and ids in lower case, as sclite does."
+    ),
+    heading="How the files are read",
+)
+_statistics_options = option_group(
+    "statistics",
+    StatisticsOptions,
+    click.option(
+        "--align",
+        type=click.Choice(tuple(COSTS)),
+        default="unit",
+        show_default=True,
+        help="unit: the fewest errors; sclite: costs 4, 3, 3 of substitutions, deletions and "
+        "insertions.",
+    ),
+    click.option(
+        "--by",
+        metavar="COLUMN|FILE|^REGEX",
+        help="One row per group: a column of REFERENCES; speaker (the id up to the first - or _); "
+        "a file of rows id, group; or what a regular expression ^... matches in the id.",
+    ),
+    click.option(
+        "--resamples",
+        type=COUNT,
+        default=2000,
+        show_default=True,
+        help="Number of bootstrap resamples.",
+    ),
+    click.option(
+        "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
+    ),
+    heading="Counts and intervals",
+)
+
+
+_output_options = option_group(
+    "outputs",
+    OutputOptions,
+    click.option(
+        "--decode",
+        "decodes",
+        type=click.Choice(get_args(Decode)),
+        multiple=True,
+        help="Of n-best lists and lattices: the best path, the oracle (the string nearest to the "
+        "reference) or the string of minimum Bayes risk; may be repeated.  [default: best]",
+    ),
+    nbest_option("With -o: write the K most probable strings, with log p in nats.", None),
+    click.option(
+        "-o",
+        "--output",
+        type=Output(),
+        metavar="FILE.tsv",
+        help="Write the strings that were scored, as id TAB text.",
+    ),
+    click.option(
+        "--compare",
+        "other",
+        type=Input(folders=True),
+        metavar="HYPOTHESES2",
+        help="Compare with another system: paired bootstrap, and matched pairs (MAPSSWE).",
+    ),
+    click.option("--errors", is_flag=True, help="Print the most common errors to standard error."),
+    click.option("--json", "as_json", is_flag=True, help="Write one JSON line per row and test."),
+)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        WRITE_TEXTS,
+        "fstgrad score hyp.txt ref.txt --errors",
+        "fstgrad score hyp.txt ref.txt --loss cer --json",
+        r"printf 'a\t-1.5\tthe cat sad\na\t-2\tthe cat sat\nb\t-1\ta mat\n' > nbest.tsv",
+        r"printf 'a\tthe cat sat\nb\tthe mat\n' > refs.tsv",
+        "fstgrad score nbest.tsv refs.tsv --decode best --decode oracle --by speaker",
+    ),
+)
+@click.argument("hypotheses", type=Input(dash=True, folders=True))
+@click.argument("references", type=FILE_OR_DASH)
+@score_loss_options
+@_reading_options
+@_statistics_options
+@_output_options
+def score(
+    hypotheses: str,
+    references: str,
+    choice: LossChoice,
+    files: ReadingOptions,
+    statistics: StatisticsOptions,
+    outputs: OutputOptions,
+) -> None:
+    """Print the error rate of HYPOTHESES against REFERENCES, with counts and 95 percent intervals.
+
+    Files have a text per line (matched by line), id TAB text (matched by id), id TAB score TAB text
+    (n-best lists; higher scores are likelier), CSV or TSV with names of columns, a JSON object per
+    line, or are files of sclite (.trn, .ctm) or Kaldi (--format kaldi).  HYPOTHESES may also be
+    lattices: a folder of files, an archive (.far) or one file (.fst, .att, .lat).
+
+    The error rate is the sum of the errors divided by the number of words (or characters) of the
+    references.  An empty reference counts the words of its hypothesis as insertions.
+    """
+    tokens: Tokens = files.tokens or ("chars" if choice.loss == "cer" else "words")
+    _check_tokens(choice, files.tokens)
+    reading = Reading(tokens, files.format, files.reference_format, files.ignore_case)
+    utterances = read_references(references, reading)
+    targets = [reading.symbols(one.texts[0]) for one in utterances]
+    systems = [
+        read_system(path, utterances, reading, targets)
+        for path in (hypotheses, outputs.other)
+        if path
+    ]
+    loss = _loss(choice, systems, targets)
+    job = _Job(utterances, targets, loss, choice.loss, statistics)
+    results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}
+    if outputs.output is not None:
+        _write(outputs.output, systems[0], job, tuple(results), outputs.nbest)
+    elif outputs.nbest is not None:
+        raise click.UsageError("--nbest has no effect without -o; leave it out")
+    for how, result in results.items():
+        _print_score(result, how if outputs.decodes else None, outputs.as_json)
+        if outputs.errors:
+            echo(str(result.confusions), err=True)
+        if outputs.other is not None:
+            comparison = result.compare(job.score(systems[1], how))
+            echo(json.dumps(comparison._asdict()) if outputs.as_json else f"\n{comparison}")
+
+
+def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:
+    """Raise UsageError if --tokens gives other symbols than wer or cer counts."""
+    counted = {"wer": "words", "cer": "chars"}.get(choice.loss, tokens)
+    if tokens is not None and tokens != counted:
+        raise click.UsageError(f"--loss {choice.loss} counts {counted}; leave --tokens out")
+
+
+def _loss(
+    choice: LossChoice, systems: Sequence[System], targets: Sequence[Sequence[str]]
+) -> Loss | None:
+    """Return the loss over the symbols of all strings; None for plain wer and cer."""
+    values = asdict(choice)
+    if values.pop("loss") in ("wer", "cer") and not any(v is not None for v in values.values()):
+        return None
+    lattices = [lattice for system in systems for lattice in system.lattices[:1]]
+    strings = [y for system in systems for y in system.texts]
+    symbols = {symbol for string in (*strings, *targets) for symbol in string}
+    symbols |= {symbol for lattice in lattices for symbol in lattice.alphabet}
+    loss = build_loss(choice, Alphabet(sorted(symbols or {"-"})))
+    if loss is None:
+        raise click.UsageError("--loss none has no errors; give another loss")
+    return loss
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all systems and ways to decode."""
+
+    utterances: Sequence[Utterance]
+    targets: Sequence[Sequence[str]]
+    loss: Loss | None
+    name: str
+    statistics: StatisticsOptions
+
+    def score(self, system: System, how: Decode) -> Score:
+        """Return the score of a system."""
+        by = self.statistics.by
+        return scored(
+            system.strings(how, self.targets, self.loss),
+            self.targets,
+            self.loss or self.name,  # type: ignore[arg-type]
+            align=self.statistics.align,
+            by=None if by is None else groups_of(by, self.utterances, system.names),
+            resamples=self.statistics.resamples,
+            rng=self.statistics.seed,
+        )
+
+
+def _print_score(result: Score, how: str | None, as_json: bool) -> None:
+    if not as_json:
+        echo(f"{how}\n{result}" if how else str(result))
+        return
+    for row in result.rows:
+        line: dict[str, Any] = {"decode": how} if how else {}
+        line |= {name: value for name, value in row._asdict().items() if value is not None}
+        echo(json.dumps(line, ensure_ascii=False))
+
+
+def _write(
+    path: str, system: System, job: _Job, decodes: Sequence[Decode], nbest: int | None
+) -> None:
+    """Write the strings of the one way to decode, or the K most probable ones with log p."""
+    if len(decodes) > 1:
+        raise click.UsageError("-o writes the strings of one --decode; give one")
+    separator = "" if job.name == "cer" else " "
+    lines = []
+    if nbest is None:
+        strings = system.strings(decodes[0], job.targets, job.loss)
+        lines = [
+            f"{name}\t{separator.join(y)}" for name, y in zip(system.names, strings, strict=True)
+        ]
+    elif not system.lattices or decodes[0] != "best":
+        raise click.UsageError("--nbest needs n-best lists or lattices, and --decode best")
+    else:
+        for name, lattice in zip(system.names, system.lattices, strict=True):
+            for ids, log_prob in lattice.kbest(nbest):
+                text = separator.join(lattice.alphabet.decode(ids))
+                lines.append(f"{name}\t{log_prob:.6f}\t{text}")
+    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -1,0 +1,232 @@
+"""The utterances that `fstgrad score` compares: texts, n-best lists or lattices of systems."""
+
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+import numpy as np
+
+from fstgrad.cli.output import note
+from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.io import Items, Utterance, located, matched, read_rows, read_transcripts
+from fstgrad.io.text import Tokens
+from fstgrad.io.transcripts import FORMATS, speaker_of
+from fstgrad.learning.score import Decode, decoded
+from fstgrad.losses import Loss
+from fstgrad.openfst import Fst, read_collection, to_arrays
+from fstgrad.strings import Lattice
+
+_LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
+FORMAT_NAMES = (*FORMATS, "lattices")
+DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How utterances are read; `tokens` are those of the loss."""
+
+    tokens: Tokens
+    format: str
+    reference_format: str
+    ignore_case: bool
+
+    def texts(self, path: str, side: str, format: str) -> list[Utterance]:
+        """Return the utterances of a file, in lower case with `ignore_case`."""
+        found = read_transcripts(path, side, format)  # type: ignore[arg-type]
+        if not self.ignore_case:
+            return found
+        return [
+            one._replace(
+                name=None if one.name is None else one.name.lower(),
+                texts=tuple(text.lower() for text in one.texts),
+            )
+            for one in found
+        ]
+
+    def symbols(self, text: str) -> tuple[str, ...]:
+        """Return the words or characters of a text."""
+        return tuple(text.split() if self.tokens == "words" else text)
+
+
+@dataclass(frozen=True)
+class System:
+    """The hypotheses of a system, in the order of the references.
+
+    names : of the utterances; numbers from 1 without names.
+    texts : N strings of symbols, if the file has one for each reference.
+    lattices : otherwise, N lattices.
+    """
+
+    names: list[str]
+    texts: list[tuple[str, ...]]
+    lattices: list[Lattice]
+
+    def strings(
+        self, decode: Decode, references: Sequence[Sequence[str]], loss: Loss | None
+    ) -> list[Sequence[str]]:
+        """Return the string of each utterance that `decode` chooses."""
+        if self.texts:
+            if decode != "best":
+                raise click.UsageError(
+                    f"--decode {decode} needs n-best lists with scores, or lattices"
+                )
+            return list(self.texts)
+        return [
+            decoded(lattice, reference, decode, loss)
+            for lattice, reference in zip(self.lattices, references, strict=True)
+        ]
+
+
+def read_references(path: str, reading: Reading) -> list[Utterance]:
+    """Return the references; each has one text."""
+    found = reading.texts(path, "reference", reading.reference_format)
+    several = next((one for one in found if len(one.texts) > 1), None)
+    if several is not None:
+        raise InvalidInputError(
+            f"{several.row.place}: {several.name!r} has {len(several.texts)} texts; a reference "
+            "has one"
+        )
+    return found
+
+
+def read_system(
+    path: str,
+    references: Sequence[Utterance],
+    reading: Reading,
+    targets: Sequence[tuple[str, ...]],
+) -> System:
+    """Return the hypotheses of a file, a folder or an archive, matched with the references."""
+    file = references[0].row.file
+    wanted = Items([one.name for one in references], file, "utterance", "id")
+    names = [str(i) if one.name is None else one.name for i, one in enumerate(references, start=1)]
+    format = reading.format
+    if format == "lattices" or (
+        format == "auto" and (os.path.isdir(path) or path.lower().endswith(_LATTICES))
+    ):
+        collection = _in_order(read_collection(path), path, wanted)
+        return System(names, [], list(_lattices(collection, path, targets)))
+    found = reading.texts(path, "hypothesis", format)
+    if format in ("auto", "ctm") and path.lower().endswith((".ctm", ".ctm.gz")):
+        found = _with_silent(found, references)
+    if "lines" not in (format, reading.reference_format):
+        _check_ids(found, references, path)
+    order = matched(wanted, Items([one.name for one in found], path, "utterance", "id"))
+    found = [found[i] for i in order]
+    if all(one.scores is None for one in found):
+        return System(names, [reading.symbols(one.texts[0]) for one in found], [])
+    lacking = next((one for one in found if one.scores is None), None)
+    if lacking is not None:
+        raise InvalidInputError(
+            f"{lacking.row.place}: no score for {lacking.name!r}, but others have one"
+        )
+    lists = [[reading.symbols(text) for text in one.texts] for one in found]
+    alphabet = Alphabet.from_sequences([*(y for ys in lists for y in ys), *targets, ("-",)])
+    lattices = []
+    for one, ys in zip(found, lists, strict=True):
+        with located(one.row):
+            lattices.append(Lattice.from_nbest(ys, np.array(one.scores), alphabet))
+    return System(names, [], lattices)
+
+
+def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:
+    """Return the utterances of a ctm file, and empty ones for references that it lacks."""
+    names = {one.name for one in found}
+    silent = [one for one in references if one.name is not None and one.name not in names]
+    if silent and len(silent) < len(references):
+        note(
+            f"fstgrad: {len(silent):,} references have no words in the .ctm file: empty hypotheses"
+        )
+        found = [*found, *(one._replace(texts=("",), scores=None) for one in silent)]
+    return found
+
+
+def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path: str) -> None:
+    """Raise InvalidInputError if lines without ids seem to begin with ids, as Kaldi writes them."""
+    if any(one.name is not None for one in (*found, *references)):
+        return
+    first = [
+        [text.split(maxsplit=1)[0] if text else "" for one in side for text in one.texts[:1]]
+        for side in (found, references)
+    ]
+    is_id = all(DIGIT.search(word) and len(word) > 1 for word in first[1])
+    if is_id and len(set(first[1])) == len(first[1]) > 1 and set(first[0]) == set(first[1]):
+        raise InvalidInputError(
+            f"{path}: the lines begin with words such as {first[1][0]!r}, which may be ids; give "
+            "--format kaldi and --reference-format kaldi if they are, else --format lines"
+        )
+
+
+def _in_order(collection: dict[str, Fst], path: str, wanted: Items) -> dict[str, Fst]:
+    names = list(collection)
+    order = matched(wanted, Items(names, path, "lattice"))
+    return {names[i]: collection[names[i]] for i in order}
+
+
+def _lattices(
+    collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]]
+) -> Iterable[Lattice]:
+    """Yield the lattices, over one alphabet of their symbols and those of the references."""
+    symbols = {symbol for target in targets for symbol in target} | {"-"}
+    for name, fst in collection.items():
+        arrays = to_arrays(fst)
+        table = arrays.input_symbols or arrays.output_symbols
+        if table is None:
+            raise InvalidInputError(
+                f"{path}: lattice {name!r} has no symbol table; write it with symbols"
+            )
+        used = set(arrays.ilabel.tolist()) - {0}
+        symbols |= {symbol for label, symbol in table if label in used}
+    alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
+    for name, fst in collection.items():
+        try:
+            yield Lattice.from_fst(fst, alphabet)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: lattice {name!r}: {error}") from error
+
+
+def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) -> list[str]:
+    """Return the group of each utterance; `by` is that of the option --by."""
+    if by.startswith("^"):
+        return [_by_pattern(by, name) for name in names]
+    if pathlib.Path(by).is_file():
+        return _by_file(by, names)
+    if all(by in one.fields for one in references):
+        return [one.fields[by] for one in references]
+    if by == "speaker" and all(one.name is not None for one in references):
+        return [speaker_of(name) for name in names]
+    columns = sorted({name for one in references for name in one.fields})
+    raise click.UsageError(
+        f"--by {by}: the references have no such column"
+        + (f", but {', '.join(columns)}" if columns else "")
+        + "; give one, a file of rows id TAB group, or a regular expression ^..."
+    )
+
+
+def _by_pattern(by: str, name: str) -> str:
+    try:
+        match = re.match(by, name)
+    except re.error as error:
+        raise click.UsageError(f"--by {by} is no regular expression: {error}") from error
+    if match is None:
+        raise click.UsageError(f"--by {by} does not match the id {name!r}")
+    return match[1] if match.groups() and match[1] is not None else match[0]
+
+
+def _by_file(path: str, names: Sequence[str]) -> list[str]:
+    """Return the groups of a file of rows id, white space, group, as Kaldi's utt2spk."""
+    groups: dict[str, str] = {}
+    for row in read_rows(path):
+        with located(row):
+            fields = row.text().split()
+            if len(fields) != 2:
+                raise InvalidInputError(f"{len(fields)} field(s); a row is id, white space, group")
+            if groups.setdefault(fields[0], fields[1]) != fields[1]:
+                raise InvalidInputError(f"{fields[0]!r} has another group before; give one")
+    lacking = next((name for name in names if name not in groups), None)
+    if lacking is not None:
+        raise InvalidInputError(f"{path} has no utterance {lacking!r}; give its group")
+    return [groups[name] for name in names]

@@ -1,0 +1,286 @@
+"""Read transcripts: utterances with names, as lines, tables, JSON, or files of sclite and Kaldi.
+
+Index
+-----
+- `read_transcripts` : the utterances of a file, each with one text, or several with scores.
+- `Utterance` : one of them.
+- `FORMATS` : the formats.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from fstgrad.core.checks import one_of, real_number
+from fstgrad.core.errors import InvalidInputError
+from fstgrad.io.arrays import Path
+from fstgrad.io.text import Row, located, not_csv, read_rows, text_of
+
+Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "kaldi"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+Side = Literal["hypothesis", "reference"]
+# the columns, or members of JSON objects, that hold a text, in order of preference
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "hypothesis": ("hypothesis", "hyp", "pred_text", "text"),
+    "reference": ("reference", "ref", "text"),
+}
+_NAMES = ("id", "utt_id", "utterance", "audio_filepath")
+_TRN = re.compile(r"(.*)\(([^()]*)\)\s*")
+_ENDINGS = {".trn": "trn", ".ctm": "ctm", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+
+
+class Utterance(NamedTuple):
+    """One utterance of a file.
+
+    name : its name; None if the file has none.
+    texts : its texts: one, or those of an n-best list.
+    scores : log-weights in nats of the texts; None if the file has none.
+    fields : the other columns of a table or members of a JSON object, such as the speaker.
+    row : its first line.
+    """
+
+    name: str | None
+    texts: tuple[str, ...]
+    scores: tuple[float, ...] | None
+    fields: dict[str, str]
+    row: Row
+
+
+def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Utterance]:
+    r"""Return the utterances of a file, in the order of their first lines.
+
+    Parameters
+    ----------
+    path : path; "-" is standard input, and gzip is decompressed
+    side : {"hypothesis", "reference"}
+        The column to take from a table with columns for both.
+    format : str
+        - "lines": a text per line, without names; an empty line is an empty text.
+        - "tsv": id TAB text, or id TAB score TAB text for the texts of an n-best list (scores are
+          log-weights: higher is likelier); or a first line with the names of columns, among them
+          hypothesis or reference (hyp, ref, text), maybe id and score.
+        - "csv": a table with such a first line.
+        - "json": an object per line, with members of these names, or with a list `nbest` of
+          objects with text and score.
+        - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.
+        - "kaldi": id, a space, the text.
+        - "auto": trn, ctm, csv and json by the name of the file (x.trn, x.ctm, x.csv, x.json,
+          x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object, else
+          lines.
+
+    Raises
+    ------
+    RowError
+        A line has another form, with its file and number.
+    InvalidInputError
+        The file has no lines, or the header has no column of texts.
+    OSError
+        The file cannot be read.
+    """
+    one_of("side", side, tuple(_TEXTS))
+    one_of("format", format, FORMATS)
+    rows = list(read_rows(path))
+    kind = _format(rows) if format == "auto" else format
+    readers = {"lines": _lines, "tsv": _tsv, "csv": _csv, "json": _json, "trn": _trn,
+               "ctm": _ctm, "kaldi": _kaldi}  # fmt: skip
+    read = readers[kind](rows, side)
+    found = list(read if kind in ("lines", "ctm") else _grouped(read))
+    if not found:
+        raise InvalidInputError(f"{path} has no utterances; give at least one")
+    return found
+
+
+def _format(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "lines"
+    name = rows[0].file.lower().removesuffix(".gz")
+    for ending, format in _ENDINGS.items():
+        if name.endswith(ending):
+            return format
+    if b"\t" in rows[0].raw:
+        return "tsv"
+    try:
+        is_object = isinstance(json.loads(rows[0].raw), dict)
+    except ValueError:
+        is_object = False
+    return "json" if is_object else "lines"
+
+
+def _grouped(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
+    """Yield utterances; those with scores and one name are joined."""
+    first: dict[str, list[Utterance]] = {}
+    for number, one in enumerate(utterances):
+        key = str(number) if one.scores is None else f"={one.name}"
+        first.setdefault(key, []).append(one)
+    for group in first.values():
+        texts = tuple(text for one in group for text in one.texts)
+        scores = tuple(score for one in group for score in one.scores or ())
+        yield group[0]._replace(texts=texts, scores=scores or None)
+
+
+def _lines(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
+    for row in rows:
+        yield Utterance(None, (text_of(row).strip(),), None, {}, row)
+
+
+def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
+    header = text_of(rows[0]).split("\t") if rows else []
+    if _names_columns(header, side):
+        yield from _table(header, [(row, text_of(row).split("\t")) for row in rows], side)
+        return
+    for row in rows:
+        with located(row):
+            fields = row.text().split("\t")
+            if len(fields) not in (2, 3):
+                raise InvalidInputError(
+                    f"{len(fields)} column(s) in {row.text()[:60]!r}; a row is id, one tab, text, "
+                    "or id, score, text with tabs between, or the first row names the columns"
+                )
+            score = None if len(fields) == 2 else (_score(fields[1]),)
+            yield Utterance(fields[0], (fields[-1].strip(),), score, {}, row)
+
+
+def _csv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
+    reader = csv.reader((text_of(row) + "\n" for row in rows), strict=True)
+    table: list[tuple[Row, list[str]]] = []
+    line = 0
+    try:
+        for fields in reader:
+            table.append((rows[line], fields))
+            line = reader.line_num
+    except csv.Error as error:
+        raise not_csv(rows[line].place, error) from error
+    if not table:
+        return
+    header = table[0][1]
+    if not _names_columns(header, side):
+        raise InvalidInputError(
+            f"{rows[0].place}: the header has the columns {', '.join(map(repr, header))}; name the "
+            f"texts {' or '.join(_TEXTS[side])}"
+        )
+    yield from _table(header, [pair for pair in table if pair[1]], side)
+
+
+def _names_columns(header: Sequence[str], side: Side) -> bool:
+    names = [name.strip().lower() for name in header]
+    return len(names) > 1 and any(name in names for name in _TEXTS[side])
+
+
+def _table(
+    header: Sequence[str], lines: Sequence[tuple[Row, list[str]]], side: Side
+) -> Iterator[Utterance]:
+    """Yield the utterances below a header, the first of the lines."""
+    names = [name.strip().lower() for name in header]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"{lines[0][0].place}: two columns have one name; name each once")
+    for row, fields in lines[1:]:
+        with located(row):
+            if len(fields) != len(names):
+                raise InvalidInputError(
+                    f"{len(fields)} column(s) below a header of {len(names)}; give one for each"
+                )
+            yield _of_members(dict(zip(names, fields, strict=True)), side, row)
+
+
+def _json(rows: Iterable[Row], side: Side) -> Iterator[Utterance]:
+    for row in rows:
+        if not row.raw.strip():
+            continue
+        with located(row):
+            try:
+                members = json.loads(row.text())
+            except ValueError as error:
+                raise InvalidInputError(f"not JSON: {error}; give an object per line") from error
+            if not isinstance(members, dict):
+                raise InvalidInputError('not an object; a line is {"id": ..., "text": ...}')
+            yield _of_members(members, side, row)
+
+
+def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
+    """Return the utterance of a row of a table, or of an object."""
+    name = next((str(members[key]) for key in _NAMES if members.get(key) is not None), None)
+    fields = {key: str(value) for key, value in members.items() if key not in _NAMES}
+    if "nbest" in members:
+        listed = members["nbest"]
+        if not isinstance(listed, list) or not listed or not all(
+            isinstance(one, dict) and isinstance(one.get("text"), str) for one in listed
+        ):  # fmt: skip
+            raise InvalidInputError("nbest is no list of objects with a text and a score")
+        texts = tuple(one["text"].strip() for one in listed)
+        return Utterance(
+            name, texts, tuple(_score(one.get("score")) for one in listed), fields, row
+        )
+    key = next((key for key in _TEXTS[side] if key in members), None)
+    if key is None or not isinstance(members[key], str):
+        raise InvalidInputError(f"no text; name it {' or '.join(_TEXTS[side])}")
+    has_score = side == "hypothesis" and members.get("score") is not None and name is not None
+    scores = (_score(members["score"]),) if has_score else None
+    return Utterance(name, (members[key].strip(),), scores, fields, row)
+
+
+def _score(value: Any) -> float:
+    try:
+        return real_number("score", float(value))
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"the score is {value!r}; give a number, the log-weight of the text"
+        ) from error
+
+
+def _trn(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
+    for row in _without_comments(rows):
+        with located(row):
+            match = _TRN.fullmatch(row.text())
+            if match is None:
+                raise InvalidInputError(
+                    f"{row.text()[:60]!r} does not end with the id of its utterance: text (id)"
+                )
+            words = match[1].split()
+            if any(word in ("{", "}", "/") or word[0] + word[-1] == "()" for word in words):
+                raise InvalidInputError(
+                    "alternatives { a / b } and optional words (a), which have several readings; "
+                    "keep one of them"
+                )
+            name = match[2].strip()
+            yield Utterance(name, (" ".join(words),), None, {"speaker": speaker_of(name)}, row)
+
+
+def speaker_of(name: str) -> str:
+    """Return the speaker in the id of an utterance, up to the first - or _ (spu_id in sclite)."""
+    return re.split(r"[-_]", name)[0]
+
+
+def _ctm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
+    words: dict[tuple[str, str], list[tuple[float, str, Row]]] = {}
+    for row in _without_comments(rows):
+        with located(row):
+            fields = row.text().split()
+            if not 5 <= len(fields) <= 8:
+                raise InvalidInputError(
+                    f"{len(fields)} field(s); a line is file channel start duration word"
+                )
+            if fields[2] == "*" or fields[4].startswith("<ALT"):
+                raise InvalidInputError("alternatives <ALT>, of which keep one")
+            start = _score(fields[2])
+            words.setdefault((fields[0], fields[1]), []).append((start, fields[4], row))
+    is_one = len({file for file, _ in words}) == len(words)
+    for (file, channel), timed in words.items():
+        text = " ".join(word for _, word, _ in sorted(timed, key=lambda item: item[0]))
+        name = file if is_one else f"{file}-{channel}"
+        yield Utterance(name, (text,), None, {"speaker": speaker_of(name)}, timed[0][2])
+
+
+def _without_comments(rows: Iterable[Row]) -> Iterator[Row]:
+    return (row for row in rows if row.raw.strip() and not row.raw.startswith(b";;"))
+
+
+def _kaldi(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
+    for row in rows:
+        with located(row):
+            name, *rest = row.text().split(maxsplit=1) or [""]
+            if not name:
+                raise InvalidInputError("an empty line; a line is the id, a space, the text")
+            text = rest[0].strip() if rest else ""
+            yield Utterance(name, (text,), None, {"speaker": speaker_of(name)}, row)

@@ -1,0 +1,157 @@
+"""`fstgrad score`: forms of files, groups, n-best lists, lattices, comparisons, bad input."""
+
+import json
+
+import pytest
+
+import fstgrad as fg
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(**texts):
+        for name, text in texts.items():
+            path = tmp_path / name.replace("__", ".")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return write
+
+
+def rows(run, *args):
+    code, out, err = run("score", *args, "--json", "--resamples", 50)
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+HYP = {"u1": "the cat sad", "u2": "", "u3": "a mat on"}
+REF = {"u1": "the cat sat", "u2": "hat", "u3": "the mat"}
+# form -> how an utterance is written, and the options of both files
+FORMS = {
+    "txt": ("{text}\n", ()),
+    "tsv": ("{name}\t{text}\n", ()),
+    "tsv_with_header": ("{text}\t{name}\n", ()),
+    "trn": ("{text} ({name})\n", ()),
+    "kaldi": ("{name} {text}\n", ("--format", "kaldi", "--reference-format", "kaldi")),
+    "csv": ('{name},"{text}",{name[0]}\n', ()),
+    "jsonl": ('{{"id": "{name}", "text": "{text}", "room": "A"}}\n', ()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_files_have_the_same_errors(form, files, run):
+    line, options = FORMS[form]
+    head = {"csv": "id,text,room\n", "tsv_with_header": "text\tid\n"}.get(form, "")
+    written = {
+        name: head + "".join(line.format(name=n, text=t) for n, t in texts.items())
+        for name, texts in (("hyp", HYP), ("ref", dict(reversed(REF.items()))))
+    }
+    if form == "txt":  # by position
+        written["ref"] = "".join(f"{text}\n" for text in REF.values())
+    files(**{f"{name}__{form}": text for name, text in written.items()})
+    found = rows(run, f"hyp.{form}", f"ref.{form}", *options)[0]
+    names = ("substitutions", "deletions", "insertions", "symbols", "pairs", "wrong_pairs")
+    assert [found[name] for name in names] == [2, 1, 1, 6, 3, 3]
+    assert found["error_rate"][0] == 4 / 6
+
+
+def test_words_of_a_ctm_are_in_the_order_of_time(files, run):
+    files(h__ctm=";; made\nu1 1 0.5 0.2 cat\nu1 1 0.1 0.2 the 0.9\n", r__tsv="u1\tthe cat\nu2\ta\n")
+    code, out, err = run("score", "h.ctm", "r.tsv", "--json")
+    assert code == 0
+    assert (json.loads(out)["deletions"], "1 references have no words" in err) == (1, True)
+    files(two__ctm="u 1 0 1 a\nu 2 0 1 b\n", r__tsv="u-1\ta\nu-2\tb\n")
+    assert rows(run, "two.ctm", "r.tsv")[0]["errors"] == 0
+
+
+def test_groups(files, run):
+    files(
+        t__csv="id,hyp,ref,room\na-1,x,y,R\na-2,y,y,S\nb-1,y,y,R\n", g="a-1 one\na-2 two\nb-1 two\n"
+    )
+    for by, groups in (("room", "RS"), ("speaker", "ab"), ("^.(.)", "-"), ("g", ["one", "two"])):
+        found = rows(run, "t.csv", "t.csv", "--by", by)
+        assert [row["group"] for row in found] == [*groups, "all"]
+        assert sum(row["errors"] for row in found) == 2
+    code, _, err = run("score", "t.csv", "t.csv", "--by", "rom")
+    assert (code, "no such column, but hyp, ref, room" in err) == (2, True)
+    files(g="a-1 one\n")
+    assert "no utterance 'a-2'" in run("score", "t.csv", "t.csv", "--by", "g")[2]
+
+
+NBEST = "a\t-1.5\tthe cat sad\nb\t-1\ta mat\na\t-2\tthe cat sat\n"
+REFS = "b\tthe mat\na\tthe cat sat\n"
+
+
+def test_nbest_lists_and_what_is_written(files, run, tmp_path):
+    files(n__tsv=NBEST, r__tsv=REFS)
+    decodes = [arg for how in ("best", "oracle", "mbr") for arg in ("--decode", how)]
+    found = rows(run, "n.tsv", "r.tsv", *decodes)
+    assert [(row["decode"], row["errors"]) for row in found] == [
+        ("best", 2), ("oracle", 1), ("mbr", 2)
+    ]  # fmt: skip
+    assert run("score", "n.tsv", "r.tsv", "--decode", "oracle", "-o", "o.tsv")[0] == 0
+    assert (tmp_path / "o.tsv").read_text() == "b\ta mat\na\tthe cat sat\n"
+    assert run("score", "n.tsv", "r.tsv", "--nbest", "5", "-o", "k.tsv")[0] == 0
+    written = [line.split("\t") for line in (tmp_path / "k.tsv").read_text().splitlines()]
+    assert [text for _, _, text in written] == ["a mat", "the cat sad", "the cat sat"]
+    assert float(written[1][1]) - float(written[2][1]) == pytest.approx(0.5, abs=2e-6)
+    again = rows(run, "k.tsv", "r.tsv", *decodes)
+    assert [row["errors"] for row in again] == [2, 1, 2]
+
+
+def test_lattices(files, run, tmp_path):
+    abc = fg.Alphabet(["the", "cat", "sat", "sad"])
+    slots = [[("the", 0.0)], [("cat", 0.0)], [("sat", -1.0), ("sad", 0.0)]]
+    (tmp_path / "folder").mkdir()
+    fg.Lattice.from_confusion_network(slots, abc).to_fst().write(str(tmp_path / "folder/a.fst"))
+    (tmp_path / "folder" / "b.txt").write_text("0 1 a a\n1 2 mat mat\n2\n")
+    files(r__tsv=REFS)
+    found = rows(run, "folder", "r.tsv", "--decode", "best", "--decode", "oracle")
+    assert [row["errors"] for row in found] == [2, 1]
+
+
+def test_comparison_and_lines_of_text(files, run):
+    files(a="x b\nc\n" * 20, b="a b\nd\n" * 20, r="a b\nc\n" * 20)
+    code, out, _ = run("score", "a", "r", "--compare", "b")
+    assert code == 0
+    assert "40 segments, +0 errors per segment, z = 0, p = 1" in out
+    assert "33.33%   33.33%     +0.00 %" in out
+    code, out, err = run("score", "a", "r", "--compare", "r", "--json", "--errors")
+    test = json.loads(out.splitlines()[1])["matched_pairs"]
+    assert test == [20, -1.0, None, None]  # all segments have one error less
+    assert "x for a" in err
+
+
+def test_another_loss_adds_its_mean(files, run):
+    files(a="a b\n\n", r="a c\nb\n")
+    found = rows(run, "a", "r", "--loss", "edit", "--substitute-cost", "0.5")[0]
+    assert (found["loss"][0], found["errors"]) == (0.75, 2)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        (("a\n", "a\nb\n"), (), "r has 2 utterances and h has 1 utterance, which"),
+        (("", "a\n"), (), "h has no utterances"),
+        ((b"a\n\xff\n", "a\nb\n"), (), "h:2: not UTF-8"),
+        (("u1\ta\nu1\tb\n", "u1\ta\nu2\tb\n"), (), "h has the id 'u1' more than once"),
+        (("u1\tx\ta\n", "u1\ta\n"), (), "h:1: the score is 'x'"),
+        (("u1\t1\ta\nu2\tb\n", "u1\ta\nu2\tb\n"), (), "h:2: no score for 'u2'"),
+        (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
+        (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),
+        (("a\n", "{ a / b } (u1)\n"), ("--reference-format", "trn"), "r:1: alternatives"),
+        (("a\n", "a b\n"), ("--reference-format", "trn"), "r:1: 'a b' does not end with the id"),
+        (('{"id": 1}\n', "1\ta\n"), (), "h:1: no text; name it hypothesis"),
+        (("a\n", "a\n"), ("--decode", "oracle"), "needs n-best lists with scores, or lattices"),
+        (("a\n", "a\n"), ("--nbest", "2"), "no effect without -o"),
+        (("a\n", "a\n"), ("--loss", "cer", "--tokens", "words"), "counts chars"),
+        (("a\n", "a\n"), ("--loss", "none"), "give another loss"),
+        (("u\t1\ta\n", "u\t1\ta\nu\t2\tb\n"), (), "r:1: 'u' has 2 texts; a reference has one"),
+    ],
+)
+def test_bad_input(texts, options, message, files, run):
+    files(h=texts[0], r=texts[1])
+    code, out, err = run("score", "h", "r", *options)
+    assert code in (1, 2)
+    assert (message in err, out) == (True, "")

@@ -1,0 +1,241 @@
+"""Error rates of corpora: totals of jiwer, counts of sclite, tests by hand, wrong arguments."""
+
+import csv
+import functools
+import math
+import re
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.learning.comparison import matched_pairs, segment_errors
+from fstgrad.learning.edits import Edits
+from fstgrad.losses.automata.kernels.arguments import DELETE, INSERT, MATCH, SUBSTITUTE
+
+
+def corpora(number):
+    """Random corpora of a few sentences over a few words, also empty ones."""
+    rng = np.random.default_rng(0)
+    for _ in range(number):
+        pairs = int(rng.integers(1, 5))
+        words = np.array(["a", "b", "cc", "d", "é"])[: rng.integers(1, 6)]
+        yield [
+            [" ".join(rng.choice(words, rng.integers(0, 8))) for _ in range(pairs)]
+            for _ in range(2)
+        ]
+
+
+@functools.cache
+def least_cost(y, z, costs=(1, 1, 1)):
+    """The recursive definition of the cost of an alignment (substitute, y alone, z alone)."""
+    if not y or not z:
+        return costs[1] * len(y) + costs[2] * len(z)
+    return min(
+        least_cost(y[1:], z[1:], costs) + costs[0] * (y[0] != z[0]),
+        least_cost(y[1:], z, costs) + costs[1],
+        least_cost(y, z[1:], costs) + costs[2],
+    )
+
+
+@pytest.mark.parametrize("loss", ["wer", "cer"])
+def test_errors_of_a_corpus_are_those_of_the_definition_and_of_jiwer(loss):
+    try:
+        import jiwer
+    except ImportError:
+        jiwer = None
+    for hypotheses, references in corpora(1000 if loss == "wer" or jiwer else 100):
+        result = fg.score(hypotheses, references, loss, resamples=1)
+        split = str.split if loss == "wer" else tuple
+        ys, zs = ([tuple(split(text)) for text in side] for side in (hypotheses, references))
+        pairs = list(zip(ys, zs, strict=True))
+        errors = [least_cost(y, z) for y, z in pairs]
+        assert result.errors.tolist() == errors
+        symbols = sum(len(z) for _, z in pairs)
+        assert result.error_rate.value == sum(errors) / max(1, symbols)
+        if jiwer is not None:
+            rate = (jiwer.wer if loss == "wer" else jiwer.cer)(references, hypotheses)
+            assert result.error_rate.value == pytest.approx(rate, abs=1e-12)
+        totals = result.rows[-1]
+        assert totals.correct + totals.substitutions + totals.deletions == symbols
+        assert (totals.errors, totals.pairs) == (sum(errors), len(pairs))
+
+
+@pytest.mark.parametrize("align", ["unit", "sclite"])
+def test_alignments_are_cheapest_and_spell_both_strings(align):
+    costs = (1, 1, 1) if align == "unit" else (4, 3, 3)
+    for hypotheses, references in corpora(200):
+        result = fg.score(hypotheses, references, "wer", align=align, resamples=1)
+        for i, (y, z) in enumerate(zip(hypotheses, references, strict=True)):
+            alignment = result.alignment(i)
+            assert alignment.loss == least_cost(tuple(y.split()), tuple(z.split()), costs)
+            steps = alignment.operations
+            assert [step.y for step in steps if step.y is not None] == y.split()
+            assert [step.target for step in steps if step.target is not None] == z.split()
+            assert alignment.counts["delete"] == result.insertions[i]
+            assert alignment.counts["insert"] == result.deletions[i]
+            assert alignment.counts["substitute"] == result.substitutions[i]
+
+
+def test_counts_of_sclite(shared_data):
+    """NIST's own counts of 45 sentences of its test data without alternatives."""
+    path = shared_data / "asr_sctk" / "csrnab.tsv"
+    if not path.exists():
+        pytest.skip("no test data of SCTK")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file, delimiter="\t") if r["has_alternatives"] == "0"]
+    result = fg.score([r["hyp"] for r in rows], [r["ref"] for r in rows], align="sclite")
+    found = [result.correct, result.substitutions, result.deletions, result.insertions]
+    expected = [[int(r[name]) for r in rows] for name in ("corr", "sub", "del", "ins")]
+    assert [column.tolist() for column in found] == expected
+    assert len(rows) == 45
+
+
+def test_of_equal_costs_a_substitution_comes_first_from_the_end():
+    """Of two errors: substitute both, or leave the first out and add the second."""
+    assert fg.score(["a b"], ["b x"]).substitutions.tolist() == [2]
+    # 3 + 3 for the first "a", or for the last: from the end, "a" matches "a"
+    steps = fg.score(["a a"], ["a"], align="sclite").alignment(0).operations
+    assert [step.kind for step in steps] == ["delete", "match"]
+
+
+def test_rows_of_groups_add_up_and_intervals_are_those_of_pairs():
+    hypotheses = ["a b", "a c", "x", "", "a a a a"] * 20
+    references = ["a b", "a b", "y", "z", "a b a b"] * 20
+    by = ["ann", "ann", "bob", "bob", "cid"] * 20
+    result = fg.score(hypotheses, references, by=by, resamples=400)
+    assert [row.group for row in result.rows] == ["ann", "bob", "cid", "all"]
+    for name in ("pairs", "errors", "symbols", "substitutions", "deletions", "insertions"):
+        values = [getattr(row, name) for row in result.rows]
+        assert values[-1] == sum(values[:-1])
+    assert result.rows[0].error_rate.value == 1 / 4
+    # with one kind of pair in a group, all resamples have its rate
+    assert result.rows[2].error_rate == (0.5, 0.5, 0.5)
+    rng, n = np.random.default_rng(5), len(references)
+    drawn = rng.integers(n, size=(4000, n))
+    rates = result.errors[drawn].sum(axis=1) / result.symbols[drawn].sum(axis=1)
+    expected = np.quantile(rates, [0.025, 0.975])
+    assert np.abs(np.array(result.error_rate[1:]) - expected).max() < 0.012
+
+
+def test_matched_pairs_by_hand():
+    """d = -1, 0, -1, -2: mean -1, squared deviations 0 + 1 + 0 + 1, n - 1 = 3."""
+    test = matched_pairs(np.array([2, 1, 1, 3]), np.array([1, 1, 0, 1]))
+    z = -1 / (math.sqrt(2 / 3) / math.sqrt(4))
+    assert (test.segments, test.difference) == (4, -1.0)
+    assert test.z == pytest.approx(z, abs=1e-12)
+    assert test.p_value == pytest.approx(1 - math.erf(-z / math.sqrt(2)), abs=1e-12)
+    same = matched_pairs(np.array([1, 2]), np.array([1, 2]))
+    assert (same.z, same.p_value) == (0.0, 1.0)
+    for n in (1, 2):  # no variance: the statistic is not defined
+        alike = matched_pairs(np.ones(n, dtype=int), np.zeros(n, dtype=int))
+        assert (alike.difference, alike.z, alike.p_value) == (-1.0, None, None)
+        assert "not defined" in str(alike)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reference", "segments"),
+    [
+        ("a b c d e f", "a b c d e f", "a b c d e f", []),
+        ("x b c d e f", "a b c d e y", "a b c d e f", [(1, 0), (0, 1)]),
+        ("x b c", "a b y", "a b c", [(1, 1)]),  # one right symbol does not separate
+        ("x b c d", "a b c y", "a b c d", [(1, 0), (0, 1)]),  # two do
+        ("x b z c d", "a b c y", "a b c d", [(2, 1)]),  # unless something is between them
+        ("a b z", "a b", "a b", [(1, 0)]),  # at the end
+        ("a b", "z a b", "a b", [(0, 1)]),
+        ("", "a", "a b", [(2, 1)]),
+        ("x", "", "", [(1, 0)]),
+    ],
+)
+def test_segments_of_matched_pairs(first, second, reference, segments):
+    ours, theirs = (Edits.of([own.split()], [reference.split()]) for own in (first, second))
+    assert list(zip(*map(np.ndarray.tolist, segment_errors(ours, theirs)), strict=True)) == segments
+
+
+def test_segments_hold_all_errors_and_end_with_their_reference():
+    found = list(corpora(300))
+    references = [z for _, zs in found for z in zs]
+    hypotheses = [y for ys, _ in found for y in ys]
+    others = [re.sub("a", "b", z) for z in references]
+    ours, theirs = (
+        Edits.of([y.split() for y in ys], [z.split() for z in references])
+        for ys in (hypotheses, others)
+    )
+    one, two = segment_errors(ours, theirs)
+    assert (one.sum(), two.sum()) == (ours.errors.sum(), theirs.errors.sum())
+    alone = [
+        segment_errors(*(Edits.of([y.split()], [z.split()]) for y in pair))
+        for *pair, z in zip(hypotheses, others, references, strict=True)
+    ]
+    assert one.tolist() == np.concatenate([a for a, _ in alone]).tolist()
+    assert two.tolist() == np.concatenate([b for _, b in alone]).tolist()
+
+
+def test_comparison_of_scores_is_that_of_predictions():
+    references = ["a b c", "b c a", "c a", "a"] * 10
+    ours, theirs = ["a b", "b c a", "a a", "a"] * 10, ["a b c", "b c", "c a", "b"] * 10
+    scores = [fg.score(y, references) for y in (ours, theirs)]
+    found = scores[0].compare(scores[1])
+    assert [rate.value for rate in found.symbol_error] == [20 / 90, 20 / 90]
+    assert found.symbol_difference.value == 0
+    assert found.matched_pairs.segments == 40
+    # errors of a period: (1, 0), (0, 1), (1, 0), (0, 1)
+    assert found.matched_pairs.difference == 0.0
+    with pytest.raises(fg.InvalidInputError, match="other references"):
+        scores[0].compare(fg.score(["a"], ["b"]))
+    with pytest.raises(fg.InvalidInputError, match="same loss and align"):
+        scores[0].compare(fg.score(theirs, references, "cer"))
+
+
+def test_losses_and_lattices():
+    abc = fg.Alphabet(["the", "cat", "sat", "sad", "a"])
+    nbest = [["the", "cat", "sad"], ["a", "cat", "sat"], ["the", "cat", "sat"]]
+    lattices = [
+        fg.Lattice.from_nbest(nbest, [0.0, -0.5, -1.0], abc),
+        fg.Lattice.from_nbest([["a"], []], [0.0, 1.0], abc),
+    ]
+    references = ["the cat sat", "a"]
+    errors = {how: fg.score(lattices, references, decode=how) for how in ("best", "oracle", "mbr")}
+    assert errors["best"].errors.tolist() == [1, 1]
+    assert errors["oracle"].errors.tolist() == [0, 0]
+    p = np.exp([0.0, -0.5, -1.0])  # expected errors 2 p_2 + p_3, 2 p_1 + p_3, p_1 + p_2
+    risks = [2 * p[1] + p[2], 2 * p[0] + p[2], p[0] + p[1]]
+    assert errors["mbr"].edits.counts[0, MATCH] == [2, 2, 3][int(np.argmin(risks))]
+    rate = fg.WordErrorRate(abc)
+    result = fg.score(["the cat", "a sat"], references, rate)
+    assert result.losses.tolist() == [1 / 3, 1.0]
+    assert result.rows[-1].loss.value == 2 / 3
+    assert result.unit == "words"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a b", "a b"), "hypotheses is the str"),
+        ((["a"], ["a", "b"]), "hypotheses 1, references 2"),
+        (([], []), "hypotheses 0, references 0"),
+        ((["a"], [None]), r"references\[0\] is None"),
+        ((["a"], [float("nan")]), r"references\[0\] is nan"),
+        (([["a", 1]], ["a"]), r"symbol of hypotheses\[0\] is a int"),
+        (([["ab"]], ["a"], "cer"), "cer counts characters"),
+        ((["a"], ["a"], "ter"), "choose one of wer, cer"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(fg.InvalidInputError, match=message):
+        fg.score(*arguments)
+
+
+def test_wrong_options():
+    with pytest.raises(fg.InvalidInputError, match="by 2"):
+        fg.score(["a"], ["a"], by=["x", "y"])
+    with pytest.raises(fg.InvalidInputError, match=r"by\[0\] is a NoneType"):
+        fg.score(["a"], ["a"], by=[None])
+    with pytest.raises(fg.InvalidInputError, match="no hypothesis is a Lattice"):
+        fg.score(["a"], ["a"], decode="mbr")
+    with pytest.raises(fg.InvalidInputError, match="align is 'nist'"):
+        fg.score(["a"], ["a"], align="nist")
+
+
+def test_kinds_of_steps_are_numbered_as_costs():
+    assert (SUBSTITUTE, DELETE, INSERT, MATCH) == (0, 1, 2, 3)
