@@ -61,6 +61,7 @@ def pairs_of_strings() -> None:
     for loss in (fg.EditDistance(_ABC), fg.GlobalAlignment(_ABC, matrix=np.eye(3), gap_open=1.0)):
         loss.pairwise(["ab", "bc"], ["abc", "b"])
         loss.align("ab", "abc")
+    fg.score(["a b"], ["a c"])
 
 
 def lattices() -> None:
