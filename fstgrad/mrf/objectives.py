@@ -5,7 +5,8 @@
 - "exact" : -log p(gold); gradient = marginals - gold (the model-marginals theorem).
 - "bp", "trw", "mean-field" : the same with an estimate of or a bound on log Z, and its marginals.
 - "pseudolikelihood" : -sum_i log P(gold_i | gold elsewhere), with its exact gradient.
-- "cd" : contrastive divergence: k sweeps of chains from gold, or of persistent chains.
+- "cd" : contrastive divergence: k steps of chains from gold, or of persistent chains; a step is a
+  sweep, or with steps="nodes" one draw at one node, as in the source.
 - "cd1" : one Gibbs draw at one random node, times the number of nodes: the expectation of its
   gradient is the gradient of the pseudolikelihood.
 - "hinge" : structured hinge, max_y [s(y) + cost * (number of wrong labels)] - s(gold), with the
@@ -19,7 +20,7 @@ Backpropagation"; Besag (1975); Hinton (2002); Tieleman (2008) for persistent ch
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,8 @@ from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, new_key, new_keys, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
+Steps = Literal["sweeps", "nodes"]
+STEPS: tuple[Steps, ...] = get_args(Steps)
 UNKNOWN = -1
 
 
@@ -181,6 +184,7 @@ def contrastive_divergence(
     gold: IntArray,
     *,
     k: int = 1,
+    steps: Steps = "sweeps",
     sampler: Sampler = "chromatic",
     chains: int = 1,
     persistent: PersistentChains | None = None,
@@ -189,7 +193,7 @@ def contrastive_divergence(
 ) -> tuple[float, Table]:
     """Return the energy gap and the contrastive-divergence gradient.
 
-    Chains start at gold, or in the states of `persistent`, and make k sweeps.  With their final
+    Chains start at gold, or in the states of `persistent`, and make k steps.  With their final
     states y~ and the indicators t(y) of a labeling,
 
         value = mean s(y~) - s(gold),    gradient = mean t(y~) - t(gold).
@@ -200,13 +204,16 @@ def contrastive_divergence(
     ----------
     gold : (I,) int64
     k : int
-        The number of sweeps.
+        The number of steps.
+    steps : {"sweeps", "nodes"}
+        What a step of a chain is: a sweep of `sampler`, which visits every node, or one Gibbs draw
+        at one node, chosen uniformly, as on McAllester's slides.
     sampler : str
-        One of `fstgrad.mrf.sampling.chains.SAMPLERS`.
+        One of `fstgrad.mrf.sampling.chains.SAMPLERS`; only for sweeps.
     chains : int
         The number of chains to average; ignored if `persistent` is given.
     persistent : PersistentChains, optional
-        Advanced k sweeps in place.
+        Advanced k steps in place.
     rng : Generator, int or None
         For chains that are not persistent; persistent chains have their own generator.
     threads : int
@@ -215,9 +222,14 @@ def contrastive_divergence(
     Raises
     ------
     InvalidInputError
-        The persistent chains are those of several items, or of another number of nodes.
+        A sampler is given although steps are draws at nodes, or the persistent chains are those of
+        several items, or of another number of nodes.
     """
     k = positive_integer("k", k)
+    if one_of("steps", steps, STEPS) == "nodes" and sampler != "chromatic":
+        raise InvalidInputError(
+            f"sampler is {sampler!r} with steps='nodes', which are Gibbs draws; leave it out"
+        )
     chains = positive_integer("chains", chains)
     if persistent is None:
         starts, random = np.repeat(gold[None], chains, axis=0), generator(rng)
@@ -232,15 +244,26 @@ def contrastive_divergence(
                 f"persistent has chains of {starts.shape[1]} nodes, the model has "
                 f"{model.num_nodes}; make the chains from a model of this graph"
             )
-    gradient = counts(model, gold, -1.0)
-    value = -model.score(gold)
     for row, key in zip(starts, new_keys(random, len(starts)), strict=True):
-        chain = Chain(model, sampler, row, key, threads)
-        chain.advance(k)
-        row[...] = chain.labels
-        counts(model, chain.labels, 1.0 / len(starts), gradient)
-        value += model.score(chain.labels) / len(starts)
-    return value, gradient
+        if steps == "nodes":
+            kernels.sites.gibbs_sites(0, k, np.arange(0), key, 0, model.pieces, row)
+        else:
+            chain = Chain(model, sampler, row, key, threads)
+            chain.advance(k)
+            row[...] = chain.labels
+    return _energy_gap(model, gold, starts, 1.0)
+
+
+def _energy_gap(
+    model: ScoredGraph, gold: IntArray, labels: IntArray, scale: float
+) -> tuple[float, Table]:
+    """Return scale (mean s(y~) - s(gold)) over rows y~ of `labels` (k, I), and its gradient."""
+    gradient = counts(model, gold, -scale)
+    value = -model.score(gold)
+    for row in labels:
+        counts(model, row, scale / len(labels), gradient)
+        value += model.score(row) / len(labels)
+    return scale * value, gradient
 
 
 def one_site_divergence(
@@ -248,17 +271,14 @@ def one_site_divergence(
 ) -> tuple[float, Table]:
     """Return the energy gap and gradient of one Gibbs draw at one random node, times I.
 
-    This is the Gibbs CD(1) of McAllester's slides.  The node is uniform, so the expectation of
-    I (t(y~) - t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] - t(gold)), the gradient of the
-    pseudolikelihood.
+    This is contrastive divergence with one step, CD(1) of McAllester's slides.  The node is
+    uniform, so the expectation of I (t(y~) - t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] -
+    t(gold)), the gradient of the pseudolikelihood.
     """
-    random = generator(rng)
-    site = random.integers(model.num_nodes, size=1)
-    labels = gold.copy()
-    kernels.sites.gibbs_sites(0, 1, site, new_key(random), 0, model.pieces, labels)
-    gradient = counts(model, gold, -float(model.num_nodes))
-    counts(model, labels, float(model.num_nodes), gradient)
-    return model.num_nodes * (model.score(labels) - model.score(gold)), gradient
+    labels = gold[None].copy()
+    key = new_key(generator(rng))
+    kernels.sites.gibbs_sites(0, 1, np.arange(0), key, 0, model.pieces, labels[0])
+    return _energy_gap(model, gold, labels, float(model.num_nodes))
 
 
 def structured_hinge(

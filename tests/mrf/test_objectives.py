@@ -81,6 +81,30 @@ def test_one_site_cd_is_pseudolikelihood_in_expectation():
         assert (error < 0.1).all()
 
 
+def test_steps_of_contrastive_divergence_are_draws_at_single_nodes():
+    """The mean of t(y_k) - t(gold) by the transition matrix of the chain, to the power k = 2."""
+    model = random_model("triangle", 2, scale=1.5)
+    states = np.array(list(np.ndindex(2, 2, 2)))
+    scores = np.array([model.score(y) for y in states])
+    moves = np.zeros((8, 8))
+    for a, y in enumerate(states):
+        for i in range(3):
+            alike = (np.delete(states, i, 1) == np.delete(y, i)).all(axis=1)
+            moves[a, alike] += np.exp(scores[alike] - np.logaddexp.reduce(scores[alike])) / 3
+    start = 5
+    shares = np.linalg.matrix_power(moves, 2)[start]
+    nodes = (states[..., None] == np.arange(2)).astype(float)
+    expected = np.tensordot(shares, nodes, 1) - nodes[start]
+    options = {"k": 2, "steps": "nodes", "chains": 20_000, "rng": 0}
+    value, gradient = model.nll(states[start], "cd", **options)
+    np.testing.assert_allclose(gradient.node, expected, atol=4.5 * 0.5 / np.sqrt(20_000))
+    assert value == pytest.approx(shares @ scores - scores[start], abs=4.5 * 2 / np.sqrt(20_000))
+    one_sweep = model.nll(states[start], "cd", chains=20_000, rng=0)[1].node
+    assert np.abs(one_sweep - expected).max() > 0.05
+    with pytest.raises(fg.InvalidInputError, match="sampler is 'metropolis' with steps='nodes'"):
+        model.nll(states[start], "cd", steps="nodes", sampler="metropolis")
+
+
 @pytest.mark.parametrize("sampler", ["gibbs", "chromatic", "blocked", "metropolis"])
 def test_long_contrastive_divergence_is_the_likelihood_gradient(sampler):
     model = random_grid(3, 3, 2, scale=0.6)
