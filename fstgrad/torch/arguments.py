@@ -11,7 +11,7 @@ from fstgrad.core.checks import instance, is_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.torch.arrays import device_paths_forced
+from fstgrad.torch.arrays import computes_on_device, device_paths_forced
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
@@ -55,7 +55,9 @@ def real(name: str, given: Any) -> torch.Tensor:
 def finite(name: str, given: Any) -> torch.Tensor:
     """Return float64 numbers; raise InvalidInputError if some are NaN or infinite."""
     known = real(name, given).to(torch.float64)
-    if not torch.compiler.is_compiling() and not bool(known.isfinite().all()):
+    if torch.compiler.is_compiling() or computes_on_device(known):
+        return known
+    if not bool(known.isfinite().all()):
         raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
     return known
 

@@ -1,6 +1,5 @@
-"""The matrix-tree theorem and its first three derivatives in batched tensor operations.
+"""The third derivative of the matrix-tree theorem in batched tensor operations.
 
-They serve tables on a GPU, which `fstgrad.trees` would have to copy, and the third derivative.
 g_hj is the derivative of log Z in the weight of the arc h -> j; it is B_jj - B_jh with the inverse
 Laplacian B, and B_jj for the root.  The change of g along u, with dw = w u, is 1 diag(A) - A with
 A = g U' g, where U is dw minus its column sums on the diagonal.  The next derivative is that of
@@ -19,19 +18,14 @@ LIMIT = 100.0
 
 
 class Dense(NamedTuple):
-    """Weights (B, n+1, n+1) scaled by column, the gradient of log Z in them, marginals, log Z (B,).
+    """Weights (B, n+1, n+1) scaled by column, the gradient of log Z in them, marginals.
 
-    centered : the arcs minus each dependent's largest, 0 for cells without an allowed arc.
-    relative : log Z of the centered arcs.
     inside : (B, n+1), True for the nodes within the lengths.
     """
 
-    centered: torch.Tensor
     weights: torch.Tensor
     gradient: torch.Tensor
     marginals: torch.Tensor
-    log_partition: torch.Tensor
-    relative: torch.Tensor
     inside: torch.Tensor
     single_root: bool
 
@@ -41,11 +35,6 @@ class Dense(NamedTuple):
         gap = (sums - self.inside[:, 1:].to(sums.dtype)).abs().amax(dim=1)
         good = torch.isfinite(gap) & (self.marginals >= -TOLERANCE).all(dim=2).all(dim=1)
         return good & (gap <= TOLERANCE) & (self.gradient.abs().amax(dim=(1, 2)) <= LIMIT)
-
-    def product(self, v: torch.Tensor) -> torch.Tensor:
-        """Return Cov v (B, n+1, n+1)."""
-        change = self._gradient_change(v)
-        return self.marginals * v + self.weights * change
 
     def third(self, v: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         """Return the derivative of Cov v along u."""
@@ -76,7 +65,7 @@ class Dense(NamedTuple):
 
 
 def solve(arcs: torch.Tensor, lengths: torch.Tensor, *, single_root: bool) -> Dense:
-    """Return log Z (B,), marginals and gradients of the float64 scores of arcs (B, n+1, n+1)."""
+    """Return the marginals and gradients of the float64 scores of arcs (B, n+1, n+1)."""
     nodes = torch.arange(arcs.shape[-1], device=arcs.device)
     inside = nodes <= lengths.to(arcs.device)[:, None]
     allowed = inside[:, :, None] & inside[:, None, :] & (arcs > -torch.inf)
@@ -93,7 +82,6 @@ def solve(arcs: torch.Tensor, lengths: torch.Tensor, *, single_root: bool) -> De
     if single_root:
         laplacian = torch.cat([root[:, None], laplacian[:, 1:]], dim=1)
         laplacian[:, 0, 0] += outside[:, 0]
-    relative = torch.linalg.slogdet(laplacian).logabsdet
     inverse = torch.linalg.inv_ex(laplacian).inverse
     own = torch.diagonal(inverse, dim1=1, dim2=2).clone()
     gradient = torch.zeros_like(weights)
@@ -108,9 +96,7 @@ def solve(arcs: torch.Tensor, lengths: torch.Tensor, *, single_root: bool) -> De
     arc = inside[:, :, None] & inside[:, None, :]
     gradient = torch.where(arc & ~torch.eye(len(nodes), dtype=torch.bool, device=arcs.device),
                            gradient, 0.0)  # fmt: skip
-    log_z = relative + (shift[:, 0] * inside)[:, 1:].sum(dim=1)
-    marginals = weights * gradient
-    return Dense(less, weights, gradient, marginals, log_z, relative, inside, single_root)
+    return Dense(weights, gradient, weights * gradient, inside, single_root)
 
 
 def centered(arcs: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from fstgrad.losses import Loss
 from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import upcast
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.operators import REDUCTIONS, Reduction, measured, persistent, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, marked
 from fstgrad.torch.transforms import knows_values
@@ -21,6 +21,7 @@ from fstgrad.torch.transforms import knows_values
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
 
 
+@validated
 def nbest_risk(
     log_probs: torch.Tensor,
     hypotheses: Hypotheses,
@@ -96,10 +97,10 @@ def nbest_risk(
         counts = arguments.integer_per_item("lengths", lengths, len(log_probs))
     losses = measured(persistent(NbestLosses, loss), log_probs, [ids, golds, counts])
     place = torch.arange(log_probs.shape[1], device=log_probs.device)
-    outside = place >= counts.to(log_probs.device)[:, None]
+    outside = place >= counts.to(log_probs.device, non_blocking=True)[:, None]
     scores = upcast(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
     finite = losses.isfinite()
-    if knows_values(scores, losses):
+    if knows_values(scores, losses) and not computes_on_device(scores):
         if not bool((scores < torch.inf).all()):
             raise InvalidInputError("log_probs holds NaN or +inf; give log-weights")
         none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)

@@ -1,16 +1,15 @@
 """Distributions over trees as operators for autograd, torch.func and torch.compile.
 
 log Z with the marginals mu, the product Cov v, and its derivative along a table u form a chain:
-each is the derivative of the one before.  Values come from `fstgrad.trees`.  On a GPU, and for the
-third of these, they come from tensor operations (`dense_trees`) if these can be trusted, otherwise
-from `fstgrad.trees` (the third from its eliminations).  Arcs are (B, n+1, n+1) float64, lengths
+each is the derivative of the one before.  Values come from `fstgrad.trees`, those of the third from
+tensor operations (`dense_trees`) if these can be trusted, otherwise from its eliminations.  On a
+device, everything comes from `device.trees`.  Arcs are (B, n+1, n+1) float64, lengths
 (B,) int64.
 
 A large batch is sliced, one slice per thread.  If only autograd observes the tensors, functions
 without a custom operator save half of the overhead.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,13 @@ import torch
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.objectives.trees import on_possible_arcs, tree_distribution
-from fstgrad.torch import arrays, dense_trees
-from fstgrad.torch.arrays import to_float64, to_float64_tensor
-from fstgrad.torch.dense_trees import Dense, centered
+from fstgrad.torch import dense_trees
+from fstgrad.torch.arrays import computes_on_device, to_float64, to_float64_tensor
+from fstgrad.torch.dense_trees import centered
+from fstgrad.torch.device import trees as device
 from fstgrad.torch.operators import scaled_in_place
 from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import autograd_only, has_tangent, vectorized
+from fstgrad.torch.transforms import autograd_only, has_tangent, refuse_transforms, vectorized
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -67,32 +67,12 @@ def fill_slices(
     run(0, len(table))
 
 
-def _on_device(
-    arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
-) -> Dense | None:
-    """Return the solution of tensor operations on a GPU, None if the CPU must be used."""
-    if projective or not arrays.computes_on_device(arcs):
-        return None
-    dense = dense_trees.solve(arcs, lengths, single_root=single_root)
-    if bool(dense.trusted().all()):
-        return dense
-    warnings.warn(
-        "spanning trees whose determinant is not stable in float64 are computed on the CPU",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return None
-
-
 def solved(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and the marginals."""
     if len(arcs) == 0:
         return arcs.new_empty(0), torch.empty_like(arcs)
-    dense = _on_device(arcs, lengths, single_root, projective)
-    if dense is not None:
-        return dense.log_partition, dense.marginals
     log_z, marginals = empty(len(arcs)), empty(tuple(arcs.shape))
 
     def fill(trees: TreeDistribution, place: slice) -> None:
@@ -120,9 +100,6 @@ def _product(
     """
     if len(arcs) == 0:
         return torch.empty_like(arcs)
-    dense = _on_device(arcs, lengths, single_root, projective)
-    if dense is not None:
-        return dense.product(torch.where(dense.marginals > 0, v, 0.0))
     products = empty(tuple(arcs.shape))
 
     def fill(trees: TreeDistribution, place: slice) -> None:
@@ -172,12 +149,8 @@ def _entropy(
     """Return the entropy (B,) in nats."""
     if len(arcs) == 0:
         return arcs.new_empty(0)
-    dense = _on_device(arcs, lengths, single_root, projective)
-    if dense is None:
-        trees = tensor_trees(arcs, lengths, single_root, projective)
-        return to_float64_tensor(trees.entropy(), arcs)
-    expected = (dense.marginals * dense.centered).sum(dim=(1, 2))
-    return (dense.relative - expected).clamp_min(0.0)
+    trees = tensor_trees(arcs, lengths, single_root, projective)
+    return to_float64_tensor(trees.entropy(), arcs)
 
 
 @torch.library.custom_op("fstgrad::tree_divergence", mutates_args=())
@@ -187,14 +160,8 @@ def _divergence(
     """Return KL(p || q) (B,) in nats, +inf if q forbids an arc that p allows."""
     if len(p) == 0:
         return p.new_empty(0)
-    of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))
-    if of_p is None or of_q is None:
-        first, second = (tensor_trees(x, lengths, single_root, projective) for x in (p, q))
-        return to_float64_tensor(first.kl(second), p)
-    gap = (of_p.marginals * (of_p.centered - of_q.centered)).sum(dim=(1, 2))
-    forbidden = ((of_p.marginals > 0) & (q == -torch.inf)).any(dim=2).any(dim=1)
-    value = of_q.relative - of_p.relative + gap
-    return torch.where(forbidden, torch.inf, value.clamp_min(0.0))
+    first, second = (tensor_trees(x, lengths, single_root, projective) for x in (p, q))
+    return to_float64_tensor(first.kl(second), p)
 
 
 @_solve.register_fake
@@ -364,6 +331,12 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
+    if on_device(inputs[0], inputs[3]):
+        given = inputs[0], inside(*inputs[:2])
+        return (
+            device.log_partition(*given, single_root=inputs[2]),
+            device.marginals(*given, single_root=inputs[2]),
+        )
     if autograd_only(*inputs[:2]) and not has_tangent(inputs[0]):
         solution: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
         return solution
@@ -385,12 +358,17 @@ def third(*inputs: Any) -> torch.Tensor:
 
 def entropy(*inputs: Any) -> torch.Tensor:
     """Return entropies (B,); inputs : arcs, lengths, single_root, projective."""
+    if on_device(inputs[0], inputs[3]):
+        return device.entropy(inputs[0], inside(*inputs[:2]), single_root=inputs[2])
     result: torch.Tensor = _call(_Entropy, *inputs)
     return result
 
 
 def divergence(*inputs: Any) -> torch.Tensor:
     """Return KL(p || q) (B,); inputs : arcs p, arcs q, lengths, single_root, projective."""
+    if on_device(inputs[0], inputs[4]):
+        p, q, lengths, single_root, _ = inputs
+        return device.divergence(p, q, inside(p, lengths), single_root=single_root)
     result: torch.Tensor = _call(_Divergence, *inputs)
     return result
 
@@ -400,11 +378,30 @@ def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool
 
     Without lengths, all tables have n dependents.  flags : single_root, projective.
     """
-    if autograd_only(arcs) and not has_tangent(arcs) and not arrays.computes_on_device(arcs):
+    if on_device(arcs, flags[1]):
+        batch = arcs if arcs.ndim == 3 else arcs[None]
+        known = inside(batch, _lengths(batch) if lengths is None else lengths)
+        log_z = device.log_partition(batch, known, single_root=flags[0])
+        return log_z if arcs.ndim == 3 else log_z[0]
+    if autograd_only(arcs) and not has_tangent(arcs):
         value: torch.Tensor = _LogPartition.apply(arcs, lengths, *flags)  # type: ignore[no-untyped-call]
         return value
     log_z = _batched(arcs, lengths, *flags)[0]
     return log_z if arcs.ndim == 3 else log_z[0]
+
+
+def on_device(arcs: torch.Tensor, projective: bool) -> bool:
+    """Whether to compute in operations of PyTorch, which there are for trees with crossing arcs."""
+    if projective or not computes_on_device(arcs):
+        return False
+    refuse_transforms([arcs])
+    return True
+
+
+def inside(arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return a mask (B, n) of the dependents of each item, on the device of the arcs."""
+    places = torch.arange(1, arcs.shape[1], device=arcs.device)
+    return places <= lengths.to(arcs.device, non_blocking=True)[:, None]
 
 
 class _LogPartition(torch.autograd.Function):

@@ -20,18 +20,28 @@ from typing import Any
 import torch
 
 from fstgrad.core.checks import flag
+from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.trees import tree_distribution
 from fstgrad.torch import arguments, tree_operators
-from fstgrad.torch.arrays import to_float64, to_float64_tensor, upcast
+from fstgrad.torch.arrays import (
+    computes_on_device,
+    to_float64,
+    to_float64_tensor,
+    upcast,
+    validated,
+)
 from fstgrad.torch.dense_trees import finite
+from fstgrad.torch.device import trees as device
+from fstgrad.torch.device.sums import valid
 from fstgrad.torch.transforms import knows_values, vectorized
-from fstgrad.torch.tree_operators import log_partition
+from fstgrad.torch.tree_operators import log_partition, on_device
 from fstgrad.trees.structures import IGNORE_INDEX, PADDING
 
 Lengths = torch.Tensor | Sequence[int] | None
 
 
+@validated
 def spanning_tree_log_partition(
     scores: torch.Tensor,
     *,
@@ -66,6 +76,7 @@ def spanning_tree_log_partition(
     return _Table(scores, lengths, labeled, single_root, projective).log_partition()
 
 
+@validated
 def spanning_tree_nll(
     scores: torch.Tensor,
     gold: torch.Tensor,
@@ -98,14 +109,24 @@ def spanning_tree_nll(
     >>> round(float(value.exp()), 4)  # one of 9 trees
     9.0
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
+    table = _Table(scores, lengths, labeled, single_root, projective).recentered()
     arguments.integers("gold", gold)
     golds = gold if scores.ndim == table.batch.ndim else gold[None]
-    used = gold_parts(table.batch.detach(), golds, *table.family, labeled)
+    if on_device(table.arcs, projective):
+        golds = arguments.shaped(
+            "gold", golds, (*table.batch[:, 0, 1:, ...].shape[:2], 2)[: 2 + labeled]
+        )
+        given = golds.to(scores.device, torch.int64, non_blocking=True), table.inside()
+        used, is_tree = device.gold_parts(table.batch, *given, single_root=single_root)
+    else:
+        used, is_tree = gold_parts(table.batch.detach(), golds, *table.family, labeled), None
     score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
+    if is_tree is not None:
+        score = torch.where(is_tree, valid(score), torch.nan)
     return table.values(log_partition(table.arcs, *table.family) - score)
 
 
+@validated
 def spanning_tree_partial_nll(
     scores: torch.Tensor,
     allowed: torch.Tensor,
@@ -120,10 +141,11 @@ def spanning_tree_partial_nll(
     allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 or -100 for
         an unknown head (or label).
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
+    table = _Table(scores, lengths, labeled, single_root, projective).recentered()
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
         allowed = arguments.integers("allowed", allowed)
         allowed = torch.where(allowed == IGNORE_INDEX, PADDING, allowed)
+    allowed = allowed.to(scores.device, non_blocking=True)
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     if given.dtype == torch.bool:
         mask = arguments.shaped("allowed", given, table.batch.shape, table.batch.shape[1:])
@@ -140,6 +162,7 @@ def spanning_tree_partial_nll(
     return table.values(log_z - partial)
 
 
+@validated
 def spanning_tree_marginals(
     scores: torch.Tensor,
     *,
@@ -156,6 +179,7 @@ def spanning_tree_marginals(
     return table.marginals().to(upcast(scores).dtype).reshape(scores.shape)
 
 
+@validated
 def spanning_tree_entropy(
     scores: torch.Tensor,
     *,
@@ -174,6 +198,7 @@ def spanning_tree_entropy(
     return table.values(value)
 
 
+@validated
 def spanning_tree_kl(
     p_scores: torch.Tensor,
     q_scores: torch.Tensor,
@@ -203,6 +228,7 @@ def spanning_tree_kl(
     return p.values(value)
 
 
+@validated
 def spanning_tree_risk(
     scores: torch.Tensor,
     costs: torch.Tensor,
@@ -219,12 +245,13 @@ def spanning_tree_risk(
     correct attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.finite("costs", costs)
+    wide = arguments.finite("costs", costs).to(scores.device, non_blocking=True)
     wide = arguments.shaped("costs", wide, scores.shape, table.batch.shape[1:])
     wide = wide.reshape(table.batch.shape)
     return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
 
 
+@validated
 def spanning_tree_generalized_expectation(
     scores: torch.Tensor,
     features: torch.Tensor,
@@ -240,12 +267,12 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.finite("features", features)
+    wide = arguments.finite("features", features).to(scores.device, non_blocking=True)
     if wide.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
     one, count = table.batch.shape[1:], wide.shape[-1]
     wide = arguments.shaped("features", wide, (*scores.shape, count), (*one, count))
-    goal = arguments.finite("target", target)
+    goal = arguments.finite("target", target).to(scores.device, non_blocking=True)
     goal = arguments.shaped("target", goal, (len(table.batch), count), (count,))
     flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
@@ -287,6 +314,28 @@ class _Table:
         self.labeled, self.lengths = labeled, None if lengths is None else sizes
         self.family = (sizes, single_root, projective)
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
+        if lengths is not None and on_device(self.arcs, projective) and sizes.device.type == "cpu":
+            arguments.in_range("lengths", sizes, 1, nodes - 1)
+
+    def inside(self) -> torch.Tensor:
+        """Return a mask (B, n) of the dependents of each item."""
+        return tree_operators.inside(self.arcs, self.family[0])
+
+    def recentered(self) -> "_Table":
+        """Return the table less the largest score of each dependent, if that is beyond FAR.
+
+        Probabilities of trees do not change, and keep their digits beside masks.
+        """
+        nodes = torch.arange(self.arcs.shape[1], device=self.arcs.device)
+        heads = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
+        allowed = heads[:, :, None] & (nodes[:, None] != nodes)
+        arcs = self.batch.detach().amax(dim=3) if self.labeled else self.arcs.detach()
+        largest = torch.where(allowed, arcs, -torch.inf).amax(dim=1, keepdim=True)
+        offset = torch.where((largest.abs() > FAR) & largest.isfinite(), largest, 0.0)
+        if not knows_values(offset) or computes_on_device(offset) or bool(offset.any()):
+            self.batch = self.batch - (offset[..., None] if self.labeled else offset)
+            self.arcs = _summed_labels(self.batch) if self.labeled else self.batch
+        return self
 
     def values(self, values: torch.Tensor) -> torch.Tensor:
         """Return values (B,) in the dtype of the scores (half: float32), () without a batch."""
@@ -316,7 +365,7 @@ def _check_known(known: torch.Tensor, sizes: tuple[int, ...]) -> None:
     """Raise InvalidInputError unless heads (and labels) are below `sizes`, or -1."""
     limits = torch.tensor(sizes, device=known.device)
     wrong = (known < PADDING) | (known >= limits)
-    if knows_values(known) and bool(wrong.any()):
+    if knows_values(known) and not computes_on_device(known) and bool(wrong.any()):
         bounds = " and labels 0 .. ".join(str(size - 1) for size in sizes)
         raise InvalidInputError(
             f"allowed has {int(known[wrong][0])}; give heads 0 .. {bounds}, or -1 if unknown"

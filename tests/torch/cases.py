@@ -33,7 +33,7 @@ PAIRS = [("ab", "b"), ("a", "ba"), ("", "ab")]
 
 def weighted(table):
     """A sum of a table in which every entry counts differently."""
-    return (torch.linspace(-1, 1, table.numel()).to(table.dtype).reshape(table.shape) * table).sum()
+    return (torch.linspace(-1, 1, table.numel()).to(table).reshape(table.shape) * table).sum()
 
 
 def costs_of_pairs(module, changes):

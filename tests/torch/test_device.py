@@ -16,6 +16,9 @@ from tests.torch import cases  # noqa: E402
 ROWS = [
     "LinearChainLoss", "CRF", "SoftmaxMarginLoss", "SoftmaxMarginLoss cap",
     "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss",
+    "NBestRiskLoss", "SpanningTreeLoss", "SpanningTreeEntropyLoss", "SpanningTreeKLLoss",
+    "SpanningTreeRiskLoss", "SpanningTreeGeneralizedExpectationLoss",
+    "spanning_tree_log_partition", "spanning_tree_partial_nll", "spanning_tree_marginals",
 ]  # fmt: skip
 
 
@@ -332,3 +335,113 @@ def test_packed_automata_are_those_of_the_loss():
         assert len(strings._PACKED) == before + 1
         del b
     assert len(strings._PACKED) < before + 1
+
+
+def trees(kind, scale):
+    """Tables of 1, 3 and 6 words."""
+    generator = torch.Generator().manual_seed(5)
+    scores = scale * torch.randn(3, 7, 7, generator=generator, dtype=torch.float64)
+    if kind == "-inf":  # the only head of word 2 is the root
+        scores[:, 1:, 2] = -torch.inf
+    elif kind == "a masked word":
+        scores[:, :, 1] = -1e30
+    elif kind == "improbable roots":
+        scores[:, 0] -= 60
+    return scores
+
+
+SIZES = [1, 3, 6]
+
+
+@pytest.mark.parametrize("kind", ["plain", "-inf", "a masked word", "improbable roots"])
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_trees(kind, scale, single_root):
+    """log Z, likelihood, entropy, and their gradients, where a determinant has no digits too."""
+    given = trees(kind, scale)
+    options = {"single_root": single_root, "lengths": SIZES}
+    heads = torch.tensor([[0, -1, -1, 7, 0, 0], [2, 0, 2, 0, 0, 0], [2, 0, 1, 2, 2, 3]])
+
+    def results():
+        scores = given.clone().requires_grad_()
+        values = [
+            fgt.spanning_tree_log_partition(scores, **options),
+            fgt.spanning_tree_nll(scores, heads, **options),
+            fgt.spanning_tree_entropy(scores, **options),
+        ]
+        weights = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
+        slopes = [torch.autograd.grad(value @ weights, scores)[0] for value in values]
+        return [*values, *slopes]
+
+    expected = results()
+    with fgt.use_device_paths():
+        found = results()
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_derivatives_of_trees(single_root):
+    scores, q = trees("plain", 1.0)[:1, :4, :4].requires_grad_(), trees("-inf", 1.0)[:1, :4, :4]
+
+    def function(name, *given):
+        with fgt.use_device_paths():
+            return getattr(fgt, f"spanning_tree_{name}")(*given, single_root=single_root)
+
+    assert torch.autograd.gradgradcheck(lambda s: function("marginals", s), scores)
+    assert torch.autograd.gradgradcheck(lambda s: function("entropy", s), scores)
+    with torch.no_grad():
+        assert (function("kl", scores, q) == torch.inf).all()
+
+
+def test_labels_of_trees_and_single_tables():
+    generator = torch.Generator().manual_seed(6)
+    scores = torch.randn(4, 4, 2, generator=generator, dtype=torch.float64)
+    gold = torch.tensor([[2, 1], [0, 0], [2, 1]])
+    options = {"single_root": True, "labeled": True}
+    for function in (
+        lambda: fgt.spanning_tree_nll(scores, gold, **options),
+        lambda: fgt.spanning_tree_marginals(scores, **options),
+        lambda: fgt.spanning_tree_partial_nll(scores, gold * 0 - 1, **options),
+    ):
+        expected = function()
+        with fgt.use_device_paths():
+            torch.testing.assert_close(function(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [[2, 1, 0, 1], [0, 0, 1, 1], [1, 2, 3, 4], [0, 1, 2, 5], [0, 1, 2, -1]],
+    ids=["a cycle", "two roots", "loops", "beyond", "below"],
+)
+def test_what_is_no_tree_is_nan_alone(heads):
+    scores = torch.zeros(2, 5, 5, requires_grad=True)
+    gold = torch.tensor([heads, [0, 1, 2, 3]])
+    with fgt.use_device_paths():
+        values = fgt.spanning_tree_nll(scores, gold, single_root=True)
+        assert values.isnan().tolist() == [True, False]
+    with fgt.use_device_paths(validate=True), pytest.raises(fg.InvalidInputError, match="gold"):
+        fgt.spanning_tree_nll(scores, gold, single_root=True)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_a_sentence_without_a_tree_is_nan_alone(single_root):
+    scores = torch.zeros(2, 4, 4, dtype=torch.float64)
+    scores[0, :, 3] = -torch.inf
+    with fgt.use_device_paths():
+        log_z = fgt.spanning_tree_log_partition(scores, single_root=single_root)
+        assert log_z[0].isnan()
+        assert log_z[1].item() == pytest.approx(np.log(9 if single_root else 16), rel=1e-14)
+    scores[0] = torch.nan
+    with fgt.use_device_paths():
+        mu = fgt.spanning_tree_marginals(scores, single_root=single_root)
+    assert mu[0].isnan().any()
+    assert mu[1].sum().item() == pytest.approx(3.0)
+
+
+def test_lists_without_a_hypothesis_are_nan_alone():
+    scores = torch.zeros(2, 2)
+    scores[0] = -torch.inf
+    with fgt.use_device_paths():
+        values = fgt.nbest_risk(scores, cases.HYPOTHESES, cases.GOLD, cases.EDIT, reduction="none")
+    assert values.isnan().tolist() == [True, False]

@@ -12,4 +12,5 @@ Reading order
 - `sums` : log-sum-exp of products.
 - `arcs`, `strings` : strings along their loss automata.
 - `chains` : linear chains; sums, best paths and samples.
+- `trees` : spanning trees.
 """
