@@ -6,6 +6,7 @@ from .core.alphabet import Alphabet as Alphabet
 from .core.distribution import ArrayDistribution as ArrayDistribution
 from .core.distribution import Distribution as Distribution
 from .core.errors import AlphabetError as AlphabetError
+from .core.errors import AmbiguousRuleWarning as AmbiguousRuleWarning
 from .core.errors import FstError as FstError
 from .core.errors import FstgradError as FstgradError
 from .core.errors import InfeasibleError as InfeasibleError

@@ -1,7 +1,7 @@
 """The errors of fstgrad: one base class, and one class for each kind of failure.
 
 Every message names the argument, the conflicting values and the remedy.
-`UnusedArcsWarning` is a warning, which `warn` emits at the caller.
+`UnusedArcsWarning` and `AmbiguousRuleWarning` are warnings, which `warn` emits at the caller.
 """
 
 import sys
@@ -95,6 +95,10 @@ class RowError(FstgradError):
 
 class UnusedArcsWarning(UserWarning):
     """Arcs of a transducer are left out, because their symbols are outside the alphabet."""
+
+
+class AmbiguousRuleWarning(UserWarning):
+    """A rule of a grammar reads a class several times, where the same symbol may be meant."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

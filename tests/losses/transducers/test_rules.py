@@ -119,6 +119,11 @@ LINES = {
     "a -> b 0.5 / a # _": "# is inside a context",
     "a -> b -> c 1": "more than one arrow",
     "c a -> V a 0.5": "the class V is written but not read",
+    "V -> V V 0.5": "written more often than it is read; .* 'V1 -> V1 V1'",
+    "c -> V1 0.5": "V1 is written but not read",
+    "c -> a 0.5 / _ V1": "V1 is a class with a number, which only READ and WRITTEN",
+    "V1 = a b": "the class V1 exists beside V, but a class with a number",
+    "N = ^ANY": "ANY has all of them",
     "-> a 0.5 / _ # obligatory": "an obligatory insertion",
     "a -> b 1\na -> b 2": "the same rule as in line",
     "? a b 1": "an example is",
@@ -141,6 +146,67 @@ def test_every_line_has_its_error():
         RuleSet.parse("alphabet = abc\nV = a b\n" + "\n".join(lines), "x.rules")
     for number in range(3, 3 + len(lines)):
         assert f"x.rules:{number}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("alphabet = ab\nC = q\nD = C a\nD -> C .5\n^C -> D .5 / _ D*\nC1 -> C1 C1 .3", 2),
+        ("alphabet = aba\nC = ^a\nANY -> 0 .3\nANY1 -> ANY1 ANY1 .3", 1),
+        ("alphabet = ab\nq : lab\na : stop\n[lab] -> [stop] .3\na -> b 1 / [lab] _", 2),
+    ],
+)
+def test_one_fault_is_one_error(text, line):
+    """What uses a wrong class, alphabet or feature is not wrong itself."""
+    with pytest.raises(fg.FstError) as caught:
+        RuleSet.parse(text, "x.rules")
+    assert str(caught.value).count("x.rules:") == str(caught.value).count(f"x.rules:{line}: ") == 1
+
+
+DOUBLED = "alphabet = abcde\nV = a e\nC = ^V\n"
+
+
+@pytest.mark.parametrize(
+    "rule, equal_rules",
+    [
+        ("C1 -> C1 C1", ["b -> bb", "c -> cc", "d -> dd"]),
+        ("C1 C1 -> C1", ["bb -> b", "cc -> c", "dd -> d"]),
+        (
+            "V1 C V2 -> V2 C V1",
+            [f"{v}{c}{w} -> {w}{c}{v}" for v in "ae" for c in "bcd" for w in "ae"],
+        ),
+        ("V1 c V1 -> V1", ["aca -> a", "ece -> e"]),
+        ("^V1 a -> ^V1 ^V1", ["ba -> bb", "ca -> cc", "da -> dd"]),
+    ],
+)
+def test_a_class_with_a_number_is_the_same_symbol(rule, equal_rules):
+    """The pairs of the rules that had to be written one by one."""
+    (one,) = RuleSet.parse(f"{DOUBLED}{rule} 0.25").rules
+    others = RuleSet.parse(DOUBLED + "\n".join(f"{text} 0.25" for text in equal_rules)).rules
+    assert sorted(one.pairs) == sorted(pair for other in others for pair in other.pairs)
+    loss = fg.RuleLoss(f"{DOUBLED}double: C1 -> C1 C1 0.25")
+    assert (loss("abe", "abbe"), loss("abe", "abce")) == (0.25, 1.0)
+
+
+def test_numbers_of_bundles_and_names_that_end_in_digits():
+    """A symbol AA1 of the alphabet, and a class L1, stay what they are."""
+    features = "alphabet = p b\np : stop\nb : stop voiced\n[stop]1 [stop]1 -> [stop]1 0.5"
+    assert [pair[0] for pair in RuleSet.parse(features).rules[0].pairs] == [("p",) * 2, ("b",) * 2]
+    phones = RuleSet.parse("alphabet = AA AA1 B\nAA1 -> AA 0.5\nX = AA B\nX1 -> X1 X1 1")
+    assert phones.rules[0].pairs == ((("AA1",), ("AA",)),)
+    digits = RuleSet.parse("alphabet = ab\nL1 = a b\nL1 -> L1 1\nL12 -> L12 L12 1")
+    assert digits.rules[0].pairs == ((("a",), ("b",)), (("b",), ("a",)))
+    assert digits.rules[1].pairs == ((("a",), ("a", "a")), (("b",), ("b", "b")))
+    with pytest.raises(fg.FstError, match="in quotes for these symbols"):
+        RuleSet.parse("alphabet = ab^\n^a -> b 1")
+    assert RuleSet.parse('alphabet = ab^\n"^a" -> b 1').rules[0].pairs == ((("^", "a"), ("b",)),)
+
+
+def test_a_repeated_class_that_may_mean_the_same_symbol_gives_a_warning():
+    with pytest.warns(fg.AmbiguousRuleWarning, match=r"x.rules:4: .*'C1 C1 -> C1'.*'C1 C2 -> C1'"):
+        (rule,) = RuleSet.parse(f"{DOUBLED}halve: C C -> C 0.2", "x.rules").rules
+    assert (("b", "c"), ("b",)) in rule.pairs
+    RuleSet.parse(f"{DOUBLED}C1 C2 -> C1 0.2\nC C -> 0 0.2\nC C -> C C 0.2")  # no warning
 
 
 def test_near_names():

@@ -5,11 +5,17 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import instance
-from fstgrad.core.errors import FstError, FstgradError, InvalidInputError
+from fstgrad.core.errors import (
+    AmbiguousRuleWarning,
+    FstError,
+    FstgradError,
+    InvalidInputError,
+    warn,
+)
 from fstgrad.losses.transducers.rules.syntax import (
     ANY,
     BOUNDARY,
@@ -27,14 +33,22 @@ from fstgrad.losses.transducers.rules.syntax import (
     parse_example,
     parse_rule,
     tokens,
+    without_number,
 )
 
-Side = list[tuple[str, tuple[str, ...]]]  # names and members of symbols and classes
 Pairs = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 _EDITS = ("insert", "delete", "substitute")
 _SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
 _MOST_PAIRS = 100_000
 _LONGEST_CONTEXT = 8  # automata of contexts may be exponential in this
+
+
+class _Part(NamedTuple):
+    """A symbol or class of a side: its name, members, and whether it is a class with a number."""
+
+    name: str
+    members: tuple[str, ...]
+    is_numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,14 +139,17 @@ class _Reader:
     rules: list[Rule] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
     errors: dict[int, str] = field(default_factory=dict)
+    consequences: set[int] = field(default_factory=set)
     names: dict[str, int] = field(default_factory=dict)
 
     def read(self, pass_: object, line_number: int, line: str) -> None:
         """Run one pass on a line; record its error."""
-        if line_number in self.errors:
+        if line_number in self.errors or line_number in self.consequences:
             return
         try:
             pass_(line_number, line)  # type: ignore[operator]
+        except _ConsequenceError:
+            self.consequences.add(line_number)
         except FstgradError as error:
             self.errors[line_number] = f"{error} (in {line[:60]!r})"
 
@@ -145,6 +162,7 @@ class _Reader:
             self.names.setdefault(key, line_number)
             return
         if key == "alphabet":
+            self.names.setdefault(ANY, line_number)
             self.alphabet = _alphabet(value)
         elif key in ("mode", "direction"):
             options = MODES if key == "mode" else DIRECTIONS
@@ -179,6 +197,8 @@ class _Reader:
                 "neither a rule (READ -> WRITTEN COST), a class (NAME = a b), a feature line "
                 f"(a : x y), a setting nor an example (? x => y 1){hint}"
             )
+        for feature in value.split():
+            self.names.setdefault(f"[{feature}]", line_number)
         self._check_symbol(symbol)
         self.features[symbol] = frozenset(value.split())
 
@@ -199,7 +219,7 @@ class _Reader:
                 self.rules.append(self._rule(line_number, turned))
 
     def _rule(self, line_number: int, parts: RuleLine) -> Rule:
-        pairs = self._pairs(parts.left_side, parts.right_side)
+        pairs = self._pairs(parts.left_side, parts.right_side, f"{self.name}:{line_number}: ")
         before, after = self._context(parts.before, 0), self._context(parts.after, -1)
         mode, direction = parts.mode or self.mode, parts.direction or self.direction
         obligatory = mode == "obligatory"
@@ -219,12 +239,23 @@ class _Reader:
             raise InvalidInputError(f"the same rule as in line {same[0].line}; keep one of them")
         return rule
 
-    def _pairs(self, read: Sequence[Token], written: Sequence[Token]) -> Pairs:
-        """Return the pairs of strings that the two sides denote, member by member."""
+    def _pairs(self, read: Sequence[Token], written: Sequence[Token], line: str) -> Pairs:
+        """Return the pairs of strings that the two sides denote, member by member.
+
+        A class on the left is chosen freely at each place, a numbered one once for all places.
+        """
         left, right = self._side(read), self._side(written)
-        count = math.prod(len(members) for _, members in left)
-        if len(left) <= 1 and len(right) <= 1:
-            count *= math.prod(len(members) for _, members in right)
+        numbered = [part for part in left + right if part.is_numbered]
+        is_short = len(left) <= 1 and len(right) <= 1 and not numbered
+        choices: list[_Part] = []
+        place = []
+        for part in left:
+            is_chosen = part.is_numbered and part in choices
+            place.append(choices.index(part) if is_chosen else len(choices))
+            choices += [] if is_chosen else [part]
+        count = math.prod(len(part.members) for part in choices)
+        if is_short:
+            count *= math.prod(len(part.members) for part in right)
         if count > _MOST_PAIRS:
             raise InvalidInputError(
                 f"the rule has {count:,} pairs of strings, more than {_MOST_PAIRS:,}; use smaller "
@@ -232,36 +263,29 @@ class _Reader:
             )
         if not left and not right:
             raise InvalidInputError("both sides of the rule are empty; name a symbol")
-        if len(left) <= 1 and len(right) <= 1:
+        if is_short:
             return self._alternatives(left, right)
-        open_ = [k for k, (_, members) in enumerate(left) if len(members) > 1]
-        found = []
-        for chosen in itertools.product(*(members for _, members in left)):
-            spare = [(left[k][0], chosen[k]) for k in open_]
-            result = []
-            for name, members in right:
-                same = next((pair for pair in spare if pair[0] == name), None)
-                if len(members) > 1 and same is None:
-                    raise InvalidInputError(
-                        f"the class {name} is written but not read; a longer rule can write a "
-                        "class only if it also reads it"
-                    )
-                if same is not None and len(members) > 1:
-                    spare.remove(same)
-                result.append(members[0] if same is None or len(members) == 1 else same[1])
-            found.append((tuple(chosen), tuple(result)))
-        return tuple(found)
+        source = _sources(choices, right)
+        _warn_of_repetition(left, right, line)
+        pairs = []
+        for chosen in itertools.product(*(part.members for part in choices)):
+            result = [
+                part.members[0] if k is None else chosen[k]
+                for k, part in zip(source, right, strict=True)
+            ]
+            pairs.append((tuple(chosen[k] for k in place), tuple(result)))
+        return tuple(pairs)
 
-    def _alternatives(self, left: Side, right: Side) -> Pairs:
+    def _alternatives(self, left: Sequence[_Part], right: Sequence[_Part]) -> Pairs:
         """Return each member of a class with each different one of another class.
 
         Of two bundles of features, only matching pairs are kept: the written symbol has the
         features of the read one, with those of the left bundle replaced by those of the right one.
         """
         if not left or not right:
-            members = (left or right)[0][1]
+            members = (left or right)[0].members
             return tuple(((m,), ()) if left else ((), (m,)) for m in members)
-        (read, own), (written, others) = left[0], right[0]
+        (read, own, _), (written, others, _) = left[0], right[0]
         if read.startswith("[") and written.startswith("["):
             taken, given = set(read[1:-1].split()), set(written[1:-1].split())
             pairs = [
@@ -278,9 +302,9 @@ class _Reader:
             )
         return tuple(pairs)
 
-    def _side(self, side: Iterable[Token]) -> Side:
-        """Return the symbols and classes of a side, each as (name, members)."""
-        found: Side = []
+    def _side(self, side: Iterable[Token]) -> list[_Part]:
+        """Return the symbols and classes of a side."""
+        found: list[_Part] = []
         for token in side:
             if token == Token(NOTHING):
                 if self.alphabet is not None and NOTHING in self.alphabet:
@@ -290,9 +314,11 @@ class _Reader:
                     )
                 continue
             if self._is_class(token):
-                found.append((token.text, self._members(token)))
+                name = self._class_of_number(token)
+                members = self._members(token if name is None else Token(name))
+                found.append(_Part(token.text, members, name is not None))
             else:
-                found += [(symbol, (symbol,)) for symbol in self._members(token)]
+                found += [_Part(symbol, (symbol,)) for symbol in self._members(token)]
         return found
 
     def _context(self, words: Sequence[Token], edge: int) -> Context:
@@ -310,8 +336,8 @@ class _Reader:
                 )
             starred = not token.quoted and token.text.endswith("*") and len(token.text) > 1
             plain = Token(token.text[:-1]) if starred else token
-            if self._is_class(plain) or plain.text.startswith("^"):
-                parts.append((self._set(plain), starred))
+            if self._is_class(plain):
+                parts.append((frozenset(self._members(plain)), starred))
             else:
                 parts += [(frozenset([s]), starred) for s in self._members(plain)]
         if len(parts) > _LONGEST_CONTEXT:
@@ -320,14 +346,33 @@ class _Reader:
             )
         return Context(tuple(parts), anchored)
 
-    def _set(self, token: Token) -> frozenset[str]:
-        if not token.text.startswith("^"):
-            return frozenset(self._members(token))
-        return frozenset(self._members(Token(ANY))) - set(self._members(Token(token.text[1:])))
-
     def _is_class(self, token: Token) -> bool:
-        is_bundle = token.text.startswith("[") and token.text.endswith("]")
-        return not token.quoted and (token.text in self.class_of or token.text == ANY or is_bundle)
+        return not token.quoted and (
+            token.text in self.class_of
+            or token.text == ANY
+            or _is_bundle(token.text)
+            or self._is_complement(token.text)
+            or self._class_of_number(token) is not None
+        )
+
+    def _is_complement(self, text: str) -> bool:
+        is_symbol = self.alphabet is not None and text in self.alphabet
+        return text.startswith("^") and len(text) > 1 and not is_symbol
+
+    def _class_of_number(self, token: Token) -> str | None:
+        """Return the class of a class with a number, as C of C1; None for other words."""
+        is_symbol = self.alphabet is not None and token.text in self.alphabet
+        if token.quoted or token.text in self.class_of or is_symbol:
+            return None
+        return next(
+            (
+                name
+                for name in without_number(token.text)
+                if (stem := name.removeprefix("^")) in (*self.class_of, *self.names, ANY)
+                or _is_bundle(stem)
+            ),
+            None,
+        )
 
     def _members(self, token: Token, inside: str = "") -> tuple[str, ...]:
         """Return the symbols that a word denotes; `inside` names the class to define, if any."""
@@ -335,6 +380,7 @@ class _Reader:
         if token.quoted or not self._is_class(token):
             is_symbol = self.alphabet is not None and text in self.alphabet
             if not token.quoted and text in self.names and not is_symbol:
+                self._check_definition(text)
                 circle = (
                     "itself; list its symbols" if text == inside else f"{text}; put {text} first"
                 )
@@ -348,8 +394,16 @@ class _Reader:
             for symbol in symbols:
                 self._check_symbol(symbol, text)
             return symbols
+        if self._class_of_number(token) is not None:
+            raise InvalidInputError(
+                f"{text} is a class with a number, which only READ and WRITTEN of a rule may have; "
+                "write the symbols that must be equal there, as in 'C1 C1 -> C1'"
+            )
+        if self._is_complement(text):
+            return self._complement(text)
         if text == ANY:
             if self.alphabet is None:
+                self._check_definition(ANY)
                 raise InvalidInputError("ANY needs an alphabet; add a line 'alphabet = ...'")
             return self.alphabet.symbols
         if text in self.class_of:
@@ -357,10 +411,31 @@ class _Reader:
         bundle = set(text[1:-1].split())
         found = tuple(symbol for symbol, own in self.features.items() if bundle <= own)
         if not found:
+            for feature in bundle:
+                self._check_definition(f"[{feature}]")
             known = sorted({feature for own in self.features.values() for feature in own})
             near = [n for f in bundle - set(known) for n in difflib.get_close_matches(f, known)]
             raise InvalidInputError(f"no symbol has the features {text}{_mean(near or known)}")
         return found
+
+    def _complement(self, text: str) -> tuple[str, ...]:
+        """Return the symbols of the alphabet that `^NAME` or `^a` leaves."""
+        if self.alphabet is not None and "^" in self.alphabet:
+            raise InvalidInputError(
+                f'the alphabet has the symbol ^, so {text} is not clear; write "{text}" in quotes '
+                "for these symbols, or a class that lists all but the others"
+            )
+        others = set(self._members(Token(text[1:])))
+        members = tuple(symbol for symbol in self._members(Token(ANY)) if symbol not in others)
+        if not members:
+            raise InvalidInputError(f"{text} has no symbols, as {text[1:]} has all of them")
+        return members
+
+    def _check_definition(self, name: str) -> None:
+        """Raise _ConsequenceError if the line that defines a name has an error."""
+        line = self.names.get(name)
+        if line in self.errors or line in self.consequences:
+            raise _ConsequenceError
 
     def _check_symbol(self, symbol: str, inside: str = "") -> None:
         if self.alphabet is None or symbol in self.alphabet:
@@ -369,6 +444,7 @@ class _Reader:
         near = difflib.get_close_matches(inside, self.class_of) or difflib.get_close_matches(
             symbol, known
         )
+        near = [name for name in near if name != symbol]
         raise InvalidInputError(f"{symbol!r} is not in the alphabet{_mean(near)}")
 
     def _check_name(self, name: str) -> None:
@@ -378,6 +454,67 @@ class _Reader:
             raise InvalidInputError(f"{name} is a keyword; choose another name")
         if self.alphabet is not None and name in self.alphabet:
             raise InvalidInputError(f"{name} is a symbol of the alphabet; choose another name")
+        for other in self.class_of:
+            if other in without_number(name) or name in without_number(other):
+                raise InvalidInputError(
+                    f"the class {name} exists beside {other}, but a class with a number stands for "
+                    "one symbol of it, as in 'C1 -> C1 C1'; choose another name"
+                )
+
+
+class _ConsequenceError(Exception):
+    """A line uses what a wrong line defines; the error of that line is enough."""
+
+
+def _is_bundle(text: str) -> bool:
+    return text.startswith("[") and text.endswith("]")
+
+
+def _sources(choices: Sequence[_Part], right: Sequence[_Part]) -> list[int | None]:
+    """Return for each part of the right side the choice that it repeats; None for a symbol."""
+    spare = list(range(len(choices)))
+    found: list[int | None] = []
+    for part in right:
+        if len(part.members) == 1 and not part.is_numbered:
+            found.append(None)
+            continue
+        same = next((k for k in spare if choices[k] == part), None)
+        if same is None:
+            raise InvalidInputError(_unread(part, choices))
+        if not part.is_numbered:
+            spare.remove(same)
+        found.append(same)
+    return found
+
+
+def _unread(part: _Part, choices: Sequence[_Part]) -> str:
+    """Return the error of a class that is written, but not read as often."""
+    if part.is_numbered:
+        return f"{part.name} is written but not read; the other side must have it, too"
+    if part in choices:
+        same = f"{part.name}1"
+        return (
+            f"the class {part.name} is written more often than it is read; for the same symbol at "
+            f"several places, give it a number, as in '{same} -> {same} {same}'"
+        )
+    return (
+        f"the class {part.name} is written but not read; a longer rule can write a class only if "
+        "it also reads it"
+    )
+
+
+def _warn_of_repetition(left: Sequence[_Part], right: Sequence[_Part], line: str) -> None:
+    """Warn if a class without a number is read more often than it is written, but written."""
+    for part in dict.fromkeys(right):
+        is_class = len(part.members) > 1 and not part.is_numbered
+        if is_class and 0 < right.count(part) < left.count(part):
+            same, other = f"{part.name}1", f"{part.name}2"
+            warn(
+                f"{line}the rule reads any {left.count(part)} symbols of {part.name} and writes "
+                f"{right.count(part)} of them; for a doubled symbol write "
+                f"'{same} {same} -> {same}', for any two '{same} {other} -> {same}'",
+                AmbiguousRuleWarning,
+            )
 
 
 def _alphabet(text: str) -> Alphabet:

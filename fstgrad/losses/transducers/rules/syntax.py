@@ -4,6 +4,7 @@
     alphabet = abcdefgh               characters, or symbols with spaces between
     substitute = 1                    also insert, delete, edit (all three); "none" forbids
     V = a e i o u                     a class of symbols
+    C = ^V                            the other symbols of the alphabet
     p : - labial stop                 features of a symbol
     sch -> sh 0.25                    a rule and its cost
     vowels: V -> V 0.5                a rule with a name: a vowel becomes another one
@@ -25,7 +26,7 @@ DIRECTIONS = ("ltr", "rtl", "sim")
 MODES = ("optional", "obligatory")
 NOTHING, BOUNDARY, ANY = "0", "#", "ANY"
 
-_TOKEN = re.compile(r'"[^"]*"|\[[^\]]*\]|\S+')
+_TOKEN = re.compile(r'"[^"]*"|\[[^\]]*\](?:\d+(?=\s|$))?|\S+')
 _ARROW = re.compile(r"(?:^|\s)(<->|->)(?=\s|$)")
 
 
@@ -115,6 +116,12 @@ def tokens(text: str) -> list[Token]:
 
 def is_rule(line: str) -> bool:
     """Return whether a line has an arrow."""
+def without_number(text: str) -> list[str]:
+    """Return what a word may be without a number at its end: for L12, it is L1 or L."""
+    stem = len(text.rstrip("0123456789"))
+    return [text[:end] for end in range(len(text) - 1, max(stem, 1) - 1, -1)]
+
+
     return _ARROW.search(line) is not None
 
 
