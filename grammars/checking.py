@@ -134,7 +134,7 @@ def _coverage(
         ):
             used[ties.names[k]] += int(events[event])
     if isinstance(loss, RuleLoss):
-        used.update(dict.fromkeys(loss.compiled.names, 0))
+        used.update(dict.fromkeys(loss.rule_transducer.names, 0))
     states = sum(factor.num_states() for factor in loss.factors)
     on_paths = sum(connect(factor).num_states() for factor in loss.factors)
     return Coverage(

@@ -378,7 +378,7 @@ class RuleGrammar(Grammar):
         loss = self.loss(alphabet)
         return with_symbols(loss.transducer, loss.alphabet)
 
-    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
+    def loss(self, alphabet: Alphabet | None = None) -> RuleLoss:
         """Return the loss over an alphabet; the default is that of the file."""
         return RuleLoss(self.rules, alphabet)
 

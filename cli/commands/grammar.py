@@ -20,8 +20,10 @@ from fstgrad.costs import pair_transducer
 from fstgrad.costs.explain import explain_pair
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.grammars.checking import Checked, Coverage, check_examples, updated
+from fstgrad.grammars.loading import RuleGrammar
 from fstgrad.grammars.templates import TEMPLATES, TEST
 from fstgrad.io import write_bytes, write_text
+from fstgrad.losses.transducers.rules import write_rules
 from fstgrad.openfst import write_archive, write_file
 from fstgrad.plot import automaton_source, render
 
@@ -87,13 +89,20 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
     loaded = Grammar.load(reference)
     _check_builder(loaded)
-    fst = loaded.build(chosen_alphabet(loaded, alphabet, symbols))
-    if output.endswith(".fst"):
-        write_file(output, fst)
+    abc = chosen_alphabet(loaded, alphabet, symbols)
+    if isinstance(loaded, RuleGrammar) and output.endswith(".far"):
+        rules = loaded.loss(abc).rule_transducer
+        write_rules(output, loaded.name, rules, "standard")
+        states = rules.fst.num_states
     else:
-        write_archive(output, {loaded.name: fst})
+        fst = loaded.build(abc)
+        states = fst.num_states()
+        if output.endswith(".fst"):
+            write_file(output, fst)
+        else:
+            write_archive(output, {loaded.name: fst})
     loss = output if output.endswith(".fst") else f"{output}:{loaded.name}"
-    echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
+    echo(f"wrote {states} states; use it with --loss {loss}")
 
 
 @grammar.command(examples=("fstgrad grammar draw damerau --symbols ab -o damerau.dot",))

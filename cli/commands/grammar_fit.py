@@ -71,7 +71,8 @@ learning_options = option_group(
         default="pair",
         show_default=True,
         help="Which arcs share a cost.  pair: those with the same symbols; arc: none; cost: those "
-        "of one kind and cost; rule: those of one rule.",
+        "of one kind and cost; rule: those of one rule.  Probabilities of the arcs that leave a "
+        "state sum to 1, so a shared weight gives each state a cost of its own.",
     ),
     click.option(
         "--smoothing",
@@ -201,7 +202,9 @@ def fit(
     _print_changes(learned)
     entry = f"{output}:{name}" if output.endswith(".far") else output
     if not output.endswith(".tsv"):
-        echo(f"wrote {output}; use it with --loss {entry}")
+        has_lost_names = output.endswith(".fst") and learned.pair_transducer.rules
+        lost = " without the names of rules, which x.far keeps" if has_lost_names else ""
+        echo(f"wrote {output}{lost}; use it with --loss {entry}")
 
 
 def _learn_ranking(
@@ -260,10 +263,14 @@ def _locating_pairs(rows: Sequence[Row]) -> Iterator[None]:
 
 
 def _print_changes(learned: LearnedCosts) -> None:
-    """Print the largest changes of costs."""
-    echo("largest changes (cost before -> after, times seen)")
+    """Print the largest changes of costs, and what moved them."""
+    is_fit = isinstance(learned, CostFit)
+    echo(f"largest changes (cost before -> after, times {'seen' if is_fit else 'used'})")
     for row in learned.changes(MAX_ROWS):
-        echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.times:.1f}")
+        reason = f"used {row.times:.1f}"
+        if is_fit:
+            reason = f"seen {row.times:.1f} + prior {row.prior:.3g} of {row.total:.1f} alternatives"
+        echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {reason}")
 
 
 @click.command(

@@ -102,7 +102,7 @@ class Estimator:
             log_cell = ties.log_cells(all_theta)
             share = np.where(np.isfinite(log_cell), np.exp(log_cell), 0.0)
             slope: FloatArray = cells - in_group[ties.cell_group] * share
-            value = -float((cells * log_cell)[used].sum())
+            value = -float(cells[used] @ log_cell[used])
             by_class: FloatArray = np.zeros(len(theta))
             np.add.at(by_class, ties.cell_class, slope)
             return value, by_class[free]

@@ -16,6 +16,7 @@ from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.parameter_tying import END, edit_kind
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
+from fstgrad.losses.transducers.rules import CONTINUED, NO_RULE
 
 _GAP = "·"
 _MOST_PATHS = 2_000  # searched for distinct alignments
@@ -266,36 +267,24 @@ def _events_of(path: tuple[object, ...]) -> list[int]:
 
 def _alignment(transducer: PairTransducer, events: IntArray) -> Alignment:
     """Return the operations of a path: one for each arc, or one for all arcs of a rule."""
+    rule = np.append(transducer.rule, np.full(transducer.num_states, NO_RULE))[events]
+    first = np.flatnonzero(rule != CONTINUED)
     operations = []
-    place = 0
-    while place < len(events):
-        event = int(events[place])
-        place += 1
-        step_events = [event]
-        is_arc = event < transducer.num_arcs
-        rule = int(transducer.rule[event]) if is_arc else -1
-        while rule >= 0 and _number_of_symbols(transducer, step_events) != transducer.sizes[rule]:
-            step_events.append(int(events[place]))
-            place += 1
+    for k, step_events in zip(rule[first], np.split(events, first[1:]), strict=True):
         read, written = _symbols_of(transducer, step_events)
         cost = float(transducer.cost[step_events].sum())
-        name = transducer.rules[rule] if rule >= 0 else END
-        if is_arc and rule < 0:
-            name = edit_kind("".join(read), "".join(written))
+        name = transducer.rules[k] if k >= 0 else edit_kind("".join(read), "".join(written))
+        if step_events[0] >= transducer.num_arcs:
+            name = END
         if read or written or cost:
-            operations.append(Operation(read, written, name, cost, tuple(step_events)))
+            operations.append(Operation(read, written, name, cost, tuple(step_events.tolist())))
     return Alignment(tuple(operations), float(transducer.cost[events].sum()))
 
 
-def _number_of_symbols(transducer: PairTransducer, events: list[int]) -> tuple[int, int]:
-    read = int((transducer.ilabel[events] > 0).sum())
-    return read, int((transducer.olabel[events] > 0).sum())
-
-
 def _symbols_of(
-    transducer: PairTransducer, events: list[int]
+    transducer: PairTransducer, events: IntArray
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    arcs = [event for event in events if event < transducer.num_arcs]
+    arcs = events[events < transducer.num_arcs]
     symbols = transducer.alphabet.symbols
     sides = (transducer.ilabel[arcs], transducer.olabel[arcs])
     read, written = (tuple(symbols[label - 1] for label in side if label) for side in sides)
@@ -312,7 +301,7 @@ def _events_like(transducer: PairTransducer, step: Operation) -> BoolArray:
         alike[: transducer.num_arcs] = (
             (transducer.ilabel == transducer.ilabel[first])
             & (transducer.olabel == transducer.olabel[first])
-            & (transducer.rule < 0)
+            & (transducer.rule == NO_RULE)
             & (transducer.cost[: transducer.num_arcs] == transducer.cost[first])
         )
     return alike

@@ -81,9 +81,10 @@ def fit_costs(
     given : {"nothing", "hypothesis", "target"}
         Model p(hypothesis, target), p(target | hypothesis), or p(hypothesis | target).
     tie : {"pair", "arc", "cost", "rule"} or callable
-        Which arcs share a weight: those that read and write the same symbols; none; those of one
-        kind (copy, substitute, insert, delete) and one cost; those of one rule of a grammar of
-        rules; or those with an equal f(read, written, cost), where "" is no symbol.
+        Which arcs share a weight: those that read and write the same symbols by the same rule, if
+        any; none; those of one kind (copy, substitute, insert, delete) and one cost; those of one
+        rule of a grammar of rules; or those with an equal f(read, written, cost), where "" is no
+        symbol.
     smoothing : float
         Counts >= 0 added to each class of each group: a Dirichlet prior with parameters 1 +
         smoothing.
@@ -151,6 +152,7 @@ def fit_costs(
         cost=-estimator.log_weights(best.weights),
         initial_cost=-estimator.log_weights(estimator.initial()),
         counts=best.counts,
+        prior=estimator.pseudo,
         pairs=data,
         theta=best.weights.theta,
         log_likelihood=tuple(best.likelihood),

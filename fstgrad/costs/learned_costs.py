@@ -17,7 +17,8 @@ from fstgrad.costs.parameter_tying import ParameterTying
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.losses import TransducerLoss
-from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
+from fstgrad.losses.transducers.rules import write_rules
+from fstgrad.openfst import ArcType, Fst, from_arrays, with_arc_type, with_symbols, write_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class LearnedCosts:
     cost : (A + S,) float64, the cost of each event in nats.
     initial_cost : (A + S,) float64, these costs before learning.
     counts : (A + S,) float64, the expected number of times that each event happened.
+    prior : (cells,) float64
+        The pseudocounts of each class in each group; 0 if the costs were learned to rank.
     """
 
     pair_transducer: PairTransducer
@@ -38,6 +41,7 @@ class LearnedCosts:
     cost: FloatArray
     initial_cost: FloatArray
     counts: FloatArray
+    prior: FloatArray
 
     __repr__ = short_repr
 
@@ -51,21 +55,23 @@ class LearnedCosts:
     def loss(self, semiring: Literal["tropical", "probability"] = "tropical") -> TransducerLoss:
         """Return the loss: the cost of the best alignment, or -log of the sum over all; nats."""
         return TransducerLoss(
-            self.pair_transducer.to_fst(self.cost), self.pair_transducer.alphabet, semiring=semiring
+            self.pair_transducer.to_rules(self.cost),
+            self.pair_transducer.alphabet,
+            semiring=semiring,
         )
 
     @cached_property
     def rows(self) -> tuple[CostRow, ...]:
         """The learned costs: one row for each class of each group."""
-        return tuple(
-            rows_of(self.pair_transducer, self.ties, self.cost, self.initial_cost, self.counts)
-        )
+        costs = (self.cost, self.initial_cost)
+        return tuple(rows_of(self.pair_transducer, self.ties, *costs, self.counts, self.prior))
 
     def changes(self, count: int = 10) -> list[CostRow]:
         """Return the `count` classes that changed most, by times * |cost - was|.
 
         Several rows of a class are merged into one with `state` -1 and an empty `given`; its costs
-        are means weighted by `times`.  Rows with infinite costs are left out.
+        are means weighted by `times`, its other numbers are sums.  Rows with infinite costs are
+        left out.
         """
         count = positive_integer("count", count, minimum=0)
         rows: dict[str, list[CostRow]] = {}
@@ -85,7 +91,7 @@ class LearnedCosts:
         """Write the transducer to `x.far` (entry `name`) or `x.fst`, or the costs to `x.tsv`.
 
         `semiring` chooses the arc type of an FST: "standard" (float32) for tropical costs, else
-        "log64".
+        "log64".  An archive also has the names of rules, in the entry `name`.rules.
 
         Raises
         ------
@@ -95,13 +101,13 @@ class LearnedCosts:
         text = path_name(path)
         instance("name", name, str, "a str")
         one_of("semiring", semiring, ("tropical", "probability"))
-        fst = with_arc_type(self.transducer, "standard" if semiring == "tropical" else "log64")
+        arc_type: ArcType = "standard" if semiring == "tropical" else "log64"
         if text.endswith(".tsv"):
             write_costs(text, self.ties, self.rows)
         elif text.endswith(".far"):
-            write_archive(text, {name: fst})
+            write_rules(text, name, self.pair_transducer.to_rules(self.cost), arc_type)
         elif text.endswith(".fst"):
-            write_file(text, fst)
+            write_file(text, with_arc_type(self.transducer, arc_type))
         else:
             raise InvalidInputError(
                 f"path is {text!r}; give a name that ends in .far, .fst or .tsv"
@@ -114,7 +120,7 @@ class CostFit(LearnedCosts):
 
     Attributes
     ----------
-    pair_transducer, ties, cost, initial_cost, counts : as in `LearnedCosts`
+    pair_transducer, ties, cost, initial_cost, counts, prior : as in `LearnedCosts`
         `initial_cost` holds the transducer's own costs, made -log of probabilities; `counts` are
         those of the step that was kept.
     pairs : Pairs, the pairs from which the costs were learned.
@@ -168,4 +174,5 @@ def _merged(rows: Sequence[CostRow]) -> CostRow:
         sum(row.times * getattr(row, name) for row in rows) / total for name in ("cost", "was")
     )
     place = (rows[0].state, rows[0].given) if len(rows) == 1 else (-1, "")
-    return CostRow(*place, rows[0].name, cost, was, total)
+    prior, choices = sum(row.prior for row in rows), sum(row.total for row in rows)
+    return CostRow(*place, rows[0].name, cost, was, total, prior, choices)

@@ -26,6 +26,7 @@ from fstgrad.core.checks import FloatArray, IntArray, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.transducer import PairTransducer
+from fstgrad.losses.transducers.rules import CONTINUED, CONTINUED_NAME
 
 Given = Literal["nothing", "hypothesis", "target"]
 Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]
@@ -192,14 +193,18 @@ def _class_key(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
                 f"tie({read!r}, {written!r}, {cost!r}) failed: {error}; it is called with what an "
                 "arc reads, what it writes and its cost"
             ) from error
-    if rule >= 0:
-        return transducer.rules[rule]
     name = f"{read or '0'} -> {written or '0'}"
+    if tie in ("rule", "cost"):
+        kind = f"{edit_kind(read, written)} {cost:g}"
+        return CONTINUED_NAME if rule == CONTINUED else kind if rule < 0 else transducer.rules[rule]
+    if rule == CONTINUED:
+        name = f"{CONTINUED_NAME} {name}"
+    elif rule >= 0:
+        is_single = transducer.pairs_of_rules[rule] == 1
+        name = transducer.rules[rule] + ("" if is_single else f" ({name})")
     if tie == "pair":
         return name
-    if tie == "arc":
-        return f"{name} from {transducer.source[event]} to {transducer.nextstate[event]} ({event})"
-    return f"{edit_kind(read, written)} {cost:g}"
+    return f"{name} from {transducer.source[event]} to {transducer.nextstate[event]} ({event})"
 
 
 def edit_kind(read: str, written: str) -> str:

@@ -251,7 +251,8 @@ def fit_ranking(
     )
     cost = problem.solved(max_iter)
     counts = _counts(transducer, encoded.pairs, cost, semiring, np.ones(len(encoded.pairs)))[1]
-    return RankingFit(transducer, ties, cost, initial_cost, counts)
+    no_prior = np.zeros(len(ties.cell_class))
+    return RankingFit(transducer, ties, cost, initial_cost, counts, no_prior)
 
 
 class _RankingProblem(NamedTuple):

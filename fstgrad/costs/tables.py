@@ -15,9 +15,8 @@ from fstgrad.costs.parameter_tying import TIES, Given, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 from fstgrad.io import Row, located, read_rows, write_text
 from fstgrad.losses import TransducerLoss
-from fstgrad.openfst import from_arrays, with_symbols
 
-_COLUMNS = ("state", "given", "class", "cost", "was", "count")
+_COLUMNS = ("state", "given", "class", "cost", "was", "count", "prior", "total")
 _HEADER = re.compile(r"# costs in nats, tie=(\w+) given=(\w+)")
 
 
@@ -33,6 +32,11 @@ class CostRow(NamedTuple):
     was : float, this cost before learning, in nats; `fit_costs` first makes the transducer's own
         costs -log of probabilities.
     times : float, the expected number of times that the events happened.
+    prior : float, the pseudocounts added to `times`.
+    total : float, the counts and pseudocounts of all alternatives, the rows of the same group.
+
+    If EM has converged and the class is in no other group, its probability is (times + prior) /
+    total, shared by its events; in a conditional model it is multiplied by that of the gate.
     """
 
     state: int
@@ -41,6 +45,8 @@ class CostRow(NamedTuple):
     cost: float
     was: float
     times: float
+    prior: float
+    total: float
 
 
 def rows_of(
@@ -49,13 +55,18 @@ def rows_of(
     cost: FloatArray,
     was: FloatArray,
     counts: FloatArray,
+    prior: FloatArray,
 ) -> list[CostRow]:
-    """Return one row for each class of each group, sorted by state and given symbol."""
+    """Return one row for each class of each group, sorted by state and given symbol.
+
+    `counts` (A + S,) are those of events, `prior` (cells,) those of cells.
+    """
     _, first = np.unique(ties.cell, return_index=True)
-    total = np.bincount(ties.cell, counts[ties.events])
+    times = np.bincount(ties.cell, counts[ties.events])
+    total = np.bincount(ties.cell_group, times + prior)[ties.cell_group]
     symbols = ("", *transducer.alphabet)
     rows = []
-    for place, count in zip(first, total, strict=True):
+    for place, *own in zip(first, times, prior, total, strict=True):
         event, given = int(ties.events[place]), ""
         is_arc = event < transducer.num_arcs
         state = int(transducer.source[event]) if is_arc else event - transducer.num_arcs
@@ -65,8 +76,13 @@ def rows_of(
         name = ties.names[ties.class_of[place]]
         rows.append(
             CostRow(
-                state, given, name, float(cost[event]) + 0.0, float(was[event]) + 0.0, float(count)
-            )  # + 0.0 avoids -0.0
+                state,
+                given,
+                name,
+                float(cost[event]) + 0.0,
+                float(was[event]) + 0.0,  # + 0.0 avoids -0.0
+                *map(float, own),
+            )
         )
     return rows
 
@@ -76,13 +92,14 @@ def write_costs(
 ) -> None:
     """Write rows as TSV for people to read and edit; a cost of inf leaves the arcs out."""
     lines = [
-        f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost",
+        f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost; a class has a "
+        "row for each state and given symbol; total: counts and priors of all alternatives there",
         "\t".join(_COLUMNS),
     ]
-    lines += [
-        f"{row.state}\t{row.given}\t{row.name}\t{row.cost:.9g}\t{row.was:.6g}\t{row.times:.6g}"
-        for row in rows
-    ]
+    for row in rows:
+        numbers = (f"{value:.6g}" for value in (row.was, row.times, row.prior, row.total))
+        fields = (str(row.state), row.given, row.name, f"{row.cost:.9g}", *numbers)
+        lines.append("\t".join(fields))
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -115,9 +132,8 @@ def with_costs(
             "'# costs in nats, tie=... given=...', with a tie that has a name"
         )
     ties = ParameterTying.of(transducer, cast(Tie, header[1]), cast(Given, header[2]))
-    cells = rows_of(
-        transducer, ties, transducer.cost, transducer.cost, np.zeros(len(transducer.cost))
-    )
+    none, no_prior = np.zeros(len(transducer.cost)), np.zeros(len(ties.cell_class))
+    cells = rows_of(transducer, ties, transducer.cost, transducer.cost, none, no_prior)
     number = {(str(row.state), row.given, row.name): k for k, row in enumerate(cells)}
     cost = np.full(len(cells), np.inf)
     for row in rows[2:]:
@@ -126,10 +142,7 @@ def with_costs(
             cost[k] = value
     events = np.full(len(transducer.cost), np.inf)
     events[ties.events] = cost[ties.cell]
-    return TransducerLoss(
-        with_symbols(from_arrays(transducer.to_fst(events)), transducer.alphabet),
-        transducer.alphabet,
-    )
+    return TransducerLoss(transducer.to_rules(events), transducer.alphabet)
 
 
 def _cell_and_cost(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, float]:

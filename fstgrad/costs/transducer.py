@@ -5,7 +5,6 @@
 - `silent_arcs` : the arcs that neither read nor write, with the sums over their cycles.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -21,13 +20,13 @@ from fstgrad.core.errors import (
     MemoryLimitError,
     NotSupportedError,
 )
-from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
 from fstgrad.costs.pairs import Pairs, check_labels, masses
-from fstgrad.losses import Loss, RuleLoss, TransducerLoss
+from fstgrad.losses import Loss, TransducerLoss
 from fstgrad.losses.pairwise import ALIGNMENT_MEMORY, ArcCosts, negative_cycle
+from fstgrad.losses.transducers.rules import CONTINUED, NO_RULE, RuleTransducer
 from fstgrad.openfst import Fst, FstArrays, compose, connect, from_arrays, to_arrays
 
 
@@ -43,10 +42,10 @@ class PairTransducer:
     alphabet : Alphabet of n symbols, on both sides.
     start : int, the start state.
     ilabel, olabel, source, nextstate : (A,) int64; label 0 is epsilon, label i + 1 is symbol i.
-    rule : (A,) int64, the index in `rules` of the rule that an arc names; -1 for none.
+    rule : (A,) int64, the index in `rules` of the rule that an arc begins; -2 for the next arcs of
+        a rule, -1 for other arcs.
     cost : (A + S,) float64, the costs of the events in nats; +inf if the event is impossible.
     rules : tuple of str, the names of rules.
-    sizes : tuple of (int, int), the numbers of symbols that each rule reads and writes.
     """
 
     alphabet: Alphabet
@@ -58,7 +57,6 @@ class PairTransducer:
     rule: IntArray
     cost: FloatArray
     rules: tuple[str, ...] = ()
-    sizes: tuple[tuple[int, int], ...] = ()
 
     __repr__ = short_repr
 
@@ -70,7 +68,7 @@ class PairTransducer:
         states = len(self.cost) - arcs
         for name, size, lower in (
             ("ilabel", n + 1, 0), ("olabel", n + 1, 0), ("source", states, 0),
-            ("nextstate", states, 0), ("rule", 2**31, -1),
+            ("nextstate", states, 0), ("rule", len(self.rules), CONTINUED),
         ):  # fmt: skip
             labels = index_array(name, getattr(self, name), size, (arcs,), lower=lower)
             object.__setattr__(self, name, labels)
@@ -81,42 +79,38 @@ class PairTransducer:
             raise InvalidInputError("arcs must be sorted by ilabel, then by olabel; use from_fst")
 
     @classmethod
-    def from_fst(
-        cls,
-        fst: FstArrays,
-        alphabet: Alphabet,
-        rules: Sequence[str] = (),
-        sizes: Sequence[tuple[int, int]] = (),
-    ) -> "PairTransducer":
+    def from_fst(cls, fst: FstArrays | RuleTransducer, alphabet: Alphabet) -> "PairTransducer":
         """Return the transducer of an FST with the labels of `alphabet`.
 
-        States that are on no path are left out.  The output label n + 1 + k names rule k and writes
-        nothing.
+        States that are on no path are left out.
 
         Raises
         ------
         FstError
             The FST has no path.
         """
-        instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
+        is_right = (FstArrays, RuleTransducer)
+        instance("fst", fst, is_right, "an FstArrays, as openfst.to_arrays returns it")
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
-        trimmed = to_arrays(connect(from_arrays(fst)))
+        if isinstance(fst, FstArrays):
+            fst = RuleTransducer(fst, alphabet, (), np.full(fst.num_arcs, NO_RULE))
+        on_paths = RuleTransducer.split(
+            to_arrays(connect(from_arrays(fst.coded))), alphabet, fst.names
+        )
+        trimmed = on_paths.fst
         if trimmed.start < 0:
             raise FstError("the transducer has no path; it accepts no pair of strings")
-        rule = trimmed.olabel - len(alphabet) - 1
-        olabel = np.where(rule >= 0, 0, trimmed.olabel)
-        order = np.lexsort((trimmed.source, olabel, trimmed.ilabel))
+        order = np.lexsort((trimmed.source, trimmed.olabel, trimmed.ilabel))
         return cls(
             alphabet,
             trimmed.start,
             trimmed.ilabel[order],
-            olabel[order],
+            trimmed.olabel[order],
             trimmed.source[order],
             trimmed.nextstate[order],
-            np.maximum(rule, -1)[order],
+            on_paths.rule[order],
             np.concatenate([trimmed.weight[order], trimmed.final]),
-            tuple(items("rules", rules)),
-            tuple(items("sizes", sizes)),
+            fst.names,
         )
 
     @property
@@ -223,8 +217,14 @@ class PairTransducer:
 
     def to_fst(self, cost: FloatArray) -> FstArrays:
         """Return the transducer with other costs (A + S,) of events, in nats; +inf drops an arc."""
+        return self.to_rules(cost).fst
+
+    def to_rules(self, cost: FloatArray) -> RuleTransducer:
+        """Return what `to_fst` returns, with the rules of its arcs."""
         cost = checks.cost_array("cost", cost, (len(self.cost),))
-        return self._fst(cost, np.flatnonzero(np.isfinite(cost[: self.num_arcs])))
+        arcs = np.flatnonzero(np.isfinite(cost[: self.num_arcs]))
+        arcs = arcs[np.argsort(self.source[arcs], kind="stable")]  # the order of FstArrays
+        return RuleTransducer(self._fst(cost, arcs), self.alphabet, self.rules, self.rule[arcs])
 
     def _fst(self, cost: FloatArray, arcs: IntArray | slice) -> FstArrays:
         return FstArrays(
@@ -237,6 +237,12 @@ class PairTransducer:
             self.nextstate[arcs],
             cost[: self.num_arcs][arcs],
         )
+
+    @cached_property
+    def pairs_of_rules(self) -> IntArray:
+        """The number of different pairs of labels of the first arcs of each rule."""
+        first = np.column_stack([self.rule, self.ilabel, self.olabel])[self.rule >= 0]
+        return np.bincount(np.unique(first, axis=0)[:, 0], minlength=len(self.rules))
 
     @cached_property
     def arcs_into(self) -> dict[tuple[int, int, int], list[int]]:
@@ -342,10 +348,8 @@ def pair_transducer(source: TransducerSource, alphabet: Alphabet | None = None) 
         raise NotSupportedError(
             "the loss is not a cost of its transducer; give a loss with log=True and smoothing=0"
         )
-    if isinstance(loss, RuleLoss):
-        compiled = loss.compiled
-        return PairTransducer.from_fst(compiled.fst, loss.alphabet, compiled.names, compiled.sizes)
-    return PairTransducer.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)
+    fst = loss.rule_transducer or to_arrays(reduce(compose, loss.factors))
+    return PairTransducer.from_fst(fst, loss.alphabet)
 
 
 def silent_arcs(

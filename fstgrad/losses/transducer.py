@@ -38,7 +38,7 @@ from fstgrad.losses.base import Loss
 from fstgrad.losses.edit_operations import Alignment, operations_of
 from fstgrad.losses.evaluation import Target
 from fstgrad.losses.pairwise import ArcCosts, PairLoss, losses_of_pairs, pair_loss
-from fstgrad.losses.transducers.rules import RuleSet, RuleTransducer, compile_rules
+from fstgrad.losses.transducers.rules import RuleSet, RuleTransducer, compile_rules, read_rules
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -68,7 +68,7 @@ class TransducerLoss(Loss):
 
     Parameters
     ----------
-    fst : pynini.Fst or FstArrays, or a sequence of them
+    fst : pynini.Fst, FstArrays or RuleTransducer, or a sequence of FSTs
         It reads the hypothesis on the input side and writes the target on the output side.  Several
         transducers are composed, from left to right.  Weights are costs: float32 for arc type
         "standard", float64 for "log64"; +inf forbids.
@@ -91,6 +91,10 @@ class TransducerLoss(Loss):
     InvalidInputError
         `smoothing` is negative, or `smoothing` or `log` is set in the tropical semiring.
 
+    Attributes
+    ----------
+    rule_transducer : RuleTransducer, the rules of the arcs; None if the transducer names none.
+
     Examples
     --------
     >>> from fstgrad import Alphabet
@@ -102,7 +106,7 @@ class TransducerLoss(Loss):
 
     def __init__(
         self,
-        fst: Fst | FstArrays | Sequence[Fst | FstArrays],
+        fst: Fst | FstArrays | RuleTransducer | Sequence[Fst | FstArrays],
         alphabet: Alphabet,
         *,
         semiring: Literal["tropical", "probability"] = "tropical",
@@ -120,6 +124,13 @@ class TransducerLoss(Loss):
                 f"smoothing is {self.smoothing:g} and log is {self.log} with tropical costs, which "
                 "have neither; leave them out, or give semiring='probability'"
             )
+        self.rule_transducer = fst if isinstance(fst, RuleTransducer) else None
+        if isinstance(fst, RuleTransducer):
+            if fst.alphabet != alphabet:
+                raise InvalidInputError(
+                    f"alphabet is {alphabet!r}, and that of fst {fst.alphabet!r}; give the latter"
+                )
+            fst = fst.fst
         parts = fst if isinstance(fst, Sequence) else [fst]
         self._arrays = self._checked_factors(parts)
 
@@ -138,7 +149,8 @@ class TransducerLoss(Loss):
         Parameters
         ----------
         path : path
-            `x.fst`, an entry `x.far:NAME` of an archive, or AT&T text.
+            `x.fst`, an entry `x.far:NAME` of an archive, or AT&T text.  An archive that
+            `fstgrad grammar` or `CostFit.write` wrote also has the names of rules.
         alphabet : Alphabet, optional
             Matched by symbol with the symbol tables of the FST.  In an FST without tables, labels
             are characters, as in pynini.  By default, the symbols of the input side.
@@ -164,7 +176,8 @@ class TransducerLoss(Loss):
         if alphabet is None:
             table = to_arrays(fst).input_symbols or ()
             alphabet = Alphabet(symbol for label, symbol in table if label != 0)
-        return TransducerLoss(fst, alphabet, semiring=semiring, smoothing=smoothing, log=log)
+        whole = read_rules(path, to_arrays(fst), alphabet) or fst
+        return TransducerLoss(whole, alphabet, semiring=semiring, smoothing=smoothing, log=log)
 
     @cached_property
     def factors(self) -> tuple[Fst, ...]:
@@ -337,17 +350,12 @@ class RuleLoss(TransducerLoss):
     (0.25, 1.0)
     """
 
+    rule_transducer: RuleTransducer
+
     def __init__(self, rules: str | RuleSet, alphabet: Alphabet | None = None) -> None:
         instance("rules", rules, str | RuleSet, "the text of a grammar, or a RuleSet")
         if alphabet is not None:
             instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.rules = RuleSet.parse(rules) if isinstance(rules, str) else rules
-        self.compiled: RuleTransducer = compile_rules(self.rules, alphabet)
-        fst, own = self.compiled.fst, self.compiled.alphabet
-        plain = replace(fst, olabel=np.where(fst.olabel > len(own), 0, fst.olabel))
-        super().__init__(plain, own)
-
-    @property
-    def marked(self) -> FstArrays:
-        """The transducer, with the output label n + 1 + k on an arc of rule k."""
-        return self.compiled.fst
+        compiled = compile_rules(self.rules, alphabet)
+        super().__init__(compiled, compiled.alphabet)

@@ -14,7 +14,7 @@ Index
 - `with_arc_type`, `symbol_table`, `with_symbols`, `with_character_symbols` : types and symbols.
 - `over_alphabet`, `acceptor_over` : an FST with the labels of an alphabet, matched by symbol.
 - `read_file`, `read_collection`, `is_fst_file`, `is_binary`, `write_file`, `write_archive`,
-  `parse_text` : FST files, FAR archives, AT&T text.
+  `parse_text`, `read_rule_names` : FST files, FAR archives, AT&T text.
 - `IS_INSTALLED`, `missing` : whether pynini is installed, and the error if it is not.
 - `caught_messages` : the reasons that OpenFst writes to standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
@@ -43,10 +43,12 @@ from fstgrad.openfst.conversion import (
     with_symbols,
 )
 from fstgrad.openfst.files import (
+    RULES,
     is_binary,
     is_fst_file,
     read_collection,
     read_file,
+    read_rule_names,
     write_archive,
     write_file,
 )
@@ -78,12 +80,12 @@ from fstgrad.openfst.symbols import (
 from fstgrad.openfst.text import parse_text
 
 __all__ = [
-    "IS_INSTALLED",
+    "IS_INSTALLED", "RULES",
     "ArcType", "Fst", "FstArrays", "Symbols", "acceptor_over", "arc_sort", "caught_messages",
     "check_sides", "check_symbols", "compose", "connect", "determinize", "from_arrays",
     "is_acceptor", "is_acyclic", "is_binary", "is_empty", "is_fst_file", "minimize", "missing",
     "over_alphabet", "parse_text", "project", "prune", "read", "read_collection", "read_file",
-    "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
-    "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols", "write_archive",
-    "write_file",
+    "read_rule_names", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table",
+    "to_arrays", "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
+    "write_archive", "write_file",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, pa
 from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
 from fstgrad.openfst.text import parse_text, read_symbols
 
+RULES = ".rules"  # of an archive: the entry NAME.rules names the rules of the arcs of NAME
 _FILE = re.compile(r"(.+)\.(fst|(txt|att)(\.gz)?)", re.DOTALL)
 
 
@@ -41,7 +42,8 @@ def read_file(
     ----------
     path : path
         `x.fst`, an FST in binary form; `x.far:NAME`, an entry of an archive (`x.far` if the archive
-        has one entry); any other name, AT&T text with costs in float64 ("log64"), plain or gzip.
+        has one entry besides `NAME.rules`, see `read_rule_names`); any other name, AT&T text with
+        costs in float64 ("log64"), plain or gzip.
     symbols : path, optional
         The symbol table of AT&T text, one symbol and its label per line.  Without it, the arcs of
         the text have symbols, which get labels in the order of appearance.
@@ -69,6 +71,22 @@ def read_file(
     table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
     text = parse_text(read_text(name), name, table, acceptor=acceptor, known=alphabet or ())
     return from_arrays(text.arrays())
+
+
+def read_rule_names(path: str | os.PathLike[str]) -> Fst | None:
+    """Return the entry NAME.rules beside the entry NAME that `read_file` reads; None without it.
+
+    Raises
+    ------
+    FstError, OSError
+        As in `read_file`.
+    """
+    archive, is_archive, key = path_name(path).partition(".far")
+    if not is_archive or not (not key or key.startswith(":")):
+        return None
+    entries = _entries(archive + ".far")
+    name = _name_of_entry(archive + ".far", entries, key[1:] or None)
+    return entries.get(name + RULES)
 
 
 def read_collection(
@@ -142,9 +160,15 @@ def _entries(path: str) -> dict[str, Fst]:
 
 def _archived(path: str, key: str | None) -> Fst:
     entries = _entries(path)
-    if key is None and len(entries) == 1:
-        return next(iter(entries.values()))
+    return entries[_name_of_entry(path, entries, key)]
+
+
+def _name_of_entry(path: str, entries: dict[str, Fst], key: str | None) -> str:
+    """Return the name `key`; for None, that of the only entry besides its names of rules."""
+    own = [name for name in entries if name.removesuffix(RULES) not in entries.keys() - {name}]
+    if key is None and len(own) == 1:
+        return own[0]
     if key is None or key not in entries:
         asked = "no entry is named" if key is None else f"{path} has no entry {key!r}"
-        raise FstError(f"{asked}; give {path}:NAME with one of {', '.join(sorted(entries))}")
-    return entries[key]
+        raise FstError(f"{asked}; give {path}:NAME with one of {', '.join(sorted(own))}")
+    return key

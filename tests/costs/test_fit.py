@@ -337,8 +337,8 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
         "not a table of": ["state", *text[1:]],
         ":3: 3 column": [*text[:2], "0\ta\tb"],
         ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],
-        "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", "0", "0"])],
-        "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", "0", "0"])],
+        "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", *"0000"])],
+        "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", *"0000"])],
     }
     for said, lines in bad.items():
         (tmp_path / "x.tsv").write_text("\n".join(lines))

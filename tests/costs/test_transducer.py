@@ -17,7 +17,7 @@ ABC = fg.Alphabet("ab")
         ({"olabel": [3]}, r"olabel\[0\] is 3; indices run from 0 to 2"),
         ({"source": [1]}, r"source\[0\] is 1; indices run from 0 to 0"),
         ({"nextstate": [1]}, r"nextstate\[0\] is 1; indices run from 0 to 0"),
-        ({"rule": [-2]}, r"rule\[0\] is -2; indices run from -1"),
+        ({"rule": [-3]}, r"rule\[0\] is -3; indices run from -2"),
         ({"start": 1}, "start is 1; states run from 0 to 0"),
     ],
 )

@@ -1,48 +1,100 @@
 """Compile rules to a transducer: mark places, then replace each mark by the output of its rule.
 
 A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair
-of contexts) replaces the input of a rule by a mark.  Contexts see the symbols behind marks, so they
-are contexts of the hypothesis, and the order of optional rules does not matter.  Writing copies
-symbols, edits them at the costs of the settings, and replaces each mark by the name of a rule, at
-the rule's cost, and by the rule's output.  Rules that may apply anywhere need no mark.
+of contexts) replaces the first symbol of a rule's input by a mark and the others by covers, symbol
+by symbol.  Contexts see the symbols behind marks and covers, so they are contexts of the
+hypothesis, and the order of optional rules does not matter.  Writing copies symbols, edits them at
+the costs of the settings, and reads a mark and its covers while it writes the output of a rule, at
+the rule's cost.  Rules that may apply anywhere need no mark.  So a rule that reads n symbols and
+writes m is a path of max(n, m) arcs.
+
+Output labels tell rules apart until the end: label (n + 1) (c + 2) + b, for n symbols, writes the
+symbol of label b (0: nothing) with the code c of `RuleTransducer.rule`; then they are split.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, IntArray, instance, optional
+from fstgrad.core.checks import FloatArray, IntArray, index_array, instance, optional
 from fstgrad.core.errors import FstError, InvalidInputError
+from fstgrad.core.sequences import items
+from fstgrad.core.short_repr import short_repr
 from fstgrad.losses.transducers.rules.ruleset import RuleSet
 from fstgrad.losses.transducers.rules.syntax import Context, Rule
 from fstgrad.openfst import Fst, FstArrays, caught_messages, from_arrays
 from fstgrad.openfst import rewriting as r
 
-Strings = tuple[tuple[int, ...], tuple[int, ...]]
+Labels = tuple[int, ...]
+Strings = tuple[Labels, Labels]
 _MOST_LABELS = 50_000  # pynini's own symbols are above these
 _MOST_ARCS = 2_000_000
 
 
-class RuleTransducer(NamedTuple):
-    """A compiled grammar of rules.
+NO_RULE, CONTINUED = -1, -2
+
+
+@dataclass(frozen=True, eq=False)
+class RuleTransducer:
+    """A transducer whose arcs know their rules, such as a compiled grammar of rules.
 
     Attributes
     ----------
-    fst : FstArrays in "log64"; label i + 1 is symbol i.  The output label n + 1 + k names rule k:
-        its arc has the cost of the rule in nats and writes nothing.
-    alphabet : Alphabet of both sides, n symbols.
+    fst : FstArrays in "log64"; label i + 1 is symbol i.
+    alphabet : Alphabet of both sides.
     names : tuple of str, the names of the rules.
-    lines : tuple of int, the line of each rule.
-    sizes : tuple of (int, int), the numbers of symbols that each rule reads and writes.
+    rule : (arcs,) int64
+        The index in `names` of the rule that an arc begins, which has the rule's cost in nats; -2
+        for the next arcs of a rule, of cost 0; -1 for copies and edits.
     """
 
     fst: FstArrays
     alphabet: Alphabet
     names: tuple[str, ...]
-    lines: tuple[int, ...]
-    sizes: tuple[tuple[int, int], ...]
+    rule: IntArray
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInputError unless each arc has a rule, -1 or -2."""
+        instance("fst", self.fst, FstArrays, "FstArrays")
+        instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
+        names = tuple(items("names", self.names))
+        rule = index_array("rule", self.rule, len(names), (self.fst.num_arcs,), lower=CONTINUED)
+        rule.flags.writeable = False
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "rule", rule)
+
+    @classmethod
+    def split(cls, fst: FstArrays, alphabet: Alphabet, names: Sequence[str]) -> "RuleTransducer":
+        """Return the transducer of an FST whose output labels have codes, as `coded` has them."""
+        code, olabel = np.divmod(fst.olabel, len(alphabet) + 1)
+        return cls(replace(fst, olabel=olabel), alphabet, tuple(names), code + CONTINUED)
+
+    @property
+    def coded(self) -> FstArrays:
+        """The FST with output labels (n + 1) (rule + 2) + label; OpenFst keeps them on their arcs.
+
+        Raises
+        ------
+        FstError
+            There are more such labels than OpenFst has.
+        """
+        check_codes(len(self.names), self.alphabet)
+        code = (len(self.alphabet) + 1) * (self.rule - CONTINUED)
+        return replace(self.fst, olabel=self.fst.olabel + code)
+
+
+def check_codes(rules: int, alphabet: Alphabet) -> None:
+    """Raise FstError if `rules` rules over an alphabet need more labels than OpenFst has, 2^31."""
+    if (rules - CONTINUED) * (len(alphabet) + 1) >= 2**31:
+        raise FstError(
+            f"{rules:,} rules over {len(alphabet):,} symbols are too many for OpenFst; use classes"
+        )
 
 
 class _Group(NamedTuple):
@@ -81,10 +133,11 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         raise InvalidInputError(
             f"{rules.name} has no alphabet; add a line 'alphabet = ...', or name one here"
         )
+    check_codes(len(rules.rules), abc)
     number = {symbol: i for i, symbol in enumerate(abc, start=1)}
     pairs = [_encoded(rule, number) for rule in rules.rules]
-    marks = _Marks(len(abc) + len(rules.rules))
-    groups: dict[_Group, dict[tuple[int, ...], int]] = {}
+    marks = _Marks(len(abc))
+    groups: dict[_Group, dict[Labels, Labels]] = {}
     for rule, own in zip(rules.rules, pairs, strict=True):
         if not rule.is_free:
             group = _Group.of(rule)
@@ -93,11 +146,11 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     size = marks.last * sum(1 + len(read) for sites in groups.values() for read in sites)
     if marks.last > _MOST_LABELS or size > _MOST_ARCS:
         raise FstError(
-            f"{rules.name}: rules with contexts read {len(marks.reads):,} strings, which is too "
-            "many; use smaller classes"
+            f"{rules.name}: rules with contexts read {sum(map(len, groups.values())):,} strings, "
+            "which is too many; use smaller classes"
         )
-    writing, table = _writing(rules, abc, pairs, groups, marks)
-    everything = np.array([*number.values(), *marks.reads], dtype=np.int64)
+    writing, table = _writing(rules, abc, pairs, groups)
+    everything = np.array([*number.values(), *marks.behind], dtype=np.int64)
     expansion = _expansion(abc, marks)
     marking = []
     for group, sites in groups.items():
@@ -110,18 +163,13 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         fst = r.chained([plain, *marking, writing], _MOST_ARCS)
     except FstError as error:
         raise FstError(f"{rules.name}: {error}") from error
-    return RuleTransducer(
-        _with_exact_costs(fst, table),
-        abc,
-        tuple(rule.name for rule in rules.rules),
-        tuple(rule.line for rule in rules.rules),
-        tuple((len(rule.pairs[0][0]), len(rule.pairs[0][1])) for rule in rules.rules),
-    )
+    names = [rule.name for rule in rules.rules]
+    return RuleTransducer.split(_with_exact_costs(fst, table), abc, names)
 
 
 def _marking(
     group: _Group,
-    sites: dict[tuple[int, ...], int],
+    sites: dict[Labels, Labels],
     number: dict[str, int],
     everything: IntArray,
     expansion: Fst,
@@ -133,7 +181,7 @@ def _marking(
         try:
             return [
                 r.rewrite(
-                    r.alternatives([(read, (mark,)) for read, mark in sites.items()]),
+                    r.alternatives(list(sites.items())),
                     _context(group.before, number, "before", expansion),
                     _context(group.after, number, "after", expansion),
                     r.anything(everything),
@@ -152,18 +200,29 @@ def _lines(rules: RuleSet, group: _Group) -> str:
 
 
 class _Marks:
-    """The labels of marks, above those of symbols and rules, and the input behind each mark."""
+    """The labels of marks and covers, above those of symbols, and the symbol behind each label.
+
+    A rule that inserts has a mark with nothing behind it.
+    """
 
     def __init__(self, last: int) -> None:
         self.last = last
-        self.reads: dict[int, tuple[int, ...]] = {}
+        self.behind: dict[int, Labels] = {}
+        self.cover: dict[int, int] = {}
 
-    def add(self, sites: dict[tuple[int, ...], int], read: tuple[int, ...]) -> None:
-        """Add a mark for the input `read` to `sites`, unless it has one."""
+    def add(self, sites: dict[Labels, Labels], read: Labels) -> None:
+        """Add to `sites` a mark and covers for the input `read`, unless it has them."""
         if read not in sites:
-            self.last += 1
-            sites[read] = self.last
-            self.reads[self.last] = read
+            mark = self._new(read[:1])
+            for symbol in read[1:]:
+                if symbol not in self.cover:
+                    self.cover[symbol] = self._new((symbol,))
+            sites[read] = (mark, *(self.cover[symbol] for symbol in read[1:]))
+
+    def _new(self, behind: Labels) -> int:
+        self.last += 1
+        self.behind[self.last] = behind
+        return self.last
 
 
 def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:
@@ -179,26 +238,29 @@ def _writing(
     rules: RuleSet,
     abc: Alphabet,
     pairs: Sequence[Sequence[Strings]],
-    groups: dict[_Group, dict[tuple[int, ...], int]],
-    marks: _Marks,
+    groups: dict[_Group, dict[Labels, Labels]],
 ) -> tuple[Fst, FloatArray]:
     """Return the transducer of the second step, its weights indices of costs, and the costs."""
     loops = _Loops()
-    for a in range(1, len(abc) + 1):
-        loops.add((a,), (a,), 0.0)
+    width = len(abc) + 1
+    plain = width * (NO_RULE - CONTINUED)
+    for a in range(1, width):
+        loops.add((a,), (plain + a,), 0.0)
         if "delete" in rules.edits:
-            loops.add((a,), (), rules.edits["delete"])
+            loops.add((a,), (plain,), rules.edits["delete"])
         if "insert" in rules.edits:
-            loops.add((), (a,), rules.edits["insert"])
-        for b in range(1, len(abc) + 1):
+            loops.add((), (plain + a,), rules.edits["insert"])
+        for b in range(1, width):
             cost = rules.substitution(abc.symbols[a - 1], abc.symbols[b - 1])
             if a != b and cost is not None:
-                loops.add((a,), (b,), cost)
+                loops.add((a,), (plain + b,), cost)
     for k, (rule, own) in enumerate(zip(rules.rules, pairs, strict=True)):
         group = _Group.of(rule)
         for read, written in own:
-            first = read if rule.is_free else (groups[group][read],)
-            loops.add(first, (len(abc) + 1 + k, *written), rule.cost)
+            marked = read if rule.is_free else groups[group][read]
+            codes = [k - CONTINUED] + [0] * (max(len(marked), len(written)) - 1)
+            labels = itertools.zip_longest(codes, written, fillvalue=0)
+            loops.add(marked, [width * code + b for code, b in labels], rule.cost)
     return loops.fst(), np.array(list(loops.costs))
 
 
@@ -238,17 +300,17 @@ class _Loops:
 
 
 def _expansion(abc: Alphabet, marks: _Marks) -> Fst:
-    """Return the transducer that replaces marks by the symbols behind them."""
+    """Return the transducer that replaces marks and covers by the symbols behind them."""
     loops = _Loops()
     for a in range(1, len(abc) + 1):
         loops.add((a,), (a,), 0.0)
-    for mark, read in marks.reads.items():
-        loops.add((mark,), read, 0.0)
+    for label, symbols in marks.behind.items():
+        loops.add((label,), symbols, 0.0)
     return loops.fst()
 
 
 def _context(context: Context, number: dict[str, int], side: str, expansion: Fst) -> Fst:
-    """Return the acceptor of a context, which sees the symbols behind marks."""
+    """Return the acceptor of a context, which sees the symbols behind marks and covers."""
     own = r.parts([(_labels(symbols, number), starred) for symbols, starred in context.parts])
     if context.is_anchored:
         return r.at_edge(r.seen_through(own, expansion), side)  # type: ignore[arg-type]
@@ -264,13 +326,4 @@ def _labels(symbols: Iterable[str], number: dict[str, int]) -> IntArray:
 
 def _with_exact_costs(fst: FstArrays, table: FloatArray) -> FstArrays:
     """Return the FST in "log64", with costs (nats) instead of their indices."""
-    return FstArrays(
-        "log64",
-        fst.start,
-        fst.final,
-        fst.source,
-        fst.ilabel,
-        fst.olabel,
-        fst.nextstate,
-        table[np.rint(fst.weight).astype(np.int64)],
-    )
+    return replace(fst, arc_type="log64", weight=table[np.rint(fst.weight).astype(np.int64)])

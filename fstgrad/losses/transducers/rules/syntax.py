@@ -8,6 +8,7 @@
     p : - labial stop                 features of a symbol
     sch -> sh 0.25                    a rule and its cost
     vowels: V -> V 0.5                a rule with a name: a vowel becomes another one
+    C1 C1 -> C1 0.25                  a class with a number is the same symbol everywhere in a rule
     e -> 0 0.5 / _ #                  a rule with a context: e is deleted at the end
     ? gerl => girl 0.5                an example: hypothesis, target, loss
 
@@ -25,6 +26,7 @@ Direction = Literal["ltr", "rtl", "sim"]
 DIRECTIONS = ("ltr", "rtl", "sim")
 MODES = ("optional", "obligatory")
 NOTHING, BOUNDARY, ANY = "0", "#", "ANY"
+CONTINUED_NAME = "(continued)"  # of the arcs of a rule after its first
 
 _TOKEN = re.compile(r'"[^"]*"|\[[^\]]*\](?:\d+(?=\s|$))?|\S+')
 _ARROW = re.compile(r"(?:^|\s)(<->|->)(?=\s|$)")
@@ -114,14 +116,14 @@ def tokens(text: str) -> list[Token]:
     ]
 
 
-def is_rule(line: str) -> bool:
-    """Return whether a line has an arrow."""
 def without_number(text: str) -> list[str]:
     """Return what a word may be without a number at its end: for L12, it is L1 or L."""
     stem = len(text.rstrip("0123456789"))
     return [text[:end] for end in range(len(text) - 1, max(stem, 1) - 1, -1)]
 
 
+def is_rule(line: str) -> bool:
+    """Return whether a line has an arrow."""
     return _ARROW.search(line) is not None
 
 
