@@ -3,7 +3,8 @@
 The network is an embedding, a 2-layer BiLSTM-256 and a linear layer on batches of 64 sequences of
 length 20 and 40 (--quick: 20).  "share" is the time of a step (value and gradient) of the
 objective, divided by that of the network.  "ratio" is the time of a step of another package,
-divided by that of our objective on the same input.
+divided by that of our objective on the same input.  CTC has rows of its own, whose labels are those
+of the frames: 8 items of 1,500 frames and 250 labels (--quick: 300 and 50).
 
     python benchmarks/torch_users.py [--quick] [--json FILE]
 """
@@ -144,6 +145,30 @@ def decoders(labels, length):
     return found | {"decode, pytorch-crf": lambda: theirs.decode(emissions)}
 
 
+def ctc(quick):
+    """Return {name: step} of the likelihood of CTC: ours, and PyTorch's from log-probabilities."""
+    frames, size, labels, items = (300, 50, 30, 8) if quick else (1500, 250, 30, 8)
+    torch.manual_seed(0)
+    scores = torch.randn(items, frames, labels, requires_grad=True)
+    log_p = scores.detach().log_softmax(2).transpose(0, 1).contiguous().requires_grad_()
+    gold = torch.randint(1, labels, (items, size))
+    sizes = torch.full((items,), frames), torch.full((items,), size)
+
+    def ours():
+        scores.grad = None
+        fgt.ctc_nll(scores, gold).backward()
+
+    def theirs():
+        log_p.grad = None
+        torch.nn.functional.ctc_loss(log_p, gold, *sizes).backward()
+
+    return (labels, frames), {
+        "CTC": ours,
+        "PyTorch's CTC loss": theirs,
+        "CTC, best path": lambda: fgt.ctc_align(scores, gold),
+    }
+
+
 def row(cell, name, seconds, network, other=None, threads=1):
     labels, length = cell
     return {
@@ -152,13 +177,19 @@ def row(cell, name, seconds, network, other=None, threads=1):
         "objective": name,
         "threads": threads,
         "seconds": seconds,
-        "share of BiLSTM": seconds / network,
+        "share of BiLSTM": None if network is None else seconds / network,
         "ratio to ours": None if other is None else seconds / other,
     }
 
 
 def rows(quick):
     repeat = 5 if quick else 11
+    cell, steps = ctc(quick)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        seconds = interleaved_medians(steps, repeat=repeat)
+        for name, value in seconds.items():
+            yield row(cell, name, value, None, seconds["CTC"], threads)
     cells = itertools.product((10, 40) if quick else (10, 40, 200), (20,) if quick else (20, 40))
     for labels, length in cells:
         torch.set_num_threads(1)

@@ -133,6 +133,7 @@ def tensors() -> None:
     crf.nll(torch.zeros((2, 7), dtype=torch.int64)).backward()
     crf.decode()
     fgt.ctc_nll(words, [[1, 2], [3]]).sum().backward()
+    fgt.ctc_align(words, [[1, 2], [3]])
     trees = torch.zeros((2, 5, 5), dtype=torch.float64, requires_grad=True)
     fgt.spanning_tree_log_partition(trees, single_root=True).sum().backward()
     grid = fg.PairwiseMRF.grid(3, 3, node_scores=np.zeros((9, 2)), edge_scores=np.eye(2))

@@ -11,7 +11,7 @@ Gold and other constants whose values are known are checked immediately, also wh
 Index
 -----
 - strings : `softmax_margin`, `risk`, `crf_nll`.
-- alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`.
+- alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `ctc_align`, `CTCAlignment`.
 - chains : `linear_chain_nll`.
 - n-best lists : `nbest_risk`.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`.
@@ -27,12 +27,13 @@ Index
 Reading order
 -------------
 - `operators`, `arguments` : the callback with exact gradients; checks.
-- `strings`, `ctc`, `lattices`, `trees`, `mrf`, `dense` : the objectives.
-- `predictions`, `crf` : distributions, and the objective of linear chains.
+- `strings`, `lattices`, `trees`, `mrf`, `dense` : the objectives.
+- `predictions`, `crf`, `ctc` : distributions, and the objectives of linear chains and of paths with
+  blanks.
 """
 
 from fstgrad.jax.crf import CRF, linear_chain_nll
-from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
+from fstgrad.jax.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.jax.dense import mrf_dense_marginals
 from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.jax.mrf import mrf_log_partition, mrf_marginals, mrf_nll
@@ -53,6 +54,7 @@ from fstgrad.objectives.sampling import Estimate, Sampling
 
 __all__ = [
     "CRF",
+    "CTCAlignment",
     "Estimate",
     "LatticeStrings",
     "RandomFields",
@@ -60,6 +62,7 @@ __all__ = [
     "Strings",
     "Trees",
     "crf_nll",
+    "ctc_align",
     "ctc_nll",
     "ctc_risk",
     "ctc_softmax_margin",

@@ -1,15 +1,16 @@
 """Objectives over alignments with blanks (CTC) on JAX arrays."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
-from fstgrad.jax.operators import cached, values
+from fstgrad.jax.operators import batched_callback, cached, shape_of, values
+from fstgrad.jax.predictions import detached, integer, undifferentiable
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCObjective, check_labels
+from fstgrad.objectives.ctc import CTCKind, CTCLikelihood, CTCObjective, check_labels
 
 
 def ctc_nll(
@@ -76,6 +77,51 @@ def ctc_risk(
     return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, blank, cap, band)
 
 
+class CTCAlignment(NamedTuple):
+    """The best path of each item.
+
+    Attributes
+    ----------
+    labels : (B, T) integer
+        The label of each frame, -100 beyond the frames of an item.
+    start, end : (B, S) integer
+        Label i of gold is read in the frames start[i] .. end[i] - 1; -100 where gold is padding.
+    log_prob : (B,)
+        log p(path) in nats among all paths.
+    """
+
+    labels: jax.Array
+    start: jax.Array
+    end: jax.Array
+    log_prob: jax.Array
+
+
+def ctc_align(
+    scores: Any, gold: Any, *, blank: int = 0, lengths: Any = None, ignore_index: int = IGNORE_INDEX
+) -> CTCAlignment:
+    """Return the most probable path of each item that collapses to gold: forced alignment.
+
+    Not differentiable: a derivative of `log_prob` is an error.  Parameters as in `ctc_nll`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad.jax as fgj
+    >>> best = fgj.ctc_align(jnp.array([[[2.0, 0], [0, 2], [0, 2]]]), jnp.array([[1]]))
+    >>> best.labels.tolist(), best.start.tolist(), best.end.tolist()
+    ([[0, 1, 1]], [[1]], [[3]])
+    """
+    table, constants = _arguments("nll", scores, (gold, lengths, ignore_index), None, blank)
+    ids = constants[0]
+    shapes = [shape_of(shape, integer()) for shape in (table.shape[:2], ids.shape, ids.shape)]
+    shapes.append(shape_of(table.shape[:1], table.dtype))
+    objective = cached(CTCLikelihood, blank)
+    given = tuple(map(detached, (table, *constants)))
+    *parts, log_prob = batched_callback(
+        lambda scores, *fixed: objective.align([scores], fixed), shapes, given
+    )
+    return CTCAlignment(*parts, undifferentiable(table, log_prob))
+
+
 def _evaluated(
     kind: CTCKind,
     scores: Any,
@@ -85,10 +131,21 @@ def _evaluated(
     *options: Any,
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
+    table, constants = _arguments(kind, scores, given, loss, blank)
+    objective = (
+        cached(CTCLikelihood, blank)
+        if kind == "nll"
+        else cached(CTCObjective, kind, loss, blank, *options)
+    )
+    return values(objective, [table], constants)
+
+
+def _arguments(
+    kind: CTCKind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, blank: int
+) -> tuple[jax.Array, list[Any]]:
+    """Return scores, and gold and the numbers of frames."""
     table = arguments.table("scores", scores, 3, axes="(B, T, n)")
-    n = table.shape[2]
-    check_labels(kind, loss, n, blank)
+    check_labels(kind, loss, table.shape[2], blank)
     gold, lengths, ignore_index = given
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
-    sizes = arguments.lengths(lengths, len(table), 1, table.shape[1])
-    return values(cached(CTCObjective, kind, loss, n, blank, *options), [table], [known, sizes])
+    return table, [known, arguments.lengths(lengths, len(table), 1, table.shape[1])]

@@ -5,6 +5,6 @@ Reading order
 - `base` : the contract (values, exact gradients, and Hessian products if available), and the
   threads that share the items of a batch.
 - `sampling` : settings of sampled objectives, and the accuracy of the estimates.
-- `strings`, `ctc`, `nbest`, `lattices`, `mrf`, `trees` : the objectives.
 - `predictions` : padded tables and minimum-risk predictions, shared by the frameworks.
+- `strings`, `ctc`, `nbest`, `lattices`, `mrf`, `trees` : the objectives.
 """

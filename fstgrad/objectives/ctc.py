@@ -4,20 +4,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray, IntArray, instance
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.core.uninitialized import empty
-from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
-from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.losses.cache import AutomatonCache
+from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
-from fstgrad.objectives.strings import IGNORED, check_ids
-from fstgrad.strings import risk as array_risk
-from fstgrad.strings.objectives import latent_softmax_margin
+from fstgrad.objectives.predictions import PADDING
+from fstgrad.objectives.strings import IGNORED, Item, Kind, StringObjective, check_ids
+from fstgrad.strings.ctc import Alignment, GoldPaths
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
-_AUTOMATA = AutomatonCache()
+SMALL = 2**15  # states of all frames of a batch; below this, threads cost more than they save
 
 
 def check_labels(kind: CTCKind, loss: Loss | None, n: int, blank: Any) -> None:
@@ -34,78 +30,161 @@ def check_labels(kind: CTCKind, loss: Loss | None, n: int, blank: Any) -> None:
         )
 
 
-class CTCObjective(Objective):
-    """An objective over the paths of each item.
+def gold_paths(
+    scores: Array, ids: IntArray, frames: IntArray, blank: int, team: Team = ALONE
+) -> GoldPaths:
+    """Return the paths of each item that collapse to its gold string.
+
+    Parameters
+    ----------
+    scores : (B, T, n)
+    ids : (B, L), padded with `IGNORED`
+    frames : (B,)
+    """
+    targets = _targets(ids, scores.shape[-1], blank)
+    slices = team.slices if ids.size * scores.shape[1] > SMALL else ALONE.slices
+    return GoldPaths(scores, targets, frames, blank, slices)
+
+
+def _targets(ids: IntArray, n: int, blank: int) -> list[IntArray]:
+    """Return the gold strings; raise InvalidInputError if one has the blank or an unknown id."""
+    targets = [row[row != IGNORED] for row in ids]
+    for i, target in enumerate(targets):
+        if (target == blank).any():
+            raise InvalidInputError(f"gold[{i}] has the blank, {blank}; leave blanks out")
+    check_ids(targets, n)
+    return targets
+
+
+def _frames(scores: Array, frames: IntArray | None = None) -> IntArray:
+    """Return the numbers of frames, T for all items if None is given."""
+    return np.full(len(scores), scores.shape[1]) if frames is None else frames
+
+
+class CTCLikelihood(Objective):
+    """-log p(gold) in nats of each item, summed over the paths that collapse to gold.
 
     Scores are one array (B, T, n), log-weights in nats.  Constants are gold (B, L) ids, padded with
     `IGNORED`, and optionally the numbers of frames (B,).
 
     Parameters
     ----------
-    kind : {"nll", "softmax-margin", "risk"}
-    loss : Loss over the labels, or None for "nll"
-    n, blank : int
-        The number of labels, and the id of the blank.
-    cap, band : as in `Loss.compile`
+    blank : int
+        The id of the blank.
     """
 
-    def __init__(self, kind: CTCKind, loss: Loss | None, n: int, blank: int, *options: Any) -> None:
-        self.kind, self.options = kind, options or (None, None)
-        self.n, self.blank = n, blank
-        self.what = f"ctc {kind.replace('-', ' ')}"
-        abc = Alphabet(map(str, range(n))) if loss is None else loss.alphabet
-        hidden = [abc.symbols[blank]]
-        self.gold = CollapsedLoss(ExactMatch(abc), abc, collapse="ctc", blank=hidden)
-        self.loss = None
-        if loss is not None:
-            self.loss = CollapsedLoss(loss, abc, collapse="ctc", blank=hidden)
+    what = "ctc nll"
+
+    def __init__(self, blank: int) -> None:
+        self.blank = blank
+
+    def is_twice_differentiable(self) -> bool:
+        """Return True."""
+        return True
+
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
+        """Return the values (B,) in nats and the gradient (B, T, n)."""
+        values, gradient = self._paths(scores, constants, team).nll()
+        return values, [gradient.astype(scores[0].dtype, copy=False)]
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return the Hessian of each item times the direction."""
+        return [self._paths(scores, constants, ALONE).hessian_product(directions[0])]
+
+    def align(self, scores: Arrays, constants: Arrays, team: Team = ALONE) -> Alignment:
+        """Return the best path of each item; start and end are at the places of gold, (B, L)."""
+        found, inside = self._paths(scores, constants, team).best(), constants[0] != IGNORED
+        start, end = np.full((2, *inside.shape), PADDING)
+        start[inside], end[inside] = found.start[found.start >= 0], found.end[found.end >= 0]
+        return found._replace(start=start, end=end)
+
+    def _paths(self, scores: Arrays, constants: Arrays, team: Team) -> GoldPaths:
+        ids, *frames = constants
+        return gold_paths(scores[0], ids, _frames(scores[0], *frames), self.blank, team)
+
+
+class CTCObjective(StringObjective):
+    """The softmax margin or the risk of each item, over all paths.
+
+    Scores and constants as in `CTCLikelihood`.
+
+    Parameters
+    ----------
+    kind : {"softmax-margin", "risk"}
+    loss : Loss over the labels
+    blank : int
+        The id of the blank.
+    options : the fields of `Options`
+    """
+
+    def __init__(self, kind: Kind, loss: Loss, blank: int, *options: Any) -> None:
+        hidden = [loss.alphabet.symbols[blank]]
+        collapsed = CollapsedLoss(loss, loss.alphabet, collapse="ctc", blank=hidden)
+        super().__init__(kind, collapsed, *options)
+        self.blank, self.what = blank, f"ctc {self.what}"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
         """Return the values (B,) in nats and the gradient (B, T, n).
 
-        Raises
-        ------
-        InvalidInputError
-            A gold string has the blank, or an id that is not a symbol.
+        The margin is that of the best path of gold as the only gold path, plus the log of the share
+        of this path among those of gold.
         """
-        (table,), (ids, *rest) = scores, constants
-        sizes = rest[0] if rest else np.full(len(table), table.shape[1])
-        targets = [row[row != IGNORED] for row in ids]
-        self._check(targets)
-        compiled = [self._compiled(t, int(size)) for t, size in zip(targets, sizes, strict=True)]
-        values, gradient = empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
+        if self.kind == "risk":
+            return super().evaluate(scores, constants, team)
+        (table,), (ids, *given) = scores, constants
+        frames = _frames(table, *given)
+        paths = gold_paths(table, ids, frames, self.blank, team)
+        rest, gradient = paths.nll(is_normalized=False)
+        best = paths.best().labels
+        shares = paths.relative_scores(best) + rest
+        values, (total,) = super().evaluate(scores, [ids, frames, best, shares], team)
+        inside = best >= 0
+        i, t = np.nonzero(inside)
+        gradient[i, t, best[inside]] += 1.0
+        return values, [total + gradient.astype(total.dtype, copy=False)]
 
-        def run(i: int) -> None:
-            gold, b = compiled[i]
-            frames = table[i, : sizes[i]]
-            values[i], gradient[i, : sizes[i]] = self._one(frames, gold, b)
+    def items(
+        self,
+        scores: Array,
+        gold: IntArray,
+        lengths: IntArray | None = None,
+        best: IntArray | None = None,
+        shares: FloatArray | None = None,
+    ) -> list[Item]:
+        """Return the items of a batch, as in `StringObjective`.
 
-        team.each(len(table), run)
-        return values, [gradient]
+        Parameters
+        ----------
+        gold : (B, L) ids without blanks, padded with `IGNORED`
+        lengths : (B,), optional
+            The number of frames of each item.
+        best, shares : (B, T) and (B,), optional
+            The best path of gold, and the log of its share among those of gold.
+        """
+        best = np.zeros(scores.shape[:2], dtype=np.int64) if best is None else best
+        shares = np.zeros(len(scores)) if shares is None else shares
+        items = []
+        sizes = _frames(scores, lengths).tolist()
+        for i, target in enumerate(_targets(gold, scores.shape[-1], self.blank)):
+            where = slice(0, sizes[i])
+            automaton = self._automaton(target, i, scores[i, where])
+            items.append(Item(where, best[i, where], automaton, target, float(shares[i])))
+        return items
 
-    def _check(self, targets: list[IntArray]) -> None:
-        for i, target in enumerate(targets):
-            if len(target) and (target == self.blank).any():
-                raise InvalidInputError(f"gold[{i}] has the blank, {self.blank}; leave blanks out")
-        check_ids(targets, self.n)
-
-    def _one(
-        self, scores: Array, gold: LossAutomaton | None, b: LossAutomaton | None
-    ) -> tuple[float, FloatArray]:
-        if gold is not None:
-            return latent_softmax_margin(scores, gold, b)
-        return array_risk(scores, b)  # type: ignore[arg-type]  # a risk has a loss
-
-    def _compiled(
-        self, target: IntArray, size: int
-    ) -> tuple[LossAutomaton | None, LossAutomaton | None]:
-        """Return the automaton of the paths that collapse to gold, and that of the loss."""
-        cap, band = self.options
-        gold = b = None
+    def check(self, scores: Arrays, constants: Arrays) -> None:
+        """Check gold, and compile the automata of its items."""
         if self.kind != "risk":
-            gold = _AUTOMATA.automaton(self.gold, target, size)
-        if self.loss is not None:
-            b = _AUTOMATA.automaton(self.loss, target, size, cap=cap, band=band)
-        return gold, b
+            ids, *frames = constants
+            gold_paths(np.zeros_like(scores[0]), ids, _frames(scores[0], *frames), self.blank)
+        super().check(scores, constants)
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return the Hessian of each margin times the direction."""
+        (product,) = super().hessian_product(scores, constants, directions)
+        ids, *frames = constants
+        paths = gold_paths(scores[0], ids, _frames(scores[0], *frames), self.blank)
+        return [product + paths.hessian_product(directions[0], is_normalized=False)]

@@ -128,11 +128,12 @@ def check_settings(kind: str, loss: object, options: Options) -> None:
         instance("sampling", options.sampling, Sampling, "a Sampling, or None")
 
 
-def sampled(result: SampledObjective) -> Estimate:
-    """Return the `Estimate` of a sampled objective."""
+def sampled(result: SampledObjective, offset: float = 0.0) -> Estimate:
+    """Return the `Estimate` of a sampled objective plus an offset in nats."""
+    low, high = result.interval
     return Estimate(
-        result.value,
-        result.interval,
+        result.value + offset,
+        (low + offset, high + offset),
         result.is_reliable,
         result.effective_samples,
         f"{result.samples} samples ({result.proposal})",

@@ -35,14 +35,27 @@ AUTO_STATES = 50_000  # method="auto" is exact up to this many states
 
 
 class Item(NamedTuple):
-    """One string of a batch: its positions in the padded scores, its ids, its automaton.
+    """One string of a batch.
 
-    The automaton is None if there is no loss, or if the item is sampled.
+    Attributes
+    ----------
+    positions : slice or array
+        Its positions in the padded scores.
+    gold : (l,)
+        The ids at these positions.
+    automaton : LossAutomaton or None
+        None if there is no loss, or if the item is sampled.
+    target : array of ids
+        What the loss compares with: gold, but for CTC the gold string without blanks.
+    offset : float
+        Added to the value, in nats.
     """
 
     positions: slice | IntArray
     gold: IntArray
     automaton: LossAutomaton | None
+    target: IntArray
+    offset: float = 0.0
 
 
 class StringObjective(Objective):
@@ -68,14 +81,14 @@ class StringObjective(Objective):
         self.sampling = self.options.sampling or _DEFAULTS
         self._to_compile = loss if isinstance(loss, Loss) else None
         # the cached automata by target: a lookup without computing the key of the cache
-        self._known: MutableMapping[bytes, LossAutomaton] = (
+        self._known: MutableMapping[tuple[bytes, int], LossAutomaton] = (
             {} if self._to_compile is None else WeakValueDictionary()
         )
         self.what = f"{kind.replace('-', ' ')} with method={self.options.method!r}"
 
     def is_twice_differentiable(self) -> bool:
-        """Return whether the objective is an exact softmax margin."""
-        return self.options.method == "exact" and self.kind != "risk"
+        """Return whether the objective is a softmax margin that is not always sampled."""
+        return self.options.method != "sampled" and self.kind != "risk"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
@@ -99,7 +112,7 @@ class StringObjective(Objective):
         def run(k: int) -> None:
             i = drawn[k]
             estimates[i], gradient[i, items[i].positions] = self._sampled(
-                table[i, items[i].positions], items[i].gold, i
+                table[i, items[i].positions], items[i], i
             )
             values[i] = estimates[i].value
 
@@ -162,7 +175,7 @@ class StringObjective(Objective):
         score = batch.score_of(index)
         log_z, terms = batch.log_partitions(share.slices)
         terms.reshape(-1)[index] -= 1.0
-        return log_z - score, terms
+        return log_z - score + np.array([item.offset for item in chosen]), terms
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Return the covariance of each item, or the Hessian of its risk, times the direction.
@@ -170,14 +183,14 @@ class StringObjective(Objective):
         Raises
         ------
         NotSupportedError
-            The method is not "exact", or this class has no Hessian of a risk.
+            An item is sampled, or this class has no Hessian of a risk.
         """
         (table,), (direction,) = scores, directions
-        if self.options.method != "exact":
-            return super().hessian_product(scores, constants, directions)
         product = np.zeros_like(table)
         for i, item in enumerate(self.items(table, *constants)):
             place = item.positions
+            if self._to_compile is not None and item.automaton is None:
+                raise self.no_second_derivative()
             item_scores = np.ascontiguousarray(table[i, place])
             if self.kind == "risk" and item.automaton is not None:
                 product[i, place] = self.risk_product(
@@ -198,11 +211,11 @@ class StringObjective(Objective):
         """Check gold, and compile the automata of its items."""
         self.items(scores[0], *constants)
 
-    def _sampled(self, scores: Array, gold: IntArray, i: int) -> tuple[Estimate, FloatArray]:
+    def _sampled(self, scores: Array, item: Item, i: int) -> tuple[Estimate, FloatArray]:
         loss = cast(Loss, self.loss)
-        compiled = _from_cache(loss, gold)
+        compiled = _from_cache(loss, item.target, len(item.gold))
         with _LOCK:
-            against = _AUTOMATA.target_loss(loss, gold)
+            against = _AUTOMATA.target_loss(loss, item.target)
         settings: dict[str, Any] = {
             "samples": self.sampling.samples,
             "rng": self.sampling.generator(i),
@@ -213,11 +226,11 @@ class StringObjective(Objective):
         if isinstance(self.sampling.samples, Budget):
             settings["max_states"] = min(PROPOSAL_STATES, self.sampling.samples.states(scores))
         if self.kind == "risk":
-            result = sampled_risk(scores, gold, against, **settings)
+            result = sampled_risk(scores, item.target, against, **settings)
         else:
             settings["cap"] = self.options.cap
-            result = sampled_softmax_margin(scores, gold, against, **settings)
-        return sampled(result), result.gradient
+            result = sampled_softmax_margin(scores, item.gold, against, **settings)
+        return sampled(result, item.offset), result.gradient
 
     def items(self, scores: Array, gold: IntArray, lengths: IntArray | None = None) -> list[Item]:
         """Return the items of a batch with their automata, or None for an item that is sampled.
@@ -239,8 +252,9 @@ class StringObjective(Objective):
             )
         if lengths is None and gold.size and gold.min() >= 0 and gold.max() < scores.shape[-1]:
             every_position = slice(0, gold.shape[1])
+            used = scores[:, every_position]
             return [
-                Item(every_position, target, self._automaton(target, i, scores[i]))
+                Item(every_position, target, self._automaton(target, i, used[i]), target)
                 for i, target in enumerate(gold)
             ]
         place, inside = np.arange(gold.shape[1]), gold != IGNORED
@@ -259,25 +273,27 @@ class StringObjective(Objective):
         for i, count in enumerate(counts.tolist()):
             where = slice(0, count) if is_front[i] else np.flatnonzero(inside[i])
             target = gold[i, where]
-            items.append(Item(where, target, self._automaton(target, i, scores[i])))
+            automaton = self._automaton(target, i, scores[i, :count])
+            items.append(Item(where, target, automaton, target))
         return items
 
     def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
+        """Return the automaton of item i, of as many positions as its scores have, or None."""
         loss = self._to_compile
         if loss is None:
             return None if self.loss is None else cast(tuple[LossAutomaton, ...], self.loss)[i]
         cap, band, method, _ = self.options
         if method == "exact":
-            key = target.tobytes()
+            key = target.tobytes(), len(scores)
             known = self._known.get(key)
             if known is None:
-                known = _AUTOMATA.automaton(loss, target, cap=cap, band=band)
+                known = _AUTOMATA.automaton(loss, target, len(scores), cap=cap, band=band)
                 self._known[key] = known
             return known
         if method == "auto":
             budget = self.sampling.samples
             limit = budget.states(scores) if isinstance(budget, Budget) else AUTO_STATES
-            return exact_within(_from_cache(loss, target), limit)
+            return exact_within(_from_cache(loss, target, len(scores)), limit)
         return None
 
 
@@ -287,14 +303,16 @@ def _as_slice(rows: IntArray) -> slice | IntArray:
     return slice(first, last) if last - first == len(rows) else rows
 
 
-def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
+def _from_cache(loss: Loss, target: IntArray, length: int) -> Callable[..., LossAutomaton]:
     """Return a function of band=, cap= and max_states= that returns the automaton of a target."""
 
     def compiled(
         *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
         with _LOCK:
-            return _AUTOMATA.automaton(loss, gold, band=band, cap=cap, max_states=max_states)
+            return _AUTOMATA.automaton(
+                loss, target, length, band=band, cap=cap, max_states=max_states
+            )
 
     return compiled
 

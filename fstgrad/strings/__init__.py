@@ -12,6 +12,7 @@ Reading order
 - `budget`, `markov_chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
 - `bigrams`, `batches` : scores that are sums; many strings in one call.
 - `linear_chain`, `packed_chains` : batches of chains without a loss.
+- `ctc` : batches of paths with blanks that collapse to their gold strings.
 """
 
 import lazy_loader

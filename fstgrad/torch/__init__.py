@@ -10,7 +10,7 @@ Each function has a module of the same name with a parameter `reduction`.
 
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
 - alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `CTCLoss`,
-  `CTCSoftmaxMarginLoss`, `CTCRiskLoss`.
+  `CTCSoftmaxMarginLoss`, `CTCRiskLoss`; `ctc_align`, `CTCAlignment`.
 - n-best lists : `nbest_risk`; `NBestRiskLoss`.
 - chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
@@ -44,7 +44,7 @@ from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch.arrays import use_device_paths
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
-from fstgrad.torch.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
+from fstgrad.torch.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.torch.dense import mrf_dense_marginals
 from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import (
@@ -86,6 +86,7 @@ from fstgrad.torch.trees import (
 __all__ = [
     "CRF",
     "CRFLoss",
+    "CTCAlignment",
     "CTCLoss",
     "CTCRiskLoss",
     "CTCSoftmaxMarginLoss",
@@ -110,6 +111,7 @@ __all__ = [
     "TransducerCosts",
     "Trees",
     "crf_nll",
+    "ctc_align",
     "ctc_nll",
     "ctc_risk",
     "ctc_softmax_margin",

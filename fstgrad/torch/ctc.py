@@ -4,16 +4,21 @@ The collapse is that of connectionist temporal classification (CTC): runs of one
 label, then blanks are removed.  Each objective and its gradient are exact.
 """
 
+from typing import NamedTuple
+
 import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCObjective, check_labels
+from fstgrad.objectives.ctc import CTCKind, CTCLikelihood, CTCObjective, check_labels
 from fstgrad.torch import arguments
+from fstgrad.torch.arrays import to_numpy, upcast
 from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
+from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import uncompiled
 
 
 def ctc_nll(
@@ -30,7 +35,8 @@ def ctc_nll(
     If the scores are log-probabilities at each position, the result equals
     `torch.nn.functional.ctc_loss` with reduction "none"; "mean" here is the mean over the items,
     without division by target lengths.  Scores need not be normalized: log Z of all paths is
-    subtracted.
+    subtracted.  Twice differentiable.  O(B T S) time, O(B T n) memory; the result does not depend
+    on the number of threads, nor on the other items.
 
     Parameters
     ----------
@@ -47,7 +53,7 @@ def ctc_nll(
     Raises
     ------
     InfeasibleError
-        If a target needs more positions than its item has.
+        If a target needs more positions than its item has, or its paths have scores of -inf.
 
     References
     ----------
@@ -117,6 +123,65 @@ def ctc_risk(
     return _evaluated("risk", scores, gold, loss, blank, lengths, reduction, ignore_index, options)
 
 
+class CTCAlignment(NamedTuple):
+    """The best path of each item of a batch (B axes) or of one item.
+
+    Attributes
+    ----------
+    labels : (B, T) int64
+        The label of each frame, -100 beyond the frames of an item.
+    start, end : (B, S) int64
+        Label i of gold is read in the frames start[i] .. end[i] - 1; -100 where gold is padding.
+    log_prob : (B,)
+        log p(path) in nats among all paths, in the dtype of the scores (half precision: float32).
+    """
+
+    labels: torch.Tensor
+    start: torch.Tensor
+    end: torch.Tensor
+    log_prob: torch.Tensor
+
+
+@uncompiled
+def ctc_align(
+    scores: torch.Tensor,
+    gold: Gold,
+    *,
+    blank: int = 0,
+    lengths: Lengths = None,
+    ignore_index: int = IGNORE_INDEX,
+) -> CTCAlignment:
+    """Return the most probable path that collapses to gold: forced alignment.
+
+    Of equal paths, the one whose last label ends first and begins first, then the label before, and
+    so on.  Not differentiable; O(B T S).
+
+    Parameters as in `ctc_nll`.
+
+    Raises
+    ------
+    InfeasibleError
+        If a target needs more positions than its item has, or its paths have scores of -inf.
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch as fgt
+    >>> scores = torch.tensor([[2.0, 0, 0], [0, 2, 0], [0, 2, 0], [0, 0, 2]])
+    >>> best = fgt.ctc_align(scores, [1, 2])
+    >>> best.labels.tolist(), best.start.tolist(), best.end.tolist()
+    ([0, 1, 1, 2], [1, 3], [3, 4])
+    """
+    tables, constants, is_batch = _arguments(
+        "nll", scores, gold, None, blank, lengths, ignore_index
+    )
+    arrays, fixed = ([to_numpy(t) for t in tensors] for tensors in (tables, constants))
+    found = CTCLikelihood(blank).align(arrays, fixed, team())
+    like = upcast(scores)
+    parts = [torch.from_numpy(part).to(scores.device) for part in found]
+    parts[3] = parts[3].to(like.dtype)
+    return CTCAlignment(*(parts if is_batch else [part[0] for part in parts]))
+
+
 def _evaluated(
     kind: CTCKind,
     scores: torch.Tensor,
@@ -129,15 +194,34 @@ def _evaluated(
     options: tuple[float | None, Band | None] = (None, None),
 ) -> torch.Tensor:
     """Convert the arguments to a batch and evaluate the objective."""
-    arguments.floating("scores", scores)
     one_of("reduction", reduction, REDUCTIONS)
+    tables, constants, is_batch = _arguments(kind, scores, gold, loss, blank, lengths, ignore_index)
+    objective = (
+        persistent(CTCLikelihood, blank)
+        if kind == "nll"
+        else persistent(CTCObjective, kind, loss, blank, *options)
+    )
+    per_item = values(objective, tables, constants)
+    return per_item[0] if not is_batch and reduction == "none" else reduced(per_item, reduction)
+
+
+def _arguments(
+    kind: CTCKind,
+    scores: torch.Tensor,
+    gold: Gold,
+    loss: Loss | None,
+    blank: int,
+    lengths: Lengths,
+    ignore_index: int,
+) -> tuple[list[torch.Tensor], list[torch.Tensor], bool]:
+    """Return scores and constants with a batch axis, and whether they were given with one."""
+    arguments.floating("scores", scores)
     is_batch = scores.ndim == 3
     if scores.ndim not in (2, 3):
         raise InvalidInputError(
             f"scores have the shape {tuple(scores.shape)}; give (B, T, n), or (T, n)"
         )
-    n = scores.shape[-1]
-    check_labels(kind, loss, n, blank)
+    check_labels(kind, loss, scores.shape[-1], blank)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
         scores, ids = scores[None], ids[None]
@@ -148,5 +232,4 @@ def _evaluated(
         constants.append(checked_lengths(lengths, scores[..., 0]))
     if not torch.compiler.is_compiling() and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
-    per_item = values(persistent(CTCObjective, kind, loss, n, blank, *options), [scores], constants)
-    return per_item[0] if not is_batch and reduction == "none" else reduced(per_item, reduction)
+    return [scores], constants, is_batch

@@ -15,7 +15,7 @@ import jax.numpy as jnp  # noqa: E402
 import fstgrad.jax as fgj  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
 from tests.helpers.selection import in_turn  # noqa: E402
-from tests.jax.cases import EDIT, GOLD, OBJECTIVES, ONCE, made  # noqa: E402
+from tests.jax.cases import EDIT, GOLD, OBJECTIVES, ONCE, WRITTEN, made  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("double")
 EVERY = pytest.mark.parametrize("name", OBJECTIVES)
@@ -84,7 +84,8 @@ def test_narrow_scores(name, dtype):
 def test_every_function_has_a_row():
     others = {name for name in fgj.__all__ if hasattr(getattr(fgj, name), "decode")}
     rows = {name.split()[0] for name in OBJECTIVES}
-    others |= {"Estimate", "Sampling", "function_of"}  # the last is tested in tests/objectives
+    others |= {"Estimate", "Sampling", "CTCAlignment", "ctc_align"}
+    others |= {"function_of"}  # tested in tests/objectives
     assert rows == set(fgj.__all__) - others
 
 
@@ -217,3 +218,13 @@ def test_bytes_have_a_mark_of_their_own_for_padding():
         lambda g, **o: fgj.nbest_risk(scores[:, 0, :1], g[:, None], g, EDIT, **o),
     ):
         np.testing.assert_array_equal(call(written, ignore_index=255), call(padded))
+
+
+def test_alignments_are_those_of_torch():
+    table, sizes = np.random.default_rng(3).normal(size=(2, 5, 3)), np.array([5, 4])
+    align = jax.jit(lambda s: fgj.ctc_align(s, WRITTEN, lengths=sizes))
+    other = fgt.ctc_align(torch.tensor(table), torch.tensor(WRITTEN), lengths=sizes)
+    for mine, theirs in zip(align(table), other, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), atol=1e-10)
+    with pytest.raises(fg.NotSupportedError, match="no derivative"):
+        jax.grad(lambda s: fgj.ctc_align(s, WRITTEN).log_prob.sum())(table)

@@ -14,6 +14,8 @@ unsigned = np.uintp
 # microseconds in every call of a kernel
 SHIFT, PREFIX_SWAP, TOTAL_RANGE, LARGEST_OFFSET, RECENT_RANGES = range(5)
 
+LOWEST = -1e12  # `ctc`: deeper scores count as equal, so that sums of exponents are exact
+
 
 class Work(NamedTuple):
     """Working memory for one level.
@@ -100,3 +102,36 @@ class Walks(NamedTuple):
     states: IntArray
     arcs: IntArray
     ends: IntArray
+
+
+class GoldStates(NamedTuple):
+    """The states of the paths that collapse to a gold string; state s of `ctc` has the index s + 2.
+
+    symbol : (2 S + 5,), the label that a state reads
+    place : (2 S + 5,), the place of this label in `labels`
+    labels : (U,), the distinct labels that are read
+    skips, barred : (2 S + 5,), 1 and 0 if the blank before this state may be skipped, else 0 and
+        -inf
+    """
+
+    symbol: IntArray
+    place: IntArray
+    labels: IntArray
+    skips: FloatArray
+    barred: FloatArray
+
+
+class GoldFrames(NamedTuple):
+    """The rows of a block of K frames in `ctc`; row r + 1 of the first three follows frame r.
+
+    mantissa, exponent : (K + 1, 2 S + 5), the weights of prefixes by their last state
+    mean : (K + 1, 2 S + 5), the mean over these prefixes of their sums of a direction
+    stay, step, skip : (K, 2 S + 5), the shares of the prefixes by the state before
+    """
+
+    mantissa: FloatArray
+    exponent: FloatArray
+    mean: FloatArray
+    stay: FloatArray
+    step: FloatArray
+    skip: FloatArray
