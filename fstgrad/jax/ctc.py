@@ -116,10 +116,10 @@ def ctc_align(
     shapes.append(shape_of(table.shape[:1], table.dtype))
     objective = cached(CTCLikelihood, blank)
     given = tuple(map(detached, (table, *constants)))
-    *parts, log_prob = batched_callback(
+    labels, start, end, log_prob = batched_callback(
         lambda scores, *fixed: objective.align([scores], fixed), shapes, given
     )
-    return CTCAlignment(*parts, undifferentiable(table, log_prob))
+    return CTCAlignment(labels, start, end, undifferentiable(table, log_prob))
 
 
 def _evaluated(

@@ -98,7 +98,7 @@ class GoldPaths:
         """
         values, gradient = empty(len(self.scores)), np.zeros(self.scores.shape)
         self._run(is_normalized, None, values, gradient)
-        for i in np.flatnonzero(values == np.inf):
+        for i in np.flatnonzero(values == np.inf).tolist():
             raise self._forbidden(i)
         self._restore_masks(values, gradient)
         return values, gradient
@@ -129,7 +129,7 @@ class GoldPaths:
             kernels.ctc.best_paths(*given, values[part], states[part])
 
         self.slices(items, run)
-        for i in np.flatnonzero(values == -np.inf):
+        for i in np.flatnonzero(values == -np.inf).tolist():
             raise self._forbidden(i)
         labels = np.full((items, length), -100)
         start, end = np.full((2, *self.targets.shape), -100)
@@ -167,7 +167,7 @@ class GoldPaths:
     def _check_sizes(self) -> None:
         same = (self.targets[:, 1:] == self.targets[:, :-1]) & (self.targets[:, 1:] != self.blank)
         needed = self.sizes[:, 1] + same.sum(axis=1)
-        for i in np.flatnonzero(needed > self.sizes[:, 0]):
+        for i in np.flatnonzero(needed > self.sizes[:, 0]).tolist():
             frames, size = self.sizes[i].tolist()
             raise InfeasibleError(
                 f"gold[{i}] has {size} labels and {needed[i] - size} repeats, so every path has at "

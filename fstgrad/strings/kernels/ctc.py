@@ -117,22 +117,22 @@ def _softmax(scores: FloatArray, row: FloatArray, work: FloatArray) -> float:
         total += row[k]
     for k in range(len(row)):
         row[k] /= total
-    return math.log(total) + (largest - offset(scores))
+    return math.log(total) + float(largest - offset(scores))
 
 
 @part_kernel
 def offset(scores: FloatArray) -> float:
     """Return the largest score of a frame, rounded down: an integer, so that masks stay exact."""
-    return np.floor(scores.max())
+    return float(np.floor(scores.max()))
 
 
 @part_kernel
-def relative(score: float, offset: float) -> float:
+def relative(score: float, shift: float) -> float:
     """Return a score less the offset of its frame, and that of `LOWEST` if it is deeper."""
-    x = score - offset
+    x = score - shift
     if x >= LOWEST or x == -np.inf:
         return x
-    return LOWEST - (offset if abs(offset) <= FAR else 0.0)
+    return LOWEST - (shift if abs(shift) <= FAR else 0.0)
 
 
 @part_kernel
@@ -192,7 +192,7 @@ def _gold(
             _keep(block, kept[b], True)
             _forward(scores, states, block, b, window, direction)
         window = _backward(frames, states, block, b, window, (posterior, change), direction, table)
-    return math.log(total) + best * LN2 + best * LN2_REST
+    return math.log(total) + float(best * LN2 + best * LN2_REST)
 
 
 @part_kernel
