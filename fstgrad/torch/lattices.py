@@ -1,8 +1,10 @@
 """Objectives over the paths of a lattice as functions of its arc scores; once differentiable."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 
 from fstgrad.core.checks import one_of
@@ -10,19 +12,23 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
+from fstgrad.objectives.lattices import Item, Kind, LatticeObjective, lattice_items
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.strings.lattices import Lattice, LatticeLoss
+from fstgrad.strings.lattices.search import paths_of_string, posterior_of_string
 from fstgrad.torch import arguments
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.device.lattices import Paths, log_sums, means, pack
 from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold
-from fstgrad.torch.transforms import uncompiled
+from fstgrad.torch.transforms import refuse_transforms, uncompiled
 
 Scores = torch.Tensor | Sequence[torch.Tensor]
 Lattices = Lattice | Sequence[Lattice]
 LatticeLossLike = Loss | LatticeLoss | Sequence[LatticeLoss] | None
 
 
+@validated
 def lattice_softmax_margin(
     scores: Scores,
     lattice: Lattices,
@@ -86,6 +92,7 @@ def lattice_crf_nll(
     return lattice_softmax_margin(scores, lattice, gold, reduction=reduction)
 
 
+@validated
 def lattice_risk(
     scores: Scores,
     lattice: Lattices,
@@ -138,11 +145,49 @@ def _evaluated(
                 f"scores has shape {tuple(row.shape)}, but the lattice has {item.lattice.num_arcs} "
                 "arcs; lattice.scatter(scores) converts scores in the order of the input"
             )
+    if computes_on_device(rows[0]) and not any(isinstance(item.loss, Loss) for item in items):
+        per_item = _on_device(kind, rows, items).to(upcast(rows[0]).dtype)
+        return per_item[0] if single else reduced(per_item, reduction)
     width = max(map(len, rows))
     padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
     places = torch.arange(len(items))
     per_item = values(LatticeObjective(kind, items, options), [padded], [places])
     return per_item[0] if single else reduced(per_item, reduction)
+
+
+def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> torch.Tensor:
+    """Return the values (B,) by operations of PyTorch."""
+    refuse_transforms(rows)
+    sizes = [item.lattice.num_arcs for item in items]
+    ends, total = list(accumulate(sizes)), sum(sizes)
+    graphs, strings = [], []
+    for item, size, end in zip(items, sizes, ends, strict=True):
+        loss, low = item.loss, end - size
+        if isinstance(loss, LatticeLoss):
+            loss.check_lattice(item.lattice.graph)
+            graphs.append(Paths(loss.graph, loss.arc + low, loss.cost, loss.initial))
+        else:
+            graphs.append(Paths(item.lattice.graph, np.arange(low, end), np.zeros(size), 0.0))
+        if kind != "risk":
+            gold: Any = item.gold
+            strings.append(item.lattice.alphabet.encode(gold, name="gold"))
+
+    def of_gold() -> list[Paths]:
+        paths = []
+        for item, ids, size, end in zip(items, strings, sizes, ends, strict=True):
+            graph, label = item.lattice.graph, item.lattice.label
+            posterior_of_string(graph, label, np.zeros(size), ids)  # an error without a path
+            of_string, arc = paths_of_string(graph, label, ids)
+            paths.append(Paths(of_string, arc + end - size, np.zeros(len(arc)), 0.0))
+        return paths
+
+    device, scores = rows[0].device, torch.cat([row.double() for row in rows])
+    batch = pack([own.graph for own in graphs], tuple(sizes), lambda: graphs, total, device)
+    if kind == "risk":
+        return means(scores, batch)
+    owners, key = [item.lattice.graph for item in items], tuple(ids.tobytes() for ids in strings)
+    only_gold = pack(owners, key, of_gold, total, device)
+    return log_sums(scores, batch) - log_sums(scores, only_gold)
 
 
 def _as_array(name: str, gold: Any) -> Any:

@@ -15,10 +15,11 @@ from tests.torch import cases  # noqa: E402
 # the rows of `cases.MODULES` that have a device path
 ROWS = [
     "LinearChainLoss", "CRF", "SoftmaxMarginLoss", "SoftmaxMarginLoss cap",
-    "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss",
-    "NBestRiskLoss", "SpanningTreeLoss", "SpanningTreeEntropyLoss", "SpanningTreeKLLoss",
-    "SpanningTreeRiskLoss", "SpanningTreeGeneralizedExpectationLoss",
-    "spanning_tree_log_partition", "spanning_tree_partial_nll", "spanning_tree_marginals",
+    "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss", "NBestRiskLoss", "SpanningTreeLoss",
+    "SpanningTreeEntropyLoss", "SpanningTreeKLLoss", "SpanningTreeRiskLoss",
+    "SpanningTreeGeneralizedExpectationLoss", "LatticeSoftmaxMarginLoss", "LatticeRiskLoss",
+    "LatticeCRFLoss", "spanning_tree_log_partition", "spanning_tree_partial_nll",
+    "spanning_tree_marginals",
 ]  # fmt: skip
 
 
@@ -322,19 +323,19 @@ def test_a_bad_string_is_nan_alone(value):
 
 def test_packed_automata_are_those_of_the_loss():
     """A batch stays on its device, but another loss of the same gold is another batch."""
-    from fstgrad.torch.device import strings
+    from fstgrad.torch.device import arcs
 
     scores, gold = torch.zeros(1, 4, 4, dtype=torch.float64), torch.tensor([[0, 1, 2, 3]])
     for cost in (1.0, 2.0, 1.0):
         b = fg.EditDistance(LETTERS, cost, cost, cost).compile([0, 1, 2, 3])
         expected = fgt.risk(scores, gold, [b])
-        before = len(strings._PACKED)
+        before = len(arcs._PACKED)
         with fgt.use_device_paths():
             assert fgt.risk(scores, gold, [b]).item() == pytest.approx(expected.item(), rel=1e-12)
             fgt.risk(scores, gold, [b])
-        assert len(strings._PACKED) == before + 1
+        assert len(arcs._PACKED) == before + 1
         del b
-    assert len(strings._PACKED) < before + 1
+    assert len(arcs._PACKED) < before + 1
 
 
 def trees(kind, scale):
@@ -445,3 +446,71 @@ def test_lists_without_a_hypothesis_are_nan_alone():
     with fgt.use_device_paths():
         values = fgt.nbest_risk(scores, cases.HYPOTHESES, cases.GOLD, cases.EDIT, reduction="none")
     assert values.isnan().tolist() == [True, False]
+
+
+def networks():
+    """A network with arcs that skip states, one of lists, and one of a single arc."""
+    rng = np.random.default_rng(3)
+    source = np.repeat(np.arange(6), 3)
+    ends = source + rng.integers(1, 3, size=18)
+    labels = np.where(rng.random(18) < 0.2, -1, rng.integers(4, size=18))
+    return [
+        fg.Lattice.from_arcs(source, np.minimum(ends, 6), labels, np.zeros(18), LETTERS, final=[6]),
+        fg.Lattice.from_nbest(["abc", "abd", "b", "ccccc"], np.zeros(4), LETTERS),
+        fg.Lattice.from_arcs([0], [1], [0], [0.0], LETTERS, final=[1]),
+    ]
+
+
+@pytest.mark.parametrize("mask", ["plain", "-inf", "masks", "far"])
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_lattices(scale, mask):
+    """Margins, likelihoods and risks, whose losses of arcs skip levels."""
+    lattices = networks()
+    golds = [lattice.sample(1, 1)[0] for lattice in lattices]
+    generator = torch.Generator().manual_seed(2)
+    rows = [scale * torch.randn(x.num_arcs, generator=generator).double() for x in lattices]
+    if mask == "-inf":
+        rows[1][lattices[1].parts("abd") == 1] = -torch.inf
+        golds[1] = LETTERS.encode("b")
+    elif mask == "masks":
+        rows[1][:] = -1e30
+        rows[2][:] = torch.finfo(torch.float32).min
+    elif mask == "far":
+        rows[0] += 1e7
+
+    def results():
+        scores = [row.clone().requires_grad_() for row in rows]
+        found = []
+        for function, loss in (
+            (fgt.lattice_softmax_margin, LOSSES["edit"]), (fgt.lattice_softmax_margin, None),
+            (fgt.lattice_risk, LOSSES["edit"]), (fgt.lattice_risk, LOSSES["bigrams"]),
+        ):  # fmt: skip
+            values = function(scores, lattices, golds, loss, reduction="none")
+            weights = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
+            found += [values, *torch.autograd.grad(values @ weights, scores)]
+        return found
+
+    expected = results()
+    with fgt.use_device_paths():
+        found, again = results(), results()
+    for mine, twice, other in zip(found, again, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+        assert torch.equal(mine, twice)
+
+
+def test_bad_lattices_are_nan_alone():
+    lattices, golds = networks(), ["", "abc", "a"]
+    golds[0] = networks()[0].sample(1, 1)[0]
+    rows = [torch.zeros(lattice.num_arcs, requires_grad=True) for lattice in lattices]
+    for value in (torch.nan, -torch.inf):
+        given = [rows[0], rows[1] + value, rows[2]]
+        for function in (fgt.lattice_softmax_margin, fgt.lattice_risk):
+            with fgt.use_device_paths():
+                values = function(given, lattices, golds, LOSSES["edit"], reduction="none")
+            assert values.isnan().tolist() == [False, True, False]
+            slopes = torch.autograd.grad(values[[0, 2]].sum(), rows)
+            assert all(slope.isfinite().all() for slope in slopes)
+            with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+                function(given, lattices, golds, LOSSES["edit"])
+    with fgt.use_device_paths(), pytest.raises(fg.InfeasibleError, match="not among those"):
+        fgt.lattice_crf_nll(rows, lattices, [golds[0], "abcd", "a"])

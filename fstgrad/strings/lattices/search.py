@@ -15,7 +15,7 @@ def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: In
 
     label : (A,) the id that each arc reads, or -1; scores : (A,) in nats; ids : (l,)
     """
-    paths, arc = _paths_of_string(graph, label, ids)
+    paths, arc = paths_of_string(graph, label, ids)
     return float(paths.beta(scores[arc])[0])
 
 
@@ -32,7 +32,7 @@ def posterior_of_string(
     InfeasibleError
         No path reads `ids`.
     """
-    paths, arc = _paths_of_string(graph, label, ids)
+    paths, arc = paths_of_string(graph, label, ids)
     weight = scores[arc]
     total = float(paths.beta(weight)[0])
     if total == -np.inf:
@@ -56,12 +56,12 @@ def best_path_of_string(
     InfeasibleError
         No path with a finite score reads `ids`.
     """
-    paths, arc = _paths_of_string(graph, label, ids)
+    paths, arc = paths_of_string(graph, label, ids)
     path, total = best_path(paths, scores[arc])
     return arc[path], total
 
 
-def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Graph, IntArray]:
+def paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Graph, IntArray]:
     """Return the graph of the paths that read `ids`, and the lattice arc of each of its arcs.
 
     Its states are pairs (state, number of symbols read), sorted by state.  It may contain states

@@ -8,7 +8,10 @@ fixed.  The adjoint of the sum reads the entry of the target of each arc.
 Values are (B, n, S): items, symbols, states.
 """
 
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,6 +20,9 @@ from fstgrad.core.checks import IntArray
 from fstgrad.torch.arrays import to_device
 from fstgrad.torch.device.sums import finite
 
+Packed = TypeVar("Packed")
+_PACKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+RECENT = 16  # batches that begin with one automaton and stay on their device
 WIDTH = 4  # a power of two; in automata of edit distances, most states are entered by few arcs
 
 
@@ -38,6 +44,16 @@ class Arcs(NamedTuple):
         items = torch.arange(len(table), device=table.device)
         return table[items[:, None], self.classes]
 
+    def reduced(self, values: torch.Tensor, *, is_log: bool) -> torch.Tensor:
+        """Return the sums over the tables, log-sums if `is_log`; not differentiable."""
+        for table in self.tables:
+            index = self.by_symbol(table)
+            if is_log:
+                values = _entries(values, index, -torch.inf).logsumexp(-1)
+            else:
+                values = _entries(values, index, 0.0).sum(-1)
+        return values
+
 
 def packed(nextstate: IntArray, classes: torch.Tensor, states: int) -> Arcs:
     """Return the arcs of nextstate (B, C, S), which lead to 0 .. states - 1, or nowhere if -1."""
@@ -48,6 +64,32 @@ def packed(nextstate: IntArray, classes: torch.Tensor, states: int) -> Arcs:
         table, target = _rows(target, states)
         tables.append(to_device(table, device))
     return Arcs(classes, to_device(nextstate, device), tuple(tables))
+
+
+def recent(owners: Sequence[Any], key: Any, pack: Callable[[], Packed]) -> Packed:
+    """Return pack(), or what it returned lately for the same automata and key.
+
+    It stays on its device as long as the automata live.
+    """
+    batches = _PACKED.setdefault(owners[0], {})
+    known, batch = batches.pop(key, ((), None))
+    same = [ref() for ref in known] == list(owners)  # they compare by identity
+    packed_batch: Packed = batch if batch is not None and same else pack()
+    batches[key] = [weakref.ref(owner) for owner in owners], packed_batch
+    if len(batches) > RECENT:
+        del batches[next(iter(batches))]
+    return packed_batch
+
+
+def sum_tables(target: IntArray, states: int, device: torch.device, first: int = 0) -> Arcs:
+    """Return tables for the sums of values (1, 1, N) whose targets (A,) are 0 .. states - 1.
+
+    `first` is the place of the first of these A values; -1 is no target.  There is no adjoint.
+    """
+    classes = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    arcs = packed(target[None, None], classes, states)
+    table = torch.where(arcs.tables[0] < 0, -1, arcs.tables[0] + first)
+    return Arcs(classes, classes, (table, *arcs.tables[1:]))
 
 
 def _rows(target: IntArray, states: int) -> tuple[IntArray, IntArray | None]:
@@ -108,9 +150,8 @@ def at_target(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:
 class _LogSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, *given: Any) -> torch.Tensor:
-        ctx.arcs, result = Arcs(*given), values
-        for table in ctx.arcs.tables:
-            result = _entries(result, ctx.arcs.by_symbol(table), -torch.inf).logsumexp(-1)
+        ctx.arcs = Arcs(*given)
+        result: torch.Tensor = ctx.arcs.reduced(values, is_log=True)
         ctx.save_for_backward(values, result)
         return result
 
@@ -126,9 +167,8 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, *given: Any) -> torch.Tensor:
         ctx.arcs = Arcs(*given)
-        for table in ctx.arcs.tables:
-            values = _entries(values, ctx.arcs.by_symbol(table), 0.0).sum(-1)
-        return values
+        total: torch.Tensor = ctx.arcs.reduced(values, is_log=False)
+        return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

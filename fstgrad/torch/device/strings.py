@@ -4,10 +4,8 @@ The forward weights of a level are (B, S, X): items, states of B, last symbols (
 With a tangent, the weights of B are 1 and the tangent is the loss, whose mean is the risk.
 """
 
-import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -15,7 +13,7 @@ import torch
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.torch.arrays import to_device
-from fstgrad.torch.device.arcs import Arcs, expected_sums, log_sums, packed
+from fstgrad.torch.device.arcs import Arcs, expected_sums, log_sums, packed, recent
 from fstgrad.torch.device.sums import expected_product, finite, log_product, log_sum, valid
 
 
@@ -151,10 +149,6 @@ class _Moved(torch.autograd.Function):
         return _Moved.apply(upstream[0], inverse, index), None, None  # type: ignore[no-untyped-call]
 
 
-_PACKED: WeakKeyDictionary[LossAutomaton, dict[Any, Any]] = WeakKeyDictionary()
-RECENT = 16  # batches that begin with one automaton and stay on their device
-
-
 def pack(
     automata: Sequence[LossAutomaton],
     positions: Sequence[IntArray],
@@ -162,20 +156,9 @@ def pack(
     shape: Sequence[int],
     device: torch.device,
 ) -> Batch:
-    """Return the automata of B items on a device; shape : of the scores (B, L, [n+1,] n).
-
-    Recent batches stay there as long as their automata live.
-    """
-    recent = _PACKED.setdefault(automata[0], {})
+    """Return the automata of B items on a device; shape : of the scores (B, L, [n+1,] n)."""
     key = (*shape, device, *(ids.tobytes() for ids in (*positions, *golds)))
-    owners, batch = recent.pop(key, ((), None))
-    if batch is None or any(ref() is not b for ref, b in zip(owners, automata, strict=True)):
-        batch = _packed(automata, positions, golds, shape, device)
-    recent[key] = [weakref.ref(b) for b in automata], batch
-    if len(recent) > RECENT:
-        del recent[next(iter(recent))]
-    packed_batch: Batch = batch
-    return packed_batch
+    return recent(automata, key, lambda: _packed(automata, positions, golds, shape, device))
 
 
 def _packed(
