@@ -45,6 +45,26 @@ class Solved:
     is_wide: BoolArray
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """An expected cost, and what its gradient needs.
+
+    Attributes
+    ----------
+    value : (B,) float64
+    node : (B, T, n) float64
+        The covariance of the cost with the number of y at position t: the gradient in emissions.
+    prefix, suffix : (T B n,) float64
+        `Solved.before` times the expected cost up to a position, less the value, given its symbol,
+        and `Solved.after` times that from the position on; in the layout of `Solved`.
+    """
+
+    value: FloatArray
+    node: FloatArray
+    prefix: FloatArray
+    suffix: FloatArray
+
+
 def one_by_one(count: int, run: Callable[[int], None]) -> None:
     """Call run(0) .. run(count - 1)."""
     for i in range(count):
@@ -156,6 +176,51 @@ class LinearChains:
             total += weights[i] * self._solve_wide(int(i))[2]
         return total
 
+    def expectation(
+        self, solved: Solved, costs: FloatArray, step_costs: FloatArray
+    ) -> Expectation:
+        """Return E[sum_t costs[t, y_t] + sum_t step_costs[y_{t-1}, y_t]]; O(B T n^2).
+
+        `solved` is the result of `solve`, `costs` are (B, T, n), `step_costs` (n, n), all finite.
+        """
+        conditional_costs: Callable[..., None] = kernels.linear_chain.conditional_costs
+        items, length, n = self.emissions.shape
+        prefix, suffix = np.zeros((2, self.emissions.size))
+        value, node = np.zeros(items), np.zeros((items, length, n))
+        step = np.exp(self.transitions - _finite(self._steepest))
+        weighted = step * step_costs
+        steps = kernels.linear_chain.StepCosts(
+            step, np.ascontiguousarray(step.T), weighted, np.ascontiguousarray(weighted.T)
+        )
+        factors = _blocks(solved.before, solved.after, items, n)
+        tables = _blocks(prefix, suffix, items, n)
+
+        def run(block: int) -> None:
+            (part, before, after), (_, left, right) = factors[block], tables[block]
+            given = kernels.linear_chain.Factors(before, after, self.lengths[part])
+            conditional_costs(given, steps, costs[part], left, right)
+            mean = (solved.node[part, 0] * (left[0] + right[0])).sum(axis=1)
+            value[part] = mean
+            left -= mean[:, None]
+            node[part] = solved.node[part] * (left + right).swapaxes(0, 1)
+            right += costs[part].swapaxes(0, 1)
+            left *= before
+            right *= after
+
+        self.each(len(factors), run)
+        for i in np.flatnonzero(solved.is_wide).tolist():
+            value[i], node[i], _ = self._expectation_of_wide(i, costs[i], step_costs)
+        return Expectation(value, node, prefix, suffix)
+
+    def wide_covariances(
+        self, is_wide: BoolArray, costs: FloatArray, step_costs: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Return the part (n, n) of `step_covariances` due to the wide items."""
+        total = np.zeros_like(self.transitions)
+        for i in np.flatnonzero(is_wide).tolist():
+            total += weights[i] * self._expectation_of_wide(i, costs[i], step_costs)[2]
+        return total
+
     def best(self) -> tuple[IntArray, FloatArray]:
         """Return the best strings (B, T) int64 and their log-weights (B,) in nats.
 
@@ -260,6 +325,33 @@ class LinearChains:
                 ahead = _log_sum(steps.T)
         return log_z, node, pairs
 
+    def _expectation_of_wide(
+        self, i: int, costs: FloatArray, step_costs: FloatArray
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the value, the covariances (T, n), and those of all steps (n, n), in log space."""
+        before = self._log_before(i)
+        log_z, node, _ = self._solve_wide(i)
+        prefix = np.zeros_like(before)
+        for t, cost in enumerate(costs[: len(before)]):
+            prefix[t] = cost
+            if t > 0:
+                weight = before[t - 1][:, None] + self.transitions
+                share = np.exp(weight - _finite(_log_sum(weight)))
+                prefix[t] += (share * (prefix[t - 1][:, None] + step_costs)).sum(axis=0)
+        value = float(node[len(before) - 1] @ prefix[-1])
+        covariance, pairs = np.zeros_like(node), np.zeros_like(self.transitions)
+        suffix = ahead = np.zeros(len(self.transitions))
+        for t in reversed(range(len(before))):
+            covariance[t] = node[t] * (prefix[t] + suffix - value)
+            if t > 0:
+                weight = self.transitions + (self.emissions[i, t] + ahead)
+                rest = step_costs + (costs[t] + suffix)
+                pair = np.exp(before[t - 1][:, None] + weight - log_z)
+                pairs += pair * (prefix[t - 1][:, None] - value + rest)
+                ahead = _log_sum(weight.T)
+                suffix = (np.exp(weight - _finite(ahead)[:, None]) * rest).sum(axis=1)
+        return value, covariance, pairs
+
     def _maxima(self, name: str, table: FloatArray) -> FloatArray:
         """Return the largest entry of each row; raise if one is no log-weight."""
         maxima: FloatArray = table.max(axis=-1)
@@ -308,6 +400,25 @@ def step_sums(
 
     each(-(-n // BLOCK), run)
     total *= np.exp(transitions - _finite(transitions.max()))
+    return total
+
+
+def step_covariances(
+    transitions: FloatArray,
+    factors: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    step_costs: FloatArray,
+    weights: FloatArray,
+    each: Each = one_by_one,
+) -> FloatArray:
+    """Return sum_i weights[i] Cov(cost, number of steps from x to y in item i), (n, n).
+
+    `factors` are `before` and `after` of `Solved`, `prefix` and `suffix` of `Expectation`; items
+    without factors add nothing.  It is the gradient in the transitions.  O(B T n^2).
+    """
+    before, after, prefix, suffix = factors
+    total = step_costs * step_sums(transitions, before, after, weights, each)
+    total += step_sums(transitions, prefix, after, weights, each)
+    total += step_sums(transitions, before, suffix, weights, each)
     return total
 
 

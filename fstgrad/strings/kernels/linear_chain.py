@@ -11,12 +11,30 @@ A o B read, and the sums of Q over what emissions and transitions share.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import fused_kernel, kernel, part_kernel, sum_kernel
 from fstgrad.core.uninitialized import empty
+
+
+class Factors(NamedTuple):
+    """The factors (T, B, n) of `forward_backward`, and the lengths (B,)."""
+
+    before: FloatArray
+    after: FloatArray
+    lengths: IntArray
+
+
+class StepCosts(NamedTuple):
+    """`step` (n, n), and `step` times the costs of steps, each also transposed."""
+
+    step: FloatArray
+    turned: FloatArray
+    weighted: FloatArray
+    weighted_turned: FloatArray
 
 
 @fused_kernel
@@ -135,6 +153,55 @@ def forward_backward(
             for x in range(n):
                 after[t, i, x] *= share
                 ahead[i, x] = ahead[i, x] * share if t < lengths[i] else 1.0
+
+
+@sum_kernel
+def conditional_costs(
+    factors: Factors, steps: StepCosts, costs: FloatArray, prefix: FloatArray, suffix: FloatArray
+) -> None:
+    """Write the expected costs up to each position, and beyond it, given its symbol; O(T B n^2).
+
+        prefix[t, y] = costs[t, y] + sum_x P(x at t-1 | y at t) (prefix[t-1, x] + g[x, y]),
+        suffix[t-1, x] = sum_y P(y at t | x at t-1) (g[x, y] + costs[t, y] + suffix[t, y]),
+
+    where g are the costs of steps, P(x | y) is before[t-1, x] step[x, y] / sum_x (the same), and
+    P(y | x) is step[x, y] after[t, y] / sum_y (the same), as in `forward_backward`.
+
+    costs : (B, T, n)
+    prefix, suffix : (T, B, n), zeros at first; 0 beyond the lengths
+    """
+    before, after, lengths = factors
+    step, turned, weighted, weighted_turned = steps
+    length, items, n = before.shape
+    mass, total, moved = empty((items, n)), empty((items, n)), empty((items, n))
+    for t in range(length):
+        mass[:] = 0.0
+        total[:] = 0.0
+        if t > 0:
+            for i in range(items):
+                for x in range(n):
+                    moved[i, x] = before[t - 1, i, x] * prefix[t - 1, i, x]
+            add_product(before[t - 1], step, mass)
+            add_product(moved, step, total)
+            add_product(before[t - 1], weighted, total)
+        for i in range(items):
+            if t < lengths[i]:
+                for y in range(n):
+                    mean = total[i, y] / mass[i, y] if mass[i, y] > 0.0 else 0.0
+                    prefix[t, i, y] = costs[i, t, y] + mean
+    for t in range(length - 1, 0, -1):
+        mass[:] = 0.0
+        total[:] = 0.0
+        for i in range(items):
+            for y in range(n):
+                moved[i, y] = after[t, i, y] * (costs[i, t, y] + suffix[t, i, y])
+        add_product(after[t], turned, mass)
+        add_product(moved, turned, total)
+        add_product(after[t], weighted_turned, total)
+        for i in range(items):
+            if t < lengths[i]:
+                for x in range(n):
+                    suffix[t - 1, i, x] = total[i, x] / mass[i, x] if mass[i, x] > 0.0 else 0.0
 
 
 @kernel
