@@ -176,9 +176,7 @@ class LinearChains:
             total += weights[i] * self._solve_wide(int(i))[2]
         return total
 
-    def expectation(
-        self, solved: Solved, costs: FloatArray, step_costs: FloatArray
-    ) -> Expectation:
+    def expectation(self, solved: Solved, costs: FloatArray, step_costs: FloatArray) -> Expectation:
         """Return E[sum_t costs[t, y_t] + sum_t step_costs[y_{t-1}, y_t]]; O(B T n^2).
 
         `solved` is the result of `solve`, `costs` are (B, T, n), `step_costs` (n, n), all finite.

@@ -6,13 +6,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.core.checks import Seed, generator, one_of, positive_integer
+from fstgrad.core.checks import LARGEST_SCORE, Seed, generator, instance, one_of, positive_integer
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.losses import Loss
 from fstgrad.objectives.base import Array
-from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
-from fstgrad.torch import arguments
-from fstgrad.torch.arrays import computes_on_device, to_numpy, to_tensor, upcast, validated
+from fstgrad.strings.linear_chain import (
+    Each,
+    LinearChains,
+    one_by_one,
+    step_covariances,
+    step_sums,
+)
+from fstgrad.torch import arguments, strings
+from fstgrad.torch.arrays import (
+    computes_on_device,
+    to_float64,
+    to_numpy,
+    to_tensor,
+    upcast,
+    validated,
+)
 from fstgrad.torch.device import chains as on_device
 from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
@@ -109,6 +123,101 @@ class CRF:
             Without a mask, positions where gold is `ignore_index` do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
+        chain, tags = self._gold(gold, ignore_index)
+        return reduced(self._margin(chain, chain, tags), reduction)
+
+    @validated
+    def softmax_margin(
+        self,
+        gold: torch.Tensor,
+        loss: Loss | torch.Tensor,
+        *,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
+    ) -> torch.Tensor:
+        """Return log sum_y exp(L(y, gold) + score(y) - score(gold)) in nats; once differentiable.
+
+        Parameters
+        ----------
+        gold : (B, T) integer
+        loss : Loss, or (n, n) tensor of costs [gold, predicted] in nats
+            Costs are added up over the positions, O(B T n^2).  A `Loss` is one over an alphabet of
+            the n tags, such as `fg.SpanHamming`; it takes a table (B, T, n+1, n) of scores, and is
+            exact, as `fgt.softmax_margin`.
+        reduction, ignore_index
+            As in `nll`.
+        """
+        one_of("reduction", reduction, REDUCTIONS)
+        costs = self._costs(loss)
+        chain, tags = self._gold(gold, ignore_index)
+        if costs is None:
+            given = self._pairs(chain), tags.masked_fill(~chain.inside, IGNORE_INDEX)
+            return strings.softmax_margin(*given, loss, reduction=reduction)  # type: ignore[arg-type]
+        added = _costs_of(tags, chain, costs).to(chain.emissions.dtype)
+        augmented = chain._replace(emissions=chain.emissions + added)
+        return reduced(self._margin(augmented, chain, tags), reduction)
+
+    @validated
+    def risk(
+        self,
+        gold: torch.Tensor,
+        loss: Loss | torch.Tensor,
+        *,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
+    ) -> torch.Tensor:
+        """Return E[L(y, gold)] in nats; once differentiable.  Parameters as in `softmax_margin`."""
+        one_of("reduction", reduction, REDUCTIONS)
+        costs = self._costs(loss)
+        chain, tags = self._gold(gold, ignore_index)
+        if costs is None:
+            given = self._pairs(chain), tags.masked_fill(~chain.inside, IGNORE_INDEX)
+            return strings.risk(*given, loss, reduction=reduction)  # type: ignore[arg-type]
+        added, none = _costs_of(tags, chain, costs), torch.zeros_like(costs)
+        value = self._expectation(chain, added, none)
+        return reduced(value.to(self._dtype), reduction)
+
+    @validated
+    def entropy(self) -> torch.Tensor:
+        """Return the entropy -E[log p(y)] (B,) in nats; once differentiable."""
+        chain = self._compact(self.mask)
+        log_z, node = self._solved(chain)
+        costs = torch.where(node > 0, chain.emissions.detach(), 0.0)
+        # the derivatives of log Z and of the costs cancel
+        value = log_z - self._expectation(chain, costs, _finite(self._steps().detach()))
+        return value.clamp_min(0.0).to(self._dtype)
+
+    @validated
+    def kl(self, other: "CRF") -> torch.Tensor:
+        """Return the Kullback-Leibler divergence E[log p(y) - log q(y)] (B,) in nats.
+
+        Once differentiable, in the scores of both.  +inf, without a gradient, for an item where q
+        forbids tags that p does not.
+
+        other : CRF
+            The distribution q, of emissions of the same shape and with the same mask.
+        """
+        instance("other", other, CRF, "an fstgrad.torch.CRF")
+        arguments.shaped("the emissions of other", other.emissions, self.emissions.shape)
+        is_known = not (torch.compiler.is_compiling() or self._on_device)
+        if is_known and not _same_mask(self.mask, other.mask):
+            raise InvalidInputError("other has another mask; give both the same mask")
+        p, q = self._compact(self.mask), other._compact(other.mask)
+        log_z, node = self._solved(p)
+        p_steps, q_steps = self._steps().detach(), other._steps()
+        occurs, p_allows = node > 0, p_steps > -LARGEST_SCORE
+        q_forbids = q.emissions == -torch.inf, q_steps == -torch.inf
+        costs = torch.where(occurs & ~q_forbids[0], p.emissions.detach() - q.emissions, 0.0)
+        steps = torch.where(p_allows & ~q_forbids[1], p_steps - q_steps, 0.0)
+        value = other._log_partition(q) - log_z + self._expectation(p, costs, steps)
+        infinite = [(occurs & q_forbids[0]).to(costs), (p_allows & q_forbids[1]).to(steps)]
+        if not is_known or any(bool(table.any()) for table in infinite):
+            forbidden = self._expectation(p, *infinite).detach() > 0
+            value = value.masked_fill(forbidden, torch.inf)
+        return value.clamp_min(0.0).to(self._dtype)
+
+    def _gold(self, gold: torch.Tensor, ignore_index: int) -> tuple["_Chain", torch.Tensor]:
+        """Return the chain of the positions inside the mask, and its tags (B, T), 0 elsewhere."""
         gold = arguments.integers("gold", gold).to(self.emissions.device)
         no_vmap([gold])
         if gold.shape != self.emissions.shape[:2]:
@@ -120,12 +229,17 @@ class CRF:
         mask = self.mask if self.mask is not None else gold != ignore_index
         chain = self._compact(mask)
         if self._on_device:
-            total = on_device.path_scores(chain.emissions, self._steps(), gold, chain.inside)
-            return reduced((self._log_partition(chain) - total).to(self._dtype), reduction)
+            return chain, gold.masked_fill(~chain.inside, 0)
         tags = gold.gather(1, chain.order) if chain.order is not None else gold
         if not torch.compiler.is_compiling():
             self._check_tags(tags, chain.inside)
-        tags = tags.masked_fill(~chain.inside, 0)
+        return chain, tags.masked_fill(~chain.inside, 0)
+
+    def _margin(self, augmented: "_Chain", chain: "_Chain", tags: torch.Tensor) -> torch.Tensor:
+        """Return log Z of the augmented chain less the score of the tags, (B,)."""
+        if self._on_device:
+            total = on_device.path_scores(chain.emissions, self._steps(), tags, chain.inside)
+            return (self._log_partition(augmented) - total).to(self._dtype)
         score = _zero_outside(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
         steps = upcast(self.transitions)[tags[:, :-1], tags[:, 1:]]
         total = score.double().sum(1) + _zero_outside(chain.inside[:, 1:], steps).double().sum(1)
@@ -134,7 +248,7 @@ class CRF:
                 f"gold[{int((total == -torch.inf).nonzero()[0])}] has a score of -inf: emissions "
                 "or transitions forbid it"
             )
-        return reduced((self._log_partition(chain) - total).to(self._dtype), reduction)
+        return (self._log_partition(augmented) - total).to(self._dtype)
 
     def log_prob(self, tags: torch.Tensor) -> torch.Tensor:
         """Return log p(tags) (B,) in nats."""
@@ -263,6 +377,46 @@ class CRF:
         tags, scores = on_device.kbest(emissions, steps, chain.inside, k)
         return tags.masked_fill(tags < 0, IGNORE_INDEX), scores
 
+    def _solved(self, chain: "_Chain") -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log Z (B,) float64 and the marginals, without derivatives."""
+        emissions, steps = chain.emissions.detach(), self._steps().detach()
+        if self._on_device:
+            log_z = on_device.log_partition(emissions, steps, chain.inside)
+            return log_z, on_device.marginals(emissions, steps, chain.inside)
+        log_z, node, *_ = _solve(emissions, steps, chain.lengths)
+        return log_z, node
+
+    def _expectation(
+        self, chain: "_Chain", costs: torch.Tensor, step_costs: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the expected sum (B,) float64 of costs (B, T, n) and of costs of steps (n, n)."""
+        if not torch.compiler.is_compiling():
+            refuse_transforms([chain.emissions, self.transitions])
+        steps = self._steps()
+        if self._on_device:
+            return on_device.expectation(chain.emissions, steps, costs, step_costs, chain.inside)
+        value: torch.Tensor = _expect(chain.emissions, steps, chain.lengths, costs, step_costs)[0]
+        return value
+
+    def _costs(self, loss: Any) -> torch.Tensor | None:
+        """Return costs [gold, predicted] of tags, checked; None for a `Loss`."""
+        n = self.emissions.shape[2]
+        if isinstance(loss, Loss):
+            if len(loss.alphabet) != n:
+                raise InvalidInputError(
+                    f"loss is for {len(loss.alphabet)} tags, emissions are for {n}"
+                )
+            return None
+        what = f"a Loss over the {n} tags, or a tensor of costs ({n}, {n}) [gold, predicted]"
+        instance("loss", loss, torch.Tensor, what)
+        costs = arguments.real("loss", arguments.shaped("loss", loss, (n, n)))
+        return costs if self._on_device else arguments.finite("loss", costs)
+
+    def _pairs(self, chain: "_Chain") -> torch.Tensor:
+        """Return the scores (B, T, n+1, n) of pairs of tags."""
+        rows = torch.nn.functional.pad(self._steps(), (0, 0, 0, 1))
+        return chain.emissions[:, :, None, :] + rows.to(chain.emissions.dtype)
+
     def _chains(self, chain: "_Chain") -> LinearChains:
         return _chains(chain.emissions, self._steps(), chain.lengths)
 
@@ -335,6 +489,27 @@ def _loop_over_blocks(emissions: Array) -> Each:
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
+def _costs_of(tags: torch.Tensor, chain: "_Chain", costs: torch.Tensor) -> torch.Tensor:
+    """Return the costs (B, T, n) of all tags where `tags` are gold, 0 outside of the mask.
+
+    NaN where gold is no tag, which only a device does not refuse.
+    """
+    known = tags.clamp(0, len(costs) - 1)
+    table = torch.where((tags == known)[..., None], costs[known], torch.nan)
+    return _zero_outside(chain.inside[..., None], table)
+
+
+def _finite(steps: torch.Tensor) -> torch.Tensor:
+    """Return the scores of steps, 0 for forbidden ones, which have probability 0."""
+    return torch.where(steps > -LARGEST_SCORE, steps, 0.0)
+
+
+def _same_mask(mask: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if mask is None or other is None:
+        return all(bool(m.all()) for m in (mask, other) if m is not None)
+    return torch.equal(mask, other)
+
+
 def _zero_outside(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return values, 0 outside of the mask; in contrast to a product, -inf does not give NaN."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
@@ -400,6 +575,104 @@ def _(emissions: torch.Tensor, transitions: torch.Tensor, *rest: torch.Tensor) -
     return transitions.new_empty(transitions.shape)
 
 
+@torch.library.custom_op(
+    "fstgrad::chain_expectation",
+    mutates_args=(),
+    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor costs, Tensor step_costs)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def _expect(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    lengths: torch.Tensor,
+    costs: torch.Tensor,
+    step_costs: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return expected costs (B,) float64, covariances and marginals like the emissions.
+
+    The factors (4, ...), as `step_covariances` takes them, and the last tensor stay on the CPU.
+    """
+    chains = _chains(emissions, transitions, lengths)
+    solved = chains.solve()
+    found = chains.expectation(solved, to_float64(costs), to_float64(step_costs))
+    factors = np.stack([solved.before, solved.after, found.prefix, found.suffix])
+    return (
+        to_tensor(found.value, emissions.new_empty(0, dtype=torch.float64)),
+        to_tensor(found.node, emissions),
+        to_tensor(solved.node, emissions),
+        torch.from_numpy(factors),
+        torch.from_numpy(solved.is_wide),
+    )
+
+
+@_expect.register_fake
+def _(emissions: torch.Tensor, *rest: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    items = emissions.shape[0]
+    return (
+        emissions.new_empty(items, dtype=torch.float64),
+        emissions.new_empty(emissions.shape),
+        emissions.new_empty(emissions.shape),
+        torch.empty((4, emissions.numel()), dtype=torch.float64),
+        torch.empty(items, dtype=torch.bool),
+    )
+
+
+@torch.library.custom_op(
+    "fstgrad::chain_step_covariances",
+    mutates_args=(),
+    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor costs, Tensor step_costs,"
+    " Tensor factors, Tensor is_wide, Tensor weights) -> Tensor",
+)
+def _step_covariances(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    lengths: torch.Tensor,
+    costs: torch.Tensor,
+    step_costs: torch.Tensor,
+    factors: torch.Tensor,
+    is_wide: torch.Tensor,
+    weights: torch.Tensor,
+) -> torch.Tensor:
+    """Return sum_i weights[i] Cov(cost, number of steps from x to y in item i)."""
+    steps, by_step, weight = map(to_float64, (transitions, step_costs, weights))
+    each = _loop_over_blocks(to_numpy(emissions))
+    total = step_covariances(steps, tuple(to_numpy(factors)), by_step, weight, each)  # type: ignore[arg-type]
+    if (wide := to_numpy(is_wide)).any():
+        chains = _chains(emissions, transitions, lengths)
+        total += chains.wide_covariances(wide, to_float64(costs), by_step, weight)
+    return to_tensor(total, transitions)
+
+
+@_step_covariances.register_fake
+def _(emissions: torch.Tensor, transitions: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    return transitions.new_empty(transitions.shape)
+
+
+def _backward_of_expectation(
+    ctx: Any, *upstream: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    if any(direction is not None for direction in upstream[1:]):
+        raise _no_second_derivative()
+    weights = upstream[0]
+    if weights is None:
+        return (None,) * 5
+    *given, covariance, node, factors, is_wide = ctx.saved_tensors
+    emissions, transitions, lengths, costs, step_costs = given
+    each = weights[:, None, None]
+    by_emission = by_step = by_cost = by_step_cost = None
+    if ctx.needs_input_grad[0]:
+        by_emission = each.to(covariance.dtype) * covariance
+    if ctx.needs_input_grad[1]:
+        by_step = _step_covariances(*given, factors, is_wide, weights)
+    if ctx.needs_input_grad[3]:
+        by_cost = (each.to(node.dtype) * node).to(costs.dtype)
+    if ctx.needs_input_grad[4]:
+        chain = emissions, transitions, lengths
+        by_step_cost = _step_sums(*chain, factors[0], factors[1], is_wide, weights)
+        by_step_cost = by_step_cost.to(step_costs.dtype)
+    return by_emission, by_step, None, by_cost, by_step_cost
+
+
 def _remember(ctx: Any, inputs: Sequence[torch.Tensor], output: Sequence[torch.Tensor]) -> None:
     ctx.save_for_backward(*inputs, *output[1:])
     ctx.set_materialize_grads(False)
@@ -430,3 +703,5 @@ def _refuse(ctx: Any, *upstream: torch.Tensor) -> None:
 
 _solve.register_autograd(_backward, setup_context=_remember)
 _step_sums.register_autograd(_refuse)
+_expect.register_autograd(_backward_of_expectation, setup_context=_remember)
+_step_covariances.register_autograd(_refuse)

@@ -31,6 +31,37 @@ def marginals(
     return table
 
 
+def expectation(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    costs: torch.Tensor,
+    step_costs: torch.Tensor,
+    mask: torch.Tensor,
+) -> torch.Tensor:
+    """Return the expected sum (B,) float64 of costs (B, T, n) and of costs (n, n) of steps.
+
+    The equations of `fstgrad.strings.kernels.linear_chain.conditional_costs`; autograd keeps
+    tables (B, n, n) of all positions.
+    """
+    costs, step_costs = costs.to(emissions.dtype), step_costs.to(emissions.dtype)
+    started = torch.zeros_like(mask[:, :1])
+    weights = sums = torch.zeros_like(emissions[:, 0])
+    levels = zip(emissions.unbind(1), costs.unbind(1), mask[..., None].unbind(1), strict=True)
+    for t, (arrived, cost, here) in enumerate(levels):
+        if t > 0:
+            terms = weights[:, :, None] + transitions
+            into = terms.logsumexp(dim=1)
+            share = (terms - finite(into)[:, None]).exp()
+            prefix = (share * (sums[:, :, None] + step_costs)).sum(dim=1)
+            arrived = arrived + torch.where(started, into, 0.0)
+            cost = cost + torch.where(started, prefix, 0.0)
+        shift = finite(arrived.detach().amax(dim=1, keepdim=True))
+        weights = torch.where(here, arrived - shift, weights)
+        sums = torch.where(here, cost, sums)
+        started = started | here
+    return _where_any(mask, (weights.softmax(dim=1) * sums).sum(dim=1).double())
+
+
 def path_scores(
     emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
