@@ -12,7 +12,7 @@ Each function has a module of the same name with a parameter `reduction`.
 - alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `CTCLoss`,
   `CTCSoftmaxMarginLoss`, `CTCRiskLoss`; `ctc_align`, `CTCAlignment`.
 - n-best lists : `nbest_risk`; `NBestRiskLoss`.
-- chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`.
+- chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`; `nn.CRF`, a layer with parameters.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
   `LatticeSoftmaxMarginLoss`, `LatticeRiskLoss`, `LatticeCRFLoss`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
@@ -37,10 +37,12 @@ Reading order
 - `risk_hessian`, `strings` : the objectives of strings.
 - `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
 - `dense_trees`, `tree_operators`, `trees` : those of trees.
-- `modules`, `predictions` : the objectives as modules; best structures and samples.
+- `modules`, `nn`, `predictions` : the objectives as modules; layers with parameters; best
+  structures and samples.
 """
 
 from fstgrad.objectives.sampling import Estimate, Sampling
+from fstgrad.torch import nn
 from fstgrad.torch.arrays import use_device_paths
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
@@ -126,6 +128,7 @@ __all__ = [
     "mrf_marginals",
     "mrf_nll",
     "nbest_risk",
+    "nn",
     "risk",
     "softmax_margin",
     "spanning_tree_entropy",

@@ -410,6 +410,7 @@ class CRF:
         what = f"a Loss over the {n} tags, or a tensor of costs ({n}, {n}) [gold, predicted]"
         instance("loss", loss, torch.Tensor, what)
         costs = arguments.real("loss", arguments.shaped("loss", loss, (n, n)))
+        costs = costs.to(self.emissions.device)
         return costs if self._on_device else arguments.finite("loss", costs)
 
     def _pairs(self, chain: "_Chain") -> torch.Tensor:
@@ -636,7 +637,7 @@ def _step_covariances(
     """Return sum_i weights[i] Cov(cost, number of steps from x to y in item i)."""
     steps, by_step, weight = map(to_float64, (transitions, step_costs, weights))
     each = _loop_over_blocks(to_numpy(emissions))
-    total = step_covariances(steps, tuple(to_numpy(factors)), by_step, weight, each)  # type: ignore[arg-type]
+    total = step_covariances(steps, tuple(to_numpy(factors)), by_step, weight, each)
     if (wide := to_numpy(is_wide)).any():
         chains = _chains(emissions, transitions, lengths)
         total += chains.wide_covariances(wide, to_float64(costs), by_step, weight)

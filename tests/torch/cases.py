@@ -27,6 +27,7 @@ TEXTS = ["abc", "cb"]
 SIZES = [lattice.num_arcs for lattice in LATTICES]
 
 
+COSTS_OF_TAGS = torch.tensor([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [3.0, 1.0, 0.0]])
 PICTURES = torch.linspace(0, 1, 2 * 3 * 3).reshape(2, 3, 3)
 PAIRS = [("ab", "b"), ("a", "ba"), ("", "ab")]
 
@@ -41,6 +42,23 @@ def costs_of_pairs(module, changes):
     wide = changes if changes.dtype == torch.float64 else changes.float()
     costs = 2 + module.costs.to(wide.dtype) + wide.sum(0)
     return functional_call(module, {"costs": costs}, (PAIRS,)).sum()
+
+
+def kept(scores):
+    """The mask of `GOLD`, on the device of the scores."""
+    return (GOLD >= 0).to(scores.device)
+
+
+def layer():
+    """A layer in which tag 0 does not follow itself, with fixed parameters."""
+    module = fgt.nn.CRF(3, batch_first=True, allowed=torch.arange(9).reshape(3, 3) > 0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
+    return module
+
+
+LAYER = layer()  # one for all tests: transforms of PyTorch do not make parameters
 
 
 def arcs(scores):
@@ -61,8 +79,8 @@ class Function(torch.nn.Module):
 
 # a row of each operator, for what depends on the operator alone
 EACH_OPERATOR = [
-    "SoftmaxMarginLoss", "LinearChainLoss", "CTCRiskLoss", "LatticeRiskLoss", "SpanningTreeKLLoss",
-    "MRFLoss",
+    "SoftmaxMarginLoss", "LinearChainLoss", "CRF risk", "nn CRF", "CTCRiskLoss", "LatticeRiskLoss",
+    "SpanningTreeKLLoss", "MRFLoss",
 ]  # fmt: skip
 # name: the shapes of the scores, the module, how it is called on the scores
 MODULES = {
@@ -127,6 +145,11 @@ MODULES = {
         lambda m, n, w: weighted(m(n, PICTURES, [Kernel(0.5, 1.0)], w))),
     "CRF": ([(2, 4, 3), (3, 3), (3,), (3,)], lambda: Function("CRF"),
             lambda m, e, t, first, last: m(e, t, start=first, end=last).nll(GOLD)),
+    "CRF risk": ([(2, 4, 3), (3, 3)], lambda: Function("CRF"),
+                 lambda m, e, t: m(e, t, kept(e)).risk(GOLD, COSTS_OF_TAGS)),
+    "CRF kl": ([(2, 4, 3), (2, 4, 3), (3, 3)], lambda: Function("CRF"),
+               lambda m, p, q, t: m(p, t, kept(p)).kl(m(q, 0.5 * t, kept(q))).mean()),
+    "nn CRF": ([(2, 4, 3)], lambda: LAYER, lambda m, e: -m(e, GOLD, reduction="token_mean")),
     "TransducerCosts": (
         [(2, 9)], lambda: fgt.TransducerCosts(fg.EditDistance(fg.Alphabet("ab"))),
         lambda m, c: costs_of_pairs(m, c)),
