@@ -22,9 +22,9 @@ class SpanHamming(MachineLoss):
 
     L(y, y_i) = missed_cost |S(y_i) - S(y)| + wrong_cost |S(y) - S(y_i)|, where S(y) are the spans
     (type, start, stop) that the tags y write (see `fg.TagScheme`); +inf if the lengths differ.
-    With both costs 1 and no wrong or missed span, F1 is 1 and L is 0; but F1 of a corpus is a ratio
-    of counts of all its sentences, whose expectation is no sum over sentences: it has no exact
-    gradient.  The expectation of this loss, and its gradient, are exact.
+    F1 of a corpus is a ratio of such counts over all sentences, so that its expectation is no sum
+    over sentences, and has no exact gradient.  The expectation of this loss, and its gradient, are
+    exact.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class CRF:
 
     This is a distribution over the tag sequences of a batch.  One compiled forward-backward pass
     computes log Z and its gradients; decoding needs no loop in Python.  No table (B, T, n, n) is
-    created.
+    created.  It has no parameters of its own: `fstgrad.torch.nn.CRF` is the layer that has.
 
     Parameters
     ----------

@@ -93,7 +93,8 @@ class CRF(torch.nn.Module):
         super().__init__()
         self.num_tags = n = positive_integer("num_tags", num_tags)
         self.batch_first = flag("batch_first", batch_first)
-        if optional("scheme", scheme, TagScheme, "an fg.TagScheme") and len(scheme.alphabet) != n:
+        optional("scheme", scheme, TagScheme, "an fg.TagScheme")
+        if scheme is not None and len(scheme.alphabet) != n:
             raise InvalidInputError(f"scheme has {len(scheme.alphabet)} tags; num_tags is {n}")
         for name, shape, given in (
             ("allowed", (n, n), allowed),

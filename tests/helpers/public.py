@@ -7,7 +7,10 @@ import pytest
 
 import fstgrad as fg
 
-NEEDED = {"fstgrad.torch": "torch", "fstgrad.jax": "jax", "fstgrad.plot": "matplotlib"}
+NEEDED = {
+    "fstgrad.torch": "torch", "fstgrad.torch.nn": "torch", "fstgrad.jax": "jax",
+    "fstgrad.plot": "matplotlib",
+}  # fmt: skip
 MODULES = ["fstgrad", "fstgrad.costs", "fstgrad.grammars", "fstgrad.openfst", *NEEDED]
 
 
