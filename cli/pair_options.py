@@ -133,6 +133,7 @@ class LatticeOptions:
     """Options of lattices: their source, and the archives to write."""
 
     source: str | None
+    symbols: str | None
     posteriors: str | None
     gradients: str | None
 
@@ -348,6 +349,12 @@ problem_options = option_group(
     "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
 )
 
+symbols_option = click.option(
+    "--symbols",
+    type=Input(),
+    metavar="FILE",
+    help="Symbol table of lattices in text with numeric labels, such as Kaldi's words.txt.",
+)
 lattice_options = option_group(
     "lattices",
     LatticeOptions,
@@ -359,6 +366,7 @@ lattice_options = option_group(
         help="Archive, folder or file of acceptors with costs as weights.  Column 1 names an "
         "acceptor; column 2 is its target.",
     ),
+    symbols_option,
     click.option(
         "--posteriors",
         type=Output(),

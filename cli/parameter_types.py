@@ -23,7 +23,13 @@ from fstgrad.io import check_writable
 
 _PATHS = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
 _STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
-_IN_FOLDERS = (".fst", ".txt", ".att", ".gz")  # endings of the files that are read from a folder
+_IN_FOLDERS = (
+    ".fst",
+    ".txt",
+    ".att",
+    ".lat",
+    ".gz",
+)  # endings of the files that are read from a folder
 
 
 class Input(click.Path):

@@ -96,7 +96,7 @@ def _check_options(
     options: ProblemOptions, kind: ObjectiveKind, estimation: Estimation | None
 ) -> None:
     """Reject options that would have no effect."""
-    reject_options(("posteriors", "gradients"), "without --lattices")
+    reject_options(("posteriors", "gradients", "symbols"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
         reject_options((*LOSS_PARAMETERS, *NEED_LOSS), "with --objective crf, which uses no loss")

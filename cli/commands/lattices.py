@@ -18,7 +18,7 @@ from fstgrad.cli.pair_options import LOSS_PARAMETERS, NEED_LOSS, LatticeOptions,
 from fstgrad.cli.reading import RowLoop, note_alphabet
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_table, tokenize
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants, ObjectiveKind
 from fstgrad.losses import Loss
@@ -64,7 +64,8 @@ def lattice_objective(
     _check_loss_options(kind, options)
     alphabet_file = options.reading.alphabet
     alphabet = None if alphabet_file is None else read_alphabet(alphabet_file)
-    acceptors = read_collection(str(lattices.source), alphabet=alphabet)
+    source = str(lattices.source)
+    acceptors = read_collection(source, alphabet=alphabet, symbols=lattices.symbols)
     rows = list(read_table(pairs))
     alphabet = alphabet or _alphabet(acceptors, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
@@ -72,7 +73,8 @@ def lattice_objective(
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
     evaluate = partial(_evaluate, kind, constants)
     loop = RowLoop(
-        lambda row: _solve_row(row, acceptors, alphabet, loss, evaluate, options), skip_errors
+        lambda row: _solve_row(row, source, acceptors, alphabet, loss, evaluate, options),
+        skip_errors,
     )
     start, total = time.perf_counter(), 0.0
     archives: dict[str, dict[str, Fst]] = {}
@@ -107,6 +109,7 @@ def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
 
 def _solve_row(
     row: Row,
+    source: str,
     acceptors: dict[str, Fst],
     alphabet: Alphabet,
     loss: Loss | None,
@@ -118,7 +121,7 @@ def _solve_row(
     if name not in acceptors:
         similar = difflib.get_close_matches(name, acceptors) or sorted(acceptors)[:3]
         raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(similar)}")
-    lattice = Lattice.from_fst(acceptors[name], alphabet)
+    lattice = lattice_over(alphabet, source, name, acceptors[name])
     target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
     b = None
     if loss is not None:
@@ -157,23 +160,37 @@ def _evaluate(
 
 def _alphabet(acceptors: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
     """Return the alphabet of the symbols of the lattices and the targets."""
-    symbols: set[str] = set()
-    for name, fst in acceptors.items():
-        arrays = to_arrays(fst)
-        table = arrays.input_symbols or arrays.output_symbols
-        if table is None:
-            raise InvalidInputError(f"lattice {name!r} has no symbol table; give --alphabet")
-        used_labels = set(arrays.ilabel.tolist()) - {0}
-        symbols |= {symbol for label, symbol in table if label in used_labels}
+    symbols = lattice_symbols(acceptors, "give --alphabet")
     _check_tokens(symbols, options.reading.tokens_y)
     for row in rows:
         try:
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
         except InvalidInputError:
             continue  # reported when this row is computed
-    alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
+    alphabet = Alphabet(sorted(symbols))
     note_alphabet(alphabet)
     return alphabet
+
+
+def lattice_symbols(acceptors: dict[str, Fst], remedy: str) -> set[str]:
+    """Return the symbols on the arcs of lattices; `remedy` tells what to do without a table."""
+    symbols: set[str] = set()
+    for name, fst in acceptors.items():
+        arrays = to_arrays(fst)
+        table = arrays.input_symbols or arrays.output_symbols
+        if table is None:
+            raise InvalidInputError(f"lattice {name!r} has no symbol table; {remedy}")
+        used_labels = set(arrays.ilabel.tolist()) - {0}
+        symbols |= {symbol for label, symbol in table if label in used_labels}
+    return symbols - {EPSILON_SYMBOL}
+
+
+def lattice_over(alphabet: Alphabet, path: str, name: str, fst: Fst) -> Lattice:
+    """Return a lattice; errors name it and the file or folder that it was read from."""
+    try:
+        return Lattice.from_fst(fst, alphabet)
+    except FstgradError as error:
+        raise type(error)(f"{path}: lattice {name!r}: {error}") from error
 
 
 def _check_tokens(symbols: set[str], tokens: str) -> None:

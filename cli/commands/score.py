@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from fstgrad.cli.command import Command, option_group
+from fstgrad.cli.command import Command, option_group, reject_options
 from fstgrad.cli.commands.score_systems import (
     FORMAT_NAMES,
     Reading,
@@ -18,8 +18,16 @@ from fstgrad.cli.commands.score_systems import (
 )
 from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
 from fstgrad.cli.output import echo
-from fstgrad.cli.pair_options import TOKENS
-from fstgrad.cli.parameter_types import COUNT, FILE_OR_DASH, SEED, Input, Output, nbest_option
+from fstgrad.cli.pair_options import TOKENS, symbols_option
+from fstgrad.cli.parameter_types import (
+    COUNT,
+    FILE_OR_DASH,
+    SEED,
+    Input,
+    Number,
+    Output,
+    nbest_option,
+)
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Utterance, write_text
 from fstgrad.io.text import Tokens
@@ -40,6 +48,8 @@ class ReadingOptions:
     reference_format: str
     tokens: Tokens | None
     ignore_case: bool
+    symbols: str | None
+    acoustic_scale: float
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,14 @@ _reading_options = option_group(
     ),
     click.option(
         "--ignore-case", is_flag=True, help="Compare texts and ids in lower case, as sclite does."
+    ),
+    symbols_option,
+    click.option(
+        "--acoustic-scale",
+        type=Number(),
+        default=1.0,
+        show_default=True,
+        help="Factor of the acoustic costs of lattices of Kaldi.",
     ),
     heading="How the files are read",
 )
@@ -183,21 +201,24 @@ def score(
     Files have a text per line (matched by line), id TAB text (matched by id), id TAB score TAB text
     (n-best lists; higher scores are likelier), CSV or TSV with names of columns, a JSON object per
     line, or are files of sclite (.trn, .ctm) or Kaldi (--format kaldi).  HYPOTHESES may also be
-    lattices: a folder of files, an archive (.far) or one file (.fst, .att, .lat).
+    lattices: a folder of files, an archive (.far) or one file (.fst, .att, .lat), in OpenFst's
+    binary form, AT&T text, or the text of Kaldi (also archives) and k2.
 
     The error rate is the sum of the errors divided by the number of words (or characters) of the
     references.  An empty reference counts the words of its hypothesis as insertions.
     """
     tokens: Tokens = files.tokens or ("chars" if choice.loss == "cer" else "words")
     _check_tokens(choice, files.tokens)
-    reading = Reading(tokens, files.format, files.reference_format, files.ignore_case)
+    reading = Reading(
+        tokens, files.format, files.reference_format, files.ignore_case, files.symbols,
+        files.acoustic_scale,
+    )  # fmt: skip
     utterances = read_references(references, reading)
     targets = [reading.symbols(one.texts[0]) for one in utterances]
-    systems = [
-        read_system(path, utterances, reading, targets)
-        for path in (hypotheses, outputs.other)
-        if path
-    ]
+    paths = [path for path in (hypotheses, outputs.other) if path is not None]
+    if not any(map(reading.are_lattices, paths)):
+        reject_options(("symbols", "acoustic_scale"), "without lattices")
+    systems = [read_system(path, utterances, reading, targets) for path in paths]
     loss = _loss(choice, systems, targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)
     results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}

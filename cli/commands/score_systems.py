@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import click
 import numpy as np
 
+from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
 from fstgrad.cli.output import note
-from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Items, Utterance, located, matched, read_rows, read_transcripts
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS, speaker_of
 from fstgrad.learning.score import Decode, decoded
 from fstgrad.losses import Loss
-from fstgrad.openfst import Fst, read_collection, to_arrays
+from fstgrad.openfst import Fst, read_collection
 from fstgrad.strings import Lattice
 
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
@@ -33,6 +34,14 @@ class Reading:
     format: str
     reference_format: str
     ignore_case: bool
+    symbols_file: str | None
+    acoustic_scale: float
+
+    def are_lattices(self, path: str) -> bool:
+        """Return whether the hypotheses of a path are lattices."""
+        if self.format == "auto":
+            return os.path.isdir(path) or path.lower().endswith(_LATTICES)
+        return self.format == "lattices"
 
     def texts(self, path: str, side: str, format: str) -> list[Utterance]:
         """Return the utterances of a file, in lower case with `ignore_case`."""
@@ -104,10 +113,11 @@ def read_system(
     wanted = Items([one.name for one in references], file, "utterance", "id")
     names = [str(i) if one.name is None else one.name for i, one in enumerate(references, start=1)]
     format = reading.format
-    if format == "lattices" or (
-        format == "auto" and (os.path.isdir(path) or path.lower().endswith(_LATTICES))
-    ):
-        collection = _in_order(read_collection(path), path, wanted)
+    if reading.are_lattices(path):
+        collection = read_collection(
+            path, symbols=reading.symbols_file, acoustic_scale=reading.acoustic_scale
+        )
+        collection = _in_order(collection, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets)))
     found = reading.texts(path, "hypothesis", format)
     if format in ("auto", "ctm") and path.lower().endswith((".ctm", ".ctm.gz")):
@@ -170,22 +180,11 @@ def _lattices(
     collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]]
 ) -> Iterable[Lattice]:
     """Yield the lattices, over one alphabet of their symbols and those of the references."""
-    symbols = {symbol for target in targets for symbol in target} | {"-"}
+    symbols = {symbol for target in targets for symbol in target}
+    symbols |= lattice_symbols(collection, "write it with symbols")
+    alphabet = Alphabet(sorted(symbols or {"-"}))
     for name, fst in collection.items():
-        arrays = to_arrays(fst)
-        table = arrays.input_symbols or arrays.output_symbols
-        if table is None:
-            raise InvalidInputError(
-                f"{path}: lattice {name!r} has no symbol table; write it with symbols"
-            )
-        used = set(arrays.ilabel.tolist()) - {0}
-        symbols |= {symbol for label, symbol in table if label in used}
-    alphabet = Alphabet(sorted(symbols - {EPSILON_SYMBOL}))
-    for name, fst in collection.items():
-        try:
-            yield Lattice.from_fst(fst, alphabet)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{path}: lattice {name!r}: {error}") from error
+        yield lattice_over(alphabet, path, name, fst)
 
 
 def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) -> list[str]:

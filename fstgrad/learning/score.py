@@ -1,5 +1,6 @@
 """score: the error rate of a corpus, with counts of errors, intervals, groups and alignments."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -308,7 +309,15 @@ def decoded(
         return lattice.alphabet.decode(lattice.string(lattice.best_path()[0]))
     loss = EditDistance(lattice.alphabet) if loss is None else loss
     if decode == "mbr":
-        return lattice.alphabet.decode(mbr(lattice, loss).ids)
+        chosen = mbr(lattice, loss)
+        if chosen.method == "sampled":
+            warnings.warn(
+                "the expected losses of a lattice were estimated from 1,000 strings, because its "
+                "candidates do not compile; fg.mbr has more samples",
+                UserWarning,
+                stacklevel=3,
+            )
+        return lattice.alphabet.decode(chosen.ids)
     return lattice.alphabet.decode(lattice.compile(loss, reference).closest()[0])
 
 

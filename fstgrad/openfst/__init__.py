@@ -14,7 +14,10 @@ Index
 - `with_arc_type`, `symbol_table`, `with_symbols`, `with_character_symbols` : types and symbols.
 - `over_alphabet`, `acceptor_over` : an FST with the labels of an alphabet, matched by symbol.
 - `read_file`, `read_collection`, `is_fst_file`, `is_binary`, `write_file`, `write_archive`,
-  `parse_text`, `read_rule_names` : FST files, FAR archives, AT&T text.
+    "over_alphabet", "parse_lattices", "parse_text", "project", "prune", "read",
+    "read_collection", "read_file", "read_rule_names", "remove_epsilons", "shortest_distance",
+    "string_lengths", "symbol_table", "to_arrays", "topsort", "union", "with_arc_type",
+    "with_character_symbols", "with_symbols", "write_archive", "write_file",
 - `IS_INSTALLED`, `missing` : whether pynini is installed, and the error if it is not.
 - `caught_messages` : the reasons that OpenFst writes to standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
@@ -29,7 +32,8 @@ Reading order
 - `library` : pynini or stand-ins; the reasons of its errors.
 - `arrays`, `binary`, `symbols`, `conversion` : FSTs as arrays, and the binary form between.
 - `subprocess`, `operations`, `rewriting` : a separate process; operations; replacement rules.
-- `lines`, `text`, `files` : lines of AT&T text; their FST; FST files.
+- `lines`, `text`, `lattice_text`, `files` : lines of AT&T text; their FST; lattices, also of Kaldi
+  and k2; FST files.
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
@@ -52,6 +56,7 @@ from fstgrad.openfst.files import (
     write_archive,
     write_file,
 )
+from fstgrad.openfst.lattice_text import parse_lattices
 from fstgrad.openfst.library import IS_INSTALLED, caught_messages, missing
 from fstgrad.openfst.operations import (
     arc_sort,
@@ -84,8 +89,8 @@ __all__ = [
     "ArcType", "Fst", "FstArrays", "Symbols", "acceptor_over", "arc_sort", "caught_messages",
     "check_sides", "check_symbols", "compose", "connect", "determinize", "from_arrays",
     "is_acceptor", "is_acyclic", "is_binary", "is_empty", "is_fst_file", "minimize", "missing",
-    "over_alphabet", "parse_text", "project", "prune", "read", "read_collection", "read_file",
-    "read_rule_names", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table",
-    "to_arrays", "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
-    "write_archive", "write_file",
+    "over_alphabet", "parse_lattices", "parse_text", "project", "prune", "read",
+    "read_collection", "read_file", "read_rule_names", "remove_epsilons", "shortest_distance",
+    "string_lengths", "symbol_table", "to_arrays", "topsort", "union", "with_arc_type",
+    "with_character_symbols", "with_symbols", "write_archive", "write_file",
 ]  # fmt: skip

@@ -5,15 +5,17 @@ import pathlib
 import re
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import instance, path_name
+from fstgrad.core.checks import instance, path_name, real_number
 from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
 from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
 from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
+from fstgrad.openfst.lattice_text import parse_lattices
 from fstgrad.openfst.text import parse_text, read_symbols
 
 RULES = ".rules"  # of an archive: the entry NAME.rules names the rules of the arcs of NAME
 _FILE = re.compile(r"(.+)\.(fst|(txt|att)(\.gz)?)", re.DOTALL)
+_LATTICE_FILE = re.compile(r"(.+)\.(fst|(txt|att|lat)(\.gz)?)", re.DOTALL)
 
 
 def is_fst_file(name: str) -> bool:
@@ -90,34 +92,61 @@ def read_rule_names(path: str | os.PathLike[str]) -> Fst | None:
 
 
 def read_collection(
-    path: str | os.PathLike[str], *, alphabet: Alphabet | None = None
+    path: str | os.PathLike[str],
+    *,
+    alphabet: Alphabet | None = None,
+    symbols: str | os.PathLike[str] | None = None,
+    acoustic_scale: float = 1.0,
 ) -> dict[str, Fst]:
     """Return all lattices of a FAR archive, of a folder's files or of one such file, by name.
 
-    The files of a folder are `NAME.fst` (binary), and `NAME.txt` or `NAME.att` (AT&T text, plain
-    or, with `.gz` after the name, gzip).  `alphabet` is that of `read_file`.
+    The files of a folder are `NAME.fst` (binary), and `NAME.txt`, `NAME.att` or `NAME.lat` (text of
+    `lattice_text.parse_lattices`: AT&T, Kaldi or k2; plain or, with `.gz` after the name, gzip).  A
+    text with keys, an archive of Kaldi, has several lattices.
+
+    Parameters
+    ----------
+    path : path
+    alphabet : Alphabet, optional
+        As in `read_file`.
+    symbols : path, optional
+        The symbol table of text with numeric labels, such as words.txt of Kaldi.
+    acoustic_scale : float
+        Factor of the acoustic costs of Kaldi.
 
     Raises
     ------
     FstError
-        The file is not an archive, there is no FST, two files have one name, or a file is
+        The file is not an archive, there is no FST, two lattices have one name, or a file is
         malformed.
     OSError
         A file cannot be read.
     """
     given = pathlib.Path(path_name(path))
-    if not given.is_dir() and not _FILE.fullmatch(given.name):
+    if not given.is_dir() and not _LATTICE_FILE.fullmatch(given.name):
         found = _entries(os.fspath(path))
     else:
+        table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
+        scale = real_number("acoustic_scale", acoustic_scale)
         found, files = {}, dict[str, pathlib.Path]()
         for file in sorted(given.iterdir()) if given.is_dir() else [given]:
-            match = _FILE.fullmatch(file.name)
+            match = _LATTICE_FILE.fullmatch(file.name)
             if match is None:
                 continue
-            if match[1] in files:
-                raise FstError(f"{files[match[1]]} and {file} have one name; keep one of them")
-            files[match[1]] = file
-            found[match[1]] = read_file(file, alphabet=alphabet, acceptor=True)
+            if file.suffix == ".fst":
+                entries = {"": read_file(file)}
+            else:
+                texts = parse_lattices(
+                    read_text(file), str(file), table, known=alphabet or (), acoustic_scale=scale
+                )
+                entries = {key: from_arrays(arcs.arrays()) for key, arcs in texts.items()}
+            for key, fst in entries.items():
+                name = key or match[1]
+                if name in files:
+                    raise FstError(
+                        f"{files[name]} and {file} have one name, {name!r}; keep one of them"
+                    )
+                files[name], found[name] = file, fst
     if not found:
         raise FstError(
             f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt"

@@ -61,16 +61,20 @@ def text_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
 def lines_of(text: str, name: str) -> Iterator[Line]:
     """Yield the lines that are not blank, with their fields; states are checked."""
     for number, content in text_lines(text, name):
-        line = Line(name, number, content, [])
-        line.fields = _fields(line)
-        if not line.fields:
-            continue
-        if len(line.fields) > 5:
-            raise line.error(f"{len(line.fields)} fields; {_FORMS}:")
-        for field in line.fields[: 2 if len(line.fields) > 2 else 1]:
-            if not STATE.fullmatch(field):
-                raise _no_state(field, line)
-        yield line
+        line = checked_line(Line(name, number, content, []))
+        if line.fields:
+            yield line
+
+
+def checked_line(line: Line) -> Line:
+    """Return a line with its fields; states are checked."""
+    line.fields = _fields(line)
+    if len(line.fields) > 5:
+        raise line.error(f"{len(line.fields)} fields; {_FORMS}:")
+    for field in line.fields[: 2 if len(line.fields) > 2 else 1]:
+        if not STATE.fullmatch(field):
+            raise _no_state(field, line)
+    return line
 
 
 def _no_state(field: str, line: Line) -> FstError:
@@ -79,8 +83,8 @@ def _no_state(field: str, line: Line) -> FstError:
             return FstError(f"{line.place}: {line.text!r}: {what}")
     if len(line.fields) == 1:
         return line.error(
-            f"{field!r} is not the number of a state; if it is the key of an entry in an archive "
-            "of Kaldi, give each entry its own file, without its key:"
+            f"{field!r} is not the number of a state, but may be the key of an entry of an "
+            "archive, as only lattices have:"
         )
     return line.error(f"{field!r} is not the number of a state of at most 18 digits; {_FORMS}:")
 
@@ -120,8 +124,8 @@ def cost_of(field: str, line: Line) -> float:
     """Return the cost in a field; FstError if it is none, or NaN or -inf."""
     if KALDI.fullmatch(field):
         raise line.error(
-            f"the cost {field!r} has several parts, as in lattices of Kaldi; convert them with "
-            "lattice-to-fst --lm-scale=1 --acoustic-scale=1 (a decimal comma must be a point):"
+            f"the cost {field!r} has several parts, which only lattices of Kaldi have (a decimal "
+            "comma must be a point):"
         )
     if not COST.fullmatch(field):
         raise line.error(f"{field!r} is not a cost; {_FORMS}:")

@@ -107,7 +107,18 @@ def parse_text(
         `symbols`, or stands for other symbols, as a flag diacritic does.
     """
     instance("text", text, str, "AT&T text")
-    lines = list(lines_of(text, name))
+    return parse_lines(list(lines_of(text, name)), name, symbols, acceptor=acceptor, known=known)
+
+
+def parse_lines(
+    lines: list[Line],
+    name: str,
+    symbols: Symbols | None = None,
+    *,
+    acceptor: bool = False,
+    known: Container[str] = (),
+) -> TextArcs:
+    """Return the FST of the lines of AT&T text; see `parse_text`."""
     if not lines:
         raise FstError(f"{name} is empty; give the lines of an FST in AT&T text")
     arcs = [line for line in lines if line.is_arc]
@@ -258,8 +269,7 @@ def _reject_k2(lines: list[Line], arcs: list[Line], final: dict[int, float]) -> 
     if all((line.fields[2] == "-1") == (line.fields[1] == last[0]) for line in arcs):
         raise lines[0].error(
             "text of k2, in which label -1 leads to the final state and scores have the opposite "
-            "sign of costs; convert it with kaldifst.utils.k2_to_openfst (if -1 is a symbol, give "
-            "the final state a cost):"
+            "sign of costs, as only lattices have (if -1 is a symbol, give the final state a cost):"
         )
 
 

@@ -172,12 +172,22 @@ def test_text_with_one_label_and_with_two(tmp_path, capsys):
         assert line["objective"] == pytest.approx(1 / (1 + np.exp(-0.5)), abs=1e-12) == value
 
 
+def test_an_error_names_the_lattice_and_its_file(tmp_path, capsys):
+    (tmp_path / "u1.txt").write_text("0 1 cat cat\n1 0 cat cat\n1\n")
+    (tmp_path / "refs.tsv").write_text("u1\tcat\n")
+    for command in (
+        ("risk", "--tokens-y", "words", "--lattices"),
+        ("score", "--format", "lattices"),
+    ):
+        paths = [tmp_path / "u1.txt", tmp_path / "refs.tsv"]
+        code, _, err = run(capsys, *command, *paths)
+        assert (code, "u1.txt: lattice 'u1': fst is cyclic" in err) == (1, True)
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("0 1 1 0.5\n1 2 -1 0\n2\n", "text of k2"),
-        ("utt-1\n0 1 cat 2.5,3.5,1_1\n1 0,0,\n", "archive of Kaldi"),
-        ("0 1 cat 2.5,3.5,1_1\n1 0,0,\n", "lattices of Kaldi"),
+        ("0 1 1 0.5\n1 2 -1 0\n2\n", ":1: labels are numbers; give the table of symbols"),
         ("0 1 cat cat\n1\n--\n0 1 cap cap\n1\n", "several FSTs"),
         ("0 1 a b\n1\n", "transducer"),
     ],

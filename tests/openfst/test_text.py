@@ -120,7 +120,7 @@ REFUSED = {
     "label -1 leads to": "0 1 1 1 0.5\n1 2 -1 -1 0\n2\n",
     "key of an entry": "utt-1 \n0 1 a 0.5\n1\n\n",
     "text: the first line makes 17 the start": "17 \n0 1 a 0.5\n1\n\n",
-    "as in lattices of Kaldi": "0 1 7 3.5,-20.25,3_4_4\n1 2.5,0,\n",
+    "which only lattices of Kaldi have": "0 1 7 3.5,-20.25,3_4_4\n1 2.5,0,\n",
     "several parts": "0 1 7 7 3.5,-20.25\n1\n",
     "a decimal comma": "0 1 a a 0,5\n1\n",
     "text:2: a carriage return": "0 1 a b\n1 2 b b\r\n2\n",

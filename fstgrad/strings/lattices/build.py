@@ -12,13 +12,14 @@ from fstgrad.core.checks import BoolArray, FloatArray, IntArray, index_array, in
 from fstgrad.core.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import batch, check_container, items, members
 from fstgrad.core.uninitialized import empty
+from fstgrad.io import listed
 from fstgrad.openfst import (
     Fst,
     FstArrays,
     Symbols,
     acceptor_over,
     is_acyclic,
-    parse_text,
+    parse_lattices,
     read,
     to_arrays,
 )
@@ -201,16 +202,19 @@ def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int
     )
 
 
-def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
-    """Return arcs, start and final scores of an acceptor in AT&T text; see `Lattice.from_text`."""
+def arcs_of_text(
+    text: str, alphabet: Alphabet, symbols: Symbols | None
+) -> tuple[ScoredArcs, int, dict[int, float]]:
+    """Return arcs, start and final scores of a lattice in text; see `Lattice.from_text`."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    arcs = parse_text(text, "text", acceptor=True, known=alphabet)
-    names = dict(arcs.symbols)
-    for arc in np.flatnonzero(arcs.ilabel != arcs.olabel)[:1]:
+    lattices = parse_lattices(text, "text", symbols, known=alphabet)
+    if len(lattices) > 1:
         raise FstError(
-            f"text:{arcs.line[arc]}: an arc of a transducer, with {names[arcs.ilabel[arc]]!r} and "
-            f"{names[arcs.olabel[arc]]!r}; give an acceptor (project it to one side)"
+            f"text has {len(lattices)} lattices ({listed(lattices)}); give one, or read a file "
+            "with fstgrad.openfst.read_collection"
         )
+    (arcs,) = lattices.values()
+    names = dict(arcs.symbols)
     ids = np.full(len(names), NO_SYMBOL)
     for label, first in zip(*np.unique(arcs.ilabel, return_index=True), strict=True):
         if label > 0:

@@ -17,7 +17,7 @@ from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.losses.automata.band import Band
-from fstgrad.openfst import Fst, from_arrays
+from fstgrad.openfst import Fst, Symbols, from_arrays
 from fstgrad.strings.lattices import build, search
 from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, Graph
 from fstgrad.strings.lattices.loss import LatticeLoss, compose
@@ -136,11 +136,16 @@ class Lattice(ArrayDistribution):
         return cls(alphabet, *build.ordered(arcs, start, final))
 
     @classmethod
-    def from_text(cls, text: str, alphabet: Alphabet) -> "Lattice":
-        r"""Return the lattice of an acceptor in AT&T text; its labels are symbols of the alphabet.
+    def from_text(
+        cls, text: str, alphabet: Alphabet, *, symbols: Symbols | None = None
+    ) -> "Lattice":
+        r"""Return the lattice of a text; its labels are symbols of the alphabet.
 
-        "source nextstate label [label] [cost]" is an arc, "state [cost]" a final state; the first
-        state is the start; scores are minus the costs.  FstError: a line is malformed or ambiguous.
+        The forms are those of files, `fstgrad.openfst.lattice_text`: in AT&T text, "source
+        nextstate label [label] [cost]" is an arc and "state [cost]" a final state, and the first
+        state is the start; Kaldi's costs have two parts, and k2 has scores and the label -1.
+        Scores are minus the costs.  `symbols` has the pairs (label, symbol) of numeric labels.
+        FstError: a line is malformed or ambiguous.
 
         Examples
         --------
@@ -148,7 +153,7 @@ class Lattice(ArrayDistribution):
         >>> lattice.num_paths
         2
         """
-        arcs, start, final = build.arcs_of_text(text, alphabet)
+        arcs, start, final = build.arcs_of_text(text, alphabet, symbols)
         return cls(alphabet, *build.ordered(arcs, start, final))
 
     @classmethod
