@@ -3,6 +3,11 @@
 The device is the CPU, within `use_device_paths`, or "meta", where reading a number raises.
 """
 
+import json
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -514,3 +519,24 @@ def test_bad_lattices_are_nan_alone():
                 function(given, lattices, golds, LOSSES["edit"])
     with fgt.use_device_paths(), pytest.raises(fg.InfeasibleError, match="not among those"):
         fgt.lattice_crf_nll(rows, lattices, [golds[0], "abcd", "a"])
+
+
+@pytest.mark.nightly
+def test_the_program_for_a_gpu(tmp_path):
+    """It needs nothing but a file of references, which it refuses for other sizes."""
+    program = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/gpu.py"
+    reference, rows = tmp_path / "reference.npz", tmp_path / "rows.json"
+
+    def run(*options):
+        command = [sys.executable, str(program), "--device", "cpu", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("--quick", "--make-reference", str(reference)).returncode == 0
+    done = run("--quick", "--reference", str(reference), "--json", str(rows), "--minutes", "0.1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(rows.read_text())["rows"]
+    checked = [row for row in found if "error float64" in row]
+    assert len(checked) == 8
+    assert all(row["ok float64"] and row["ok float32"] for row in checked)
+    assert any("seconds" in row for row in found)
+    assert "make it again" in run("--reference", str(reference)).stderr
