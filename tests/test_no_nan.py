@@ -157,6 +157,9 @@ def test_lattices(kind):
         lattice = fg.Lattice.from_nbest(strings, scores, loss.alphabet)
         check(*of_distribution(lattice, lattice, "ab", np.ones(lattice.num_arcs)))
         check(lattice.recentered.marginals, lattice.best_path)
+        ones = np.ones(lattice.num_arcs)
+        check(lattice.entropy_and_gradient, lambda: lattice.third_order(ones, ones))
+        check(lambda: lattice.entropy_hessian_product(ones))
         empty = lattice.with_scores(np.full(lattice.num_arcs, -np.inf))
         check(empty.mode, lambda: empty.kbest(2), lambda: fg.mbr(empty, loss))
         for target in ("ab", "a"):

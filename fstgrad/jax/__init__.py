@@ -14,7 +14,8 @@ Index
 - alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `ctc_align`, `CTCAlignment`.
 - chains : `linear_chain_nll`.
 - n-best lists : `nbest_risk`.
-- lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`.
+- lattices : `lattice_log_partition`, `lattice_marginals`, `lattice_entropy`,
+  `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
   `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`.
@@ -35,7 +36,14 @@ Reading order
 from fstgrad.jax.crf import CRF, linear_chain_nll
 from fstgrad.jax.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.jax.dense import mrf_dense_marginals
-from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
+from fstgrad.jax.lattices import (
+    lattice_crf_nll,
+    lattice_entropy,
+    lattice_log_partition,
+    lattice_marginals,
+    lattice_risk,
+    lattice_softmax_margin,
+)
 from fstgrad.jax.mrf import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.jax.operators import function_of
 from fstgrad.jax.predictions import LatticeStrings, RandomFields, Strings, Trees
@@ -68,6 +76,9 @@ __all__ = [
     "ctc_softmax_margin",
     "function_of",
     "lattice_crf_nll",
+    "lattice_entropy",
+    "lattice_log_partition",
+    "lattice_marginals",
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",

@@ -1,4 +1,4 @@
-"""Objectives over the paths of lattices on JAX arrays."""
+"""Quantities of the paths of lattices, and objectives over them, on JAX arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,16 @@ import numpy as np
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.jax import arguments
-from fstgrad.jax.operators import values
+from fstgrad.jax.operators import gradients, values
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
+from fstgrad.objectives.lattices import (
+    Kind,
+    LatticeObjective,
+    LatticeQuantity,
+    Quantity,
+    checked_lattices,
+    lattice_items,
+)
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.strings.lattices import Lattice
 
@@ -84,22 +91,76 @@ def lattice_risk(
     return _evaluated("risk", scores, lattice, (gold, loss), options)
 
 
+def lattice_log_partition(scores: Any, lattice: Lattice | Sequence[Lattice]) -> jax.Array:
+    """Return log Z of the paths in nats, () or (B,); twice differentiable.
+
+    The gradient is `lattice_marginals`.  A difference of two is the log-probability of a graph of
+    transcripts in one of hypotheses, as in MMI, or of the alignments of an RNN-T.  Parameters as in
+    `lattice_softmax_margin`; InfeasibleError if every path has the score -inf.
+
+    Examples
+    --------
+    >>> import numpy as np, jax.numpy as jnp, fstgrad as fg, fstgrad.jax as fgj
+    >>> lattice = fg.Lattice.from_nbest(["ab", "abc"], np.zeros(2), fg.Alphabet("abc"))
+    >>> log_z = fgj.lattice_log_partition(jnp.zeros(lattice.num_arcs), lattice)
+    >>> round(float(jnp.exp(log_z)), 4)
+    2.0
+    """
+    return _quantity("log-partition", scores, lattice)
+
+
+def lattice_marginals(scores: Any, lattice: Lattice | Sequence[Lattice]) -> Any:
+    """Return the posteriors of the arcs, like the scores: an array, or a list of B of them.
+
+    They are once differentiable; 0 in the padding.  Parameters and errors as in
+    `lattice_log_partition`.
+    """
+    members, table = _table(scores, lattice)
+    objective = LatticeQuantity("log-partition", members)
+    (shares,) = gradients(objective, [table], [np.arange(len(members))])
+    if isinstance(lattice, Lattice):
+        return shares[0]
+    if isinstance(scores, list | tuple):
+        return [shares[i, : member.num_arcs] for i, member in enumerate(members)]
+    return shares
+
+
+def lattice_entropy(scores: Any, lattice: Lattice | Sequence[Lattice]) -> jax.Array:
+    """Return the entropy of the paths in nats, () or (B,); twice differentiable.
+
+    It is that of the strings if each has one path.  Parameters and errors as in
+    `lattice_log_partition`.
+    """
+    return _quantity("entropy", scores, lattice)
+
+
+def _quantity(kind: Quantity, scores: Any, lattice: Any) -> jax.Array:
+    members, table = _table(scores, lattice)
+    per_item = values(LatticeQuantity(kind, members), [table], [np.arange(len(members))])
+    return per_item[0] if isinstance(lattice, Lattice) else per_item
+
+
+def _table(scores: Any, lattice: Any) -> tuple[list[Lattice], jax.Array]:
+    """Return the lattices, and the scores (B, A) of their arcs."""
+    members = checked_lattices(lattice)
+    if not isinstance(lattice, Lattice):
+        return members, arc_scores(scores, members)
+    arcs = lattice.num_arcs
+    table = arguments.table("scores", scores, 1, axes=f"({arcs},)")[None]
+    if table.shape[1] != arcs:
+        raise InvalidInputError(
+            f"scores has the shape {table.shape[1:]}; the lattice has {arcs} arcs"
+        )
+    return members, table
+
+
 def _evaluated(
     kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate the objective; given : gold and the loss."""
     check_settings(kind, given[1], options)
-    if isinstance(lattice, Lattice):
-        items = lattice_items(lattice, *given, options)
-        table = arguments.table("scores", scores, 1, axes=f"({lattice.num_arcs},)")[None]
-    else:
-        items = lattice_items(lattice, *given, options)
-        table = arc_scores(scores, [item.lattice for item in items])
-    arcs = items[0].lattice.num_arcs
-    if isinstance(lattice, Lattice) and table.shape[1] != arcs:
-        raise InvalidInputError(
-            f"scores has the shape {table.shape[1:]}; the lattice has {arcs} arcs"
-        )
+    items = lattice_items(lattice, *given, options)
+    _, table = _table(scores, lattice)
     per_item = values(LatticeObjective(kind, items, options), [table], [np.arange(len(items))])
     return per_item[0] if isinstance(lattice, Lattice) else per_item
 

@@ -1,6 +1,6 @@
 """Objectives over the paths of lattices, exact or sampled."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,6 +20,7 @@ from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 
 Kind = Literal["softmax-margin", "risk"]
+Quantity = Literal["log-partition", "entropy"]
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states
 
 # Caches shared by all calls; the entries of a lattice are dropped together with it.
@@ -93,6 +94,61 @@ class LatticeObjective(Objective):
         return computed(float(value), cap, band, is_margin=is_margin), slope
 
 
+class LatticeQuantity(Objective):
+    """Log Z, or the entropy of the paths, of each lattice; twice differentiable.
+
+    Scores and constants as in `LatticeObjective`.
+    """
+
+    def __init__(self, kind: Quantity, lattices: Sequence[Lattice]) -> None:
+        self.kind, self.lattices = kind, lattices
+        self.what = f"{kind.replace('-', ' ')} of a lattice"
+
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
+        """Return the values (B,) in nats and the gradient (B, A)."""
+        values = empty(len(scores[0]))
+
+        def one(scored: Lattice, i: int) -> FloatArray:
+            if self.kind == "entropy":
+                values[i], slope = scored.entropy_and_gradient()
+                return slope
+            values[i] = scored.log_partition()
+            return scored.marginals()
+
+        return values, [self._each(scores[0], constants[0], one, team)]
+
+    def is_twice_differentiable(self) -> bool:
+        """Return True."""
+        return True
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return Cov[t] times the directions, or that of the entropy, (B, A)."""
+
+        def one(scored: Lattice, i: int) -> FloatArray:
+            direction = directions[0][i, : scored.num_arcs]
+            if self.kind == "entropy":
+                return scored.entropy_hessian_product(direction)
+            return scored.covariance_product(direction)
+
+        return [self._each(scores[0], constants[0], one, ALONE)]
+
+    def _each(
+        self, table: Array, places: Array, one: Callable[[Lattice, int], FloatArray], team: Team
+    ) -> FloatArray:
+        """Return (B, A): `one` of each item's lattice with its scores, 0 in the padding."""
+        results = np.zeros(table.shape)
+
+        def run(i: int) -> None:
+            lattice = self.lattices[places[i]]
+            arcs = slice(lattice.num_arcs)
+            results[i, arcs] = one(lattice.with_scores(table[i, arcs]), i)
+
+        team.each(len(table), run)
+        return results
+
+
 def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> list[Item]:
     """Return the items of a batch, or of one lattice; losses are compiled if it is exact.
 
@@ -110,12 +166,8 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
     """
     if isinstance(lattices, Lattice):
         return [_item(lattices, "gold", golds, losses, options)]
-    lattices = sequence("lattice", lattices)
-    for i, member in enumerate(lattices):
-        instance(f"lattice[{i}]", member, Lattice, "a Lattice, or a sequence of them")
+    lattices = checked_lattices(lattices)
     size = len(lattices)
-    if size == 0:
-        raise InvalidInputError("lattice has no items; give at least one")
     golds = [None] * size if golds is None else sequences("gold", golds)
     losses = losses if isinstance(losses, list | tuple) else [losses] * size
     for name, values in (("gold", golds), ("loss", losses)):
@@ -125,6 +177,18 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
         _item(lattice, f"gold[{i}]", gold, loss, options)
         for i, (lattice, gold, loss) in enumerate(zip(lattices, golds, losses, strict=True))
     ]
+
+
+def checked_lattices(lattices: Any) -> list[Lattice]:
+    """Return one lattice, or those of a sequence, as a list; InvalidInputError if it has none."""
+    if isinstance(lattices, Lattice):
+        return [lattices]
+    members = sequence("lattice", lattices)
+    for i, member in enumerate(members):
+        instance(f"lattice[{i}]", member, Lattice, "a Lattice, or a sequence of them")
+    if not members:
+        raise InvalidInputError("lattice has no items; give at least one")
+    return members
 
 
 def _item(lattice: Lattice, name: str, gold: Any, loss: Any, options: Options) -> Item:

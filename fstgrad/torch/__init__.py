@@ -13,8 +13,9 @@ Each function has a module of the same name with a parameter `reduction`.
   `CTCSoftmaxMarginLoss`, `CTCRiskLoss`; `ctc_align`, `CTCAlignment`.
 - n-best lists : `nbest_risk`; `NBestRiskLoss`.
 - chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`; `nn.CRF`, a layer with parameters.
-- lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
-  `LatticeSoftmaxMarginLoss`, `LatticeRiskLoss`, `LatticeCRFLoss`.
+- lattices : `lattice_log_partition`, `lattice_marginals`, `lattice_entropy`,
+  `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`; `LatticeSoftmaxMarginLoss`,
+  `LatticeRiskLoss`, `LatticeCRFLoss`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
   `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
@@ -48,7 +49,14 @@ from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.torch.dense import mrf_dense_marginals
-from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
+from fstgrad.torch.lattices import (
+    lattice_crf_nll,
+    lattice_entropy,
+    lattice_log_partition,
+    lattice_marginals,
+    lattice_risk,
+    lattice_softmax_margin,
+)
 from fstgrad.torch.modules import (
     CRFLoss,
     CTCLoss,
@@ -119,6 +127,9 @@ __all__ = [
     "ctc_softmax_margin",
     "function_of",
     "lattice_crf_nll",
+    "lattice_entropy",
+    "lattice_log_partition",
+    "lattice_marginals",
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",

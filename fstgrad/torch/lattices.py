@@ -1,4 +1,7 @@
-"""Objectives over the paths of a lattice as functions of its arc scores; once differentiable."""
+"""Quantities of the paths of a lattice as functions of its arc scores.
+
+Log Z and the entropy are twice differentiable, the marginals and the objectives once.
+"""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -12,14 +15,22 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.lattices import Item, Kind, LatticeObjective, lattice_items
+from fstgrad.objectives.lattices import (
+    Item,
+    Kind,
+    LatticeObjective,
+    LatticeQuantity,
+    Quantity,
+    checked_lattices,
+    lattice_items,
+)
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.lattices.search import paths_of_string, posterior_of_string
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.device.lattices import Paths, log_sums, means, pack
-from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced, values
+from fstgrad.torch.operators import REDUCTIONS, Reduction, gradients, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold
 from fstgrad.torch.transforms import refuse_transforms, uncompiled
 
@@ -115,6 +126,69 @@ def lattice_risk(
 
 
 @uncompiled
+def lattice_log_partition(scores: Scores, lattice: Lattices) -> torch.Tensor:
+    """Return log Z of the paths in nats, () or (B,); twice differentiable.
+
+    The gradient is `lattice_marginals`.  A difference of two is the log-probability of a graph of
+    transcripts in one of hypotheses, as in MMI, or of the alignments of an RNN-T.
+
+    Parameters
+    ----------
+    scores, lattice
+        As in `lattice_softmax_margin`.
+
+    Raises
+    ------
+    InfeasibleError
+        Every path has the score -inf.
+
+    Examples
+    --------
+    >>> import torch, fstgrad as fg, fstgrad.torch
+    >>> lattice = fg.Lattice.from_nbest(["ab", "abc"], [0.0, 0.0], fg.Alphabet("abc"))
+    >>> log_z = fstgrad.torch.lattice_log_partition(torch.tensor(lattice.scores), lattice)
+    >>> round(float(log_z.exp()), 9)
+    2.0
+    """
+    return _quantity("log-partition", scores, lattice)
+
+
+@uncompiled
+def lattice_marginals(scores: Scores, lattice: Lattices) -> Any:
+    """Return the posteriors of the arcs, a tensor or a list of B like the scores.
+
+    They are once differentiable.  Parameters and errors as in `lattice_log_partition`.
+    """
+    objective, padded, places, rows = _table("log-partition", scores, lattice)
+    (table,) = gradients(objective, [padded], [places])
+    shares = [table[i, : len(row)] for i, row in enumerate(rows)]
+    return shares[0] if isinstance(lattice, Lattice) else shares
+
+
+@uncompiled
+def lattice_entropy(scores: Scores, lattice: Lattices) -> torch.Tensor:
+    """Return the entropy of the paths in nats, () or (B,); twice differentiable.
+
+    It is that of the strings if each has one path.  Parameters and errors as in
+    `lattice_log_partition`.
+    """
+    return _quantity("entropy", scores, lattice)
+
+
+def _quantity(kind: Quantity, scores: Scores, lattice: Lattices) -> torch.Tensor:
+    objective, padded, places, _ = _table(kind, scores, lattice)
+    per_item = values(objective, [padded], [places])
+    return per_item[0] if isinstance(lattice, Lattice) else per_item
+
+
+def _table(kind: Quantity, scores: Scores, lattice: Lattices) -> Any:
+    """Return the objective of checked lattices, and their scores as in `_padded`."""
+    members = checked_lattices(lattice)
+    rows = _rows(scores, members, single=isinstance(lattice, Lattice))
+    return LatticeQuantity(kind, members), _padded(rows), torch.arange(len(rows)), rows
+
+
+@uncompiled
 def _evaluated(
     kind: Kind,
     scores: Scores,
@@ -135,24 +209,34 @@ def _evaluated(
     if not single and isinstance(golds, list | tuple):
         golds = [_as_array(f"gold[{i}]", row) for i, row in enumerate(golds)]
     items = lattice_items(lattice, golds, losses, options)
-    rows: Any = [scores] if single else sequence("scores", scores)
-    if len(rows) != len(items):
-        raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
-    for row, item in zip(rows, items, strict=True):
-        arguments.floating("scores", row)
-        if row.shape != (item.lattice.num_arcs,):
-            raise InvalidInputError(
-                f"scores has shape {tuple(row.shape)}, but the lattice has {item.lattice.num_arcs} "
-                "arcs; lattice.scatter(scores) converts scores in the order of the input"
-            )
+    rows = _rows(scores, [item.lattice for item in items], single=single)
     if computes_on_device(rows[0]) and not any(isinstance(item.loss, Loss) for item in items):
         per_item = _on_device(kind, rows, items).to(upcast(rows[0]).dtype)
         return per_item[0] if single else reduced(per_item, reduction)
-    width = max(map(len, rows))
-    padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
     places = torch.arange(len(items))
-    per_item = values(LatticeObjective(kind, items, options), [padded], [places])
+    per_item = values(LatticeObjective(kind, items, options), [_padded(rows)], [places])
     return per_item[0] if single else reduced(per_item, reduction)
+
+
+def _rows(scores: Any, lattices: Sequence[Lattice], *, single: bool) -> list[torch.Tensor]:
+    """Return the scores (A_i,) of each lattice."""
+    rows = [scores] if single else sequence("scores", scores)
+    if len(rows) != len(lattices):
+        raise InvalidInputError(f"there are {len(lattices)} lattices; scores has {len(rows)} items")
+    for row, lattice in zip(rows, lattices, strict=True):
+        arguments.floating("scores", row)
+        if row.shape != (lattice.num_arcs,):
+            raise InvalidInputError(
+                f"scores has shape {tuple(row.shape)}, but the lattice has {lattice.num_arcs} "
+                "arcs; lattice.scatter(scores) converts scores in the order of the input"
+            )
+    return rows
+
+
+def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return scores (B, A), padded by 0."""
+    width = max(map(len, rows))
+    return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
 
 
 def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> torch.Tensor:

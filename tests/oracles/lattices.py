@@ -57,6 +57,11 @@ class Paths:
         p, values = self.probs(), self.table @ r
         return (p * (values - p @ values)) @ self.table
 
+    def third_order(self, r, s):
+        """Return the third central moments E[(table - mean) (R - E R) (S - E S)] over paths."""
+        p, centered = self.probs(), self.table - self.posteriors()
+        return (p * (centered @ r) * (centered @ s)) @ centered
+
     def log_sums_of_strings(self):
         """Return {string: log of the sum over its paths}, without strings of probability zero."""
         sums = {}

@@ -7,6 +7,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.strings.lattices.random_lattice import RandomLattice  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 ABC = fg.Alphabet("abc")
@@ -188,3 +189,124 @@ def test_sentences_for_a_word_error_rate():
         fgt.lattice_crf_nll(scores, lattice, "the dog")
     with pytest.raises(fg.AlphabetError, match=r"gold\[0\] is the str .*gold\[0\]\.split"):
         fgt.lattice_crf_nll([scores] * 2, [lattice] * 2, both)
+
+
+def alignments(log_probs, labels):
+    """The lattice of an RNN-T, of (T, U + 1) nodes, and its arcs (source, nextstate, label, score).
+
+    log_probs : (T, U + 1, symbols), symbol 0 is the blank, which moves to the next frame.
+    """
+    frames, width = log_probs.shape[:2]
+    arcs = []
+    for i in range(frames):
+        for u in range(width):
+            node = i * width + u
+            arcs.append((node, node + width, -1, log_probs[i, u, 0]))
+            if u + 1 < width:
+                arcs.append((node, node + 1, labels[u], log_probs[i, u, labels[u] + 1]))
+    source, nextstate, label, scores = zip(*arcs, strict=True)
+    end = frames * width + width - 1
+    lattice = fg.Lattice.from_arcs(source, nextstate, label, np.zeros(len(arcs)), ABC, final=[end])
+    return lattice, lattice.scatter(torch.stack(scores))
+
+
+def log_prob_by_recursion(log_probs, labels):
+    """Graves 2012, eqs. 16 and 18: alpha(t, u), and the last blank."""
+    frames, width = log_probs.shape[:2]
+    alpha = {(0, 0): torch.zeros((), dtype=log_probs.dtype)}
+    for i in range(frames):
+        for u in range(width):
+            into = []
+            if i > 0:
+                into.append(alpha[i - 1, u] + log_probs[i - 1, u, 0])
+            if u > 0:
+                into.append(alpha[i, u - 1] + log_probs[i, u - 1, labels[u - 1] + 1])
+            if into:
+                alpha[i, u] = torch.logsumexp(torch.stack(into), dim=0)
+    return alpha[frames - 1, width - 1] + log_probs[-1, -1, 0]
+
+
+def test_the_log_partition_of_alignments_is_that_of_an_rnn_transducer():
+    """Value, gradient and Hessian product, by autograd through the recursion."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(4, 3, 4, dtype=torch.float64, generator=generator).requires_grad_()
+    direction, labels = torch.randn(4, 3, 4, dtype=torch.float64, generator=generator), [2, 0]
+
+    def derivatives(log_prob):
+        (slope,) = torch.autograd.grad(log_prob, inputs, create_graph=True)
+        return log_prob, slope, torch.autograd.grad((slope * direction).sum(), inputs)[0]
+
+    lattice, scores = alignments(inputs.log_softmax(-1), labels)
+    assert lattice.num_paths == 10  # two labels among three frames and the last: C(5, 2)
+    found = derivatives(fgt.lattice_log_partition(scores, lattice))
+    expected = derivatives(log_prob_by_recursion(inputs.log_softmax(-1), labels))
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=1e-12)
+
+
+def test_quantities_of_paths_are_those_of_all_paths():
+    """The entropy is a softmax over the paths that autograd differentiates twice."""
+    case = RandomLattice(5, states=5)
+    lattice = case.lattice(ABC)
+    table = torch.tensor(
+        np.stack([np.bincount(path, minlength=lattice.num_arcs) for path in all_arcs(lattice)]),
+        dtype=torch.float64,
+    )
+    assert len(table) == lattice.num_paths > 4
+    scores = torch.tensor(lattice.scores).requires_grad_()
+    logs = (table @ scores).log_softmax(0)
+    for found, expected in (
+        (fgt.lattice_log_partition(scores, lattice), torch.logsumexp(table @ scores, 0)),
+        (fgt.lattice_entropy(scores, lattice), -(logs.exp() * logs).sum()),
+        ((fgt.lattice_marginals(scores, lattice) ** 2).sum(), ((logs.exp() @ table) ** 2).sum()),
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        slopes = [torch.autograd.grad(v, scores, create_graph=True)[0] for v in (found, expected)]
+        torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+    for quantity in (fgt.lattice_log_partition, fgt.lattice_entropy):
+        assert torch.autograd.gradgradcheck(lambda s, q=quantity: q(s, lattice), scores)
+
+
+def all_arcs(lattice):
+    """The arcs of all paths, by depth-first search."""
+
+    def walk(state):
+        if state == lattice.num_states - 1:
+            yield []
+        for arc in np.flatnonzero(lattice.graph.source == state):
+            for rest in walk(lattice.graph.nextstate[arc]):
+                yield [arc, *rest]
+
+    return list(walk(0))
+
+
+def test_a_numerator_graph_in_a_denominator():
+    """MMI: log p of the hypotheses that a graph of transcripts accepts is a difference of log Z."""
+    hypotheses = ["ab", "abc", "ca", "b"]
+    given = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    chosen = torch.tensor([1, 3])
+    numerator = fg.Lattice.from_nbest([hypotheses[i] for i in chosen], np.zeros(2), ABC)
+    batch = [numerator.scatter(given[chosen]), LATTICE.scatter(given)]
+    of_transcripts, of_all = fgt.lattice_log_partition(batch, [numerator, LATTICE])
+    log_prob = of_transcripts - of_all
+    expected = given.log_softmax(0)[chosen].logsumexp(0)
+    torch.testing.assert_close(log_prob, expected, rtol=0, atol=1e-12)
+    (slope,) = torch.autograd.grad(log_prob, given)
+    torch.testing.assert_close(slope, torch.autograd.grad(expected, given)[0], rtol=0, atol=1e-12)
+    shares = fgt.lattice_marginals(batch, [numerator, LATTICE])
+    assert [share.shape for share in shares] == [scores.shape for scores in batch]
+
+
+def test_bad_scores_of_quantities():
+    for call in (fgt.lattice_log_partition, fgt.lattice_marginals, fgt.lattice_entropy):
+        for scores, lattice, error, said in (
+            (arcs()[:2], LATTICE, fg.InvalidInputError, "the lattice has"),
+            ([arcs()], [LATTICE] * 2, fg.InvalidInputError, "2 lattices; scores has 1"),
+            ([], [], fg.InvalidInputError, "lattice has no items"),
+            (arcs(), "ab", fg.InvalidInputError, r"lattice\[0\] is a str"),
+            (arcs() - np.inf, LATTICE, fg.InfeasibleError, "allow more arcs"),
+        ):
+            with pytest.raises(error, match=said):
+                call(scores, lattice)
+    half = fgt.lattice_marginals(arcs().detach().bfloat16(), LATTICE)
+    assert half.dtype == fgt.lattice_entropy(arcs().detach().half(), LATTICE).dtype == torch.float32

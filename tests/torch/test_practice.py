@@ -16,7 +16,7 @@ from tests.torch import cases  # noqa: E402
 EVERY = pytest.mark.parametrize("name", cases.MODULES)
 SOME = pytest.mark.parametrize("name", cases.EACH_OPERATOR)
 # these take Python objects for each item, whose calls a compiled graph steps aside for
-PARTIAL = ("Lattice", "MRF", "mrf", "Transducer")
+PARTIAL = ("Lattice", "lattice", "MRF", "mrf", "Transducer")
 WHOLE = pytest.mark.parametrize(
     "name", [name for name in cases.EACH_OPERATOR if not name.startswith(PARTIAL)]
 )

@@ -227,16 +227,42 @@ class Flow:
         with probability 0.  This is the first-order expectation semiring (Eisner 2002), with
         weights and means stored separately.
         """
-        source, nextstate = self.graph.source, self.graph.nextstate
-        passed = self.visit[nextstate]
-        arriving = np.divide(
-            self.posterior, passed, out=np.zeros(len(source)), where=self.posterior > 0
-        )
-        before, after = np.zeros(self.graph.num_states), np.zeros(self.graph.num_states)
-        kernels.sums.means_before(before, source, nextstate, arriving, value)
-        kernels.sums.means_after(after, source, nextstate, self.share, value)
-        given = before[source] + value + after[nextstate]
+        before, after = self._means(value, value)
+        given = before[self.graph.source] + value + after[self.graph.nextstate]
         return float(after[0]), np.where(self.posterior > 0, given, 0.0)
+
+    def conditional_covariances(self, u: FloatArray, v: FloatArray) -> tuple[float, FloatArray]:
+        """Return Cov[U, V] and Cov[U, V | e] (A,), where U and V are sums of `u` and `v` (A,).
+
+        By the law of total covariance, an arc adds the product of its deviations from the means of
+        the state that it enters, or leaves.  The parts of a path before and after e are independent
+        given e.
+        """
+        source, nextstate = self.graph.source, self.graph.nextstate
+        (u_before, u_after), (v_before, v_after) = self._means(u, u), self._means(v, v)
+        before, after = self._means(
+            (u_before[source] + u - u_before[nextstate])
+            * (v_before[source] + v - v_before[nextstate]),
+            (u + u_after[nextstate] - u_after[source]) * (v + v_after[nextstate] - v_after[source]),
+        )
+        given = before[source] + after[nextstate]
+        return float(after[0]), np.where(self.posterior > 0, given, 0.0)
+
+    def _means(self, before: FloatArray, after: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (S,) the means of the sums of `before` on the paths to each state, of `after` (A,)
+        on those from it.
+        """  # noqa: D205
+        source, nextstate = self.graph.source, self.graph.nextstate
+        arriving = np.divide(
+            self.posterior,
+            self.visit[nextstate],
+            out=np.zeros(len(source)),
+            where=self.posterior > 0,
+        )
+        means = np.zeros((2, self.graph.num_states))
+        kernels.sums.means_before(means[0], source, nextstate, arriving, before)
+        kernels.sums.means_after(means[1], source, nextstate, self.share, after)
+        return means[0], means[1]
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
         """Return k independent paths, (k, longest) int64: the arcs of each, then -1."""

@@ -33,8 +33,9 @@ class Lattice(ArrayDistribution):
     `from_text`, `from_arcs`, `from_nbest` or `from_confusion_network` to make a lattice.
 
     About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About paths:
-    `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy` (of the
-    strings, too, if each has one path), `cross_entropy`, `kl`, `sample_paths`, `best_path`.
+    `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `third_order`,
+    `entropy` (of the strings, too, if each has one path), `entropy_and_gradient`, `cross_entropy`,
+    `kl`, `sample_paths`, `best_path`.
 
     Attributes
     ----------
@@ -322,6 +323,36 @@ class Lattice(ArrayDistribution):
         values = checks.direction_array("direction", direction, self.scores.shape)
         mean, given = self._flow.conditional_means(values)
         return self._flow.posterior * (given - mean)
+
+    def third_order(self, v: npt.ArrayLike, u: npt.ArrayLike) -> FloatArray:
+        """Return the derivative (A,) of Cov v along u (A,): the third derivative of log Z.  O(A).
+
+        Examples
+        --------
+        >>> p = Lattice.from_nbest(["a", "b"], [0.0, 0.0], Alphabet("ab"))
+        >>> bool(p.third_order(p.scores + 1, p.scores).any())  # all paths have three arcs
+        False
+        """
+        directions = (("v", v), ("u", u))
+        first, second = (checks.direction_array(n, x, self.scores.shape) for n, x in directions)
+        (mean_v, given_v), (mean_u, given_u) = map(self._flow.conditional_means, (first, second))
+        mean, given = self._flow.conditional_covariances(first, second)
+        moved = (given_v - mean_v) * (given_u - mean_u) + given - mean
+        return self._flow.posterior * moved
+
+    def entropy_and_gradient(self) -> tuple[float, FloatArray]:
+        """Return the entropy of the paths in nats and its gradient in the scores, -Cov scores."""
+        return self.entropy(), -self.covariance_product(self._possible_scores)
+
+    def entropy_hessian_product(self, direction: npt.ArrayLike) -> FloatArray:
+        """Return the derivative (A,) of the entropy's gradient along `direction` (A,)."""
+        moved = self.third_order(self._possible_scores, direction)
+        return -self.covariance_product(direction) - moved
+
+    @property
+    def _possible_scores(self) -> FloatArray:
+        """The recentered scores, and 0 where the posterior is 0."""
+        return np.where(self._flow.posterior > 0, self.recentered.scores, 0.0)
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> float:
         """Return -E[log q(path)] in nats for a lattice q with the same arcs.
