@@ -10,7 +10,14 @@ from fstgrad.jax.operators import batched_callback, cached, shape_of, values
 from fstgrad.jax.predictions import detached, integer, undifferentiable
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCLikelihood, CTCObjective, check_labels
+from fstgrad.objectives.ctc import (
+    CTCKind,
+    CTCLikelihood,
+    CTCObjective,
+    check_labels,
+    ctc_options,
+)
+from fstgrad.objectives.sampling import Method, Options, Sampling
 
 
 def ctc_nll(
@@ -49,14 +56,17 @@ def ctc_softmax_margin(
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method | None = None,
+    sampling: Sampling | None = None,
 ) -> jax.Array:
     """Return log sum over paths exp(L + score) minus the log-weight of gold, in nats, (B,).
 
-    loss : a Loss over the n labels of the scores, including the blank.  cap, band : as in
-    `Loss.compile`.  Other parameters as in `ctc_nll`.
+    loss : a Loss over the n labels of the scores, including the blank.  cap, band, method, sampling
+    : as in `fstgrad.torch.ctc_softmax_margin`.  Other parameters as in `ctc_nll`.
     """
     given = (gold, lengths, ignore_index)
-    return _evaluated("softmax-margin", scores, given, loss, blank, cap, band)
+    options = ctc_options(cap, band, method, sampling)
+    return _evaluated("softmax-margin", scores, given, loss, blank, options)
 
 
 def ctc_risk(
@@ -69,12 +79,15 @@ def ctc_risk(
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method | None = None,
+    sampling: Sampling | None = None,
 ) -> jax.Array:
     """Return the expected loss of the collapsed path under exp(score) / Z, in nats, (B,).
 
     Parameters as in `ctc_softmax_margin`.
     """
-    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, blank, cap, band)
+    options = ctc_options(cap, band, method, sampling)
+    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, blank, options)
 
 
 class CTCAlignment(NamedTuple):
@@ -128,13 +141,13 @@ def _evaluated(
     given: tuple[Any, Any, int],
     loss: Loss | None,
     blank: int,
-    *options: Any,
+    options: Options | None = None,
 ) -> jax.Array:
     """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
     table, constants = _arguments(kind, scores, given, loss, blank)
     objective = (
         cached(CTCLikelihood, blank)
-        if kind == "nll"
+        if options is None
         else cached(CTCObjective, kind, loss, blank, *options)
     )
     return values(objective, [table], constants)

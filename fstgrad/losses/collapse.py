@@ -15,6 +15,7 @@ from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
 from fstgrad.losses.automata.collapse import ctc_machine, ended_machine, spelled_machine
 from fstgrad.losses.automata.determinize import MAX_STATES
+from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.product import automaton_product
 from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
@@ -136,6 +137,36 @@ class CollapsedLoss(Loss):
     def _spelled(self, ids: IntArray) -> IntArray:
         parts = [self.words[i] for i in ids if not self.is_blank[i]]
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+    @property
+    def _work(self) -> float | None:
+        if self.collapse == "end" or self.loss._work is None:
+            return None
+        # the machine of "ctc" has up to n + 1 states for each one of `loss`
+        return self.loss._work / (len(self.alphabet) + 1 if self.collapse == "ctc" else 1)
+
+    def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
+        """Return the losses of the collapsed strings; see `PairEvaluation`."""
+        if self._work is None:
+            return super()._of_pairs(y, z, pairs, threads)
+        collapsed = self._joined_words(y, merges=self.collapse == "ctc")
+        return self.loss._of_pairs(collapsed, self._joined_words(z, merges=False), pairs, threads)
+
+    def _joined_words(self, strings: Strings, *, merges: bool) -> Strings:
+        """Return what strings spell, without repeats of a symbol if `merges`."""
+        ids, first = strings
+        kept = np.ones(len(ids), dtype=np.bool_)
+        if merges:
+            kept[1:] = ids[1:] != ids[:-1]
+            kept[first[:-1][first[:-1] < len(ids)]] = True
+        sizes = np.array([len(word) for word in self.words])
+        counts = np.where(kept, sizes[ids], 0)
+        ends = np.append(0, np.cumsum(counts))
+        # entry j of the result is this far behind the start of its word
+        behind = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+        starts = np.append(0, np.cumsum(sizes))[ids]
+        letters = np.concatenate(self.words)[np.repeat(starts, counts) + behind]
+        return Strings(letters, ends[first])
 
     def _target(self, target: Target) -> Target:
         """Return the target over the alphabet of `loss`, which may be empty."""

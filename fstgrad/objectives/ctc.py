@@ -5,14 +5,26 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray, instance
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses import CollapsedLoss, Loss
+from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.predictions import PADDING
-from fstgrad.objectives.strings import IGNORED, Item, Kind, StringObjective, check_ids
+from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
+from fstgrad.objectives.strings import (
+    AUTO_STATES,
+    IGNORED,
+    Item,
+    Kind,
+    StringObjective,
+    check_ids,
+)
 from fstgrad.strings.ctc import Alignment, GoldPaths
+from fstgrad.strings.proposals import Compiled
 
 CTCKind = Literal["nll", "softmax-margin", "risk"]
+MOST_CELLS = 2**27  # of the rows of an automaton; method="auto" samples what could need more
 SMALL = 2**15  # states of all frames of a batch; below this, threads cost more than they save
 
 
@@ -59,6 +71,15 @@ def _targets(ids: IntArray, n: int, blank: int) -> list[IntArray]:
 def _frames(scores: Array, frames: IntArray | None = None) -> IntArray:
     """Return the numbers of frames, T for all items if None is given."""
     return np.full(len(scores), scores.shape[1]) if frames is None else frames
+
+
+def ctc_options(
+    cap: float | None, band: Band | None, method: Method | None, sampling: Sampling | None
+) -> Options:
+    """Return the options of a margin or a risk: "auto", but "exact" if a cap or a band is given."""
+    if method is None:
+        method = "auto" if cap is None and band is None else "exact"
+    return Options(cap, band, method, sampling)
 
 
 class CTCLikelihood(Objective):
@@ -120,6 +141,7 @@ class CTCObjective(StringObjective):
     """
 
     def __init__(self, kind: Kind, loss: Loss, blank: int, *options: Any) -> None:
+        check_settings(kind, loss, Options(*options))
         hidden = [loss.alphabet.symbols[blank]]
         collapsed = CollapsedLoss(loss, loss.alphabet, collapse="ctc", blank=hidden)
         super().__init__(kind, collapsed, *options)
@@ -174,6 +196,30 @@ class CTCObjective(StringObjective):
             automaton = self._automaton(target, i, scores[i, where])
             items.append(Item(where, best[i, where], automaton, target, float(shares[i])))
         return items
+
+    def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
+        most = MOST_CELLS // AUTO_STATES  # a row of B has a cell for each state of M
+        if self.options.method == "auto" and self._against(target).num_states > most:
+            return None
+        return super()._automaton(target, i, scores)
+
+    def _compiler(self, target: IntArray, length: int) -> Compiled:
+        """Return the function of `StringObjective`; without settings, only of exact automata.
+
+        A band compares the places of labels with those of frames, which are far from each other,
+        and the highest cap of a moderate automaton takes longer to find than samples to draw.
+        """
+        every, (cap, band, *_) = super()._compiler(target, length), self.options
+        is_chosen = cap is not None or band is not None or self.sampling.proposal != "auto"
+
+        def compiled(
+            *, band: Band | None = None, cap: float | None = None, max_states: int
+        ) -> LossAutomaton:
+            if not is_chosen and (band is not None or cap is not None):
+                raise NotSupportedError("give cap=, band= or a proposal")
+            return every(band=band, cap=cap, max_states=max_states)
+
+        return compiled
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Check gold, and compile the automata of its items."""

@@ -1,6 +1,6 @@
 """Objectives of a padded batch of strings."""
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from itertools import accumulate
 from threading import Lock
 from typing import Any, Literal, NamedTuple, cast
@@ -9,18 +9,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, StateLimitError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
+from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
-from fstgrad.strings.proposals import PROPOSAL_STATES
+from fstgrad.strings.proposals import PROPOSAL_STATES, Compiled
 from fstgrad.strings.solve import no_loss
 
 Kind = Literal["softmax-margin", "risk"]
@@ -32,6 +33,10 @@ _LOCK = Lock()
 _DEFAULTS = Sampling()  # never changed: only a Sampling of the caller stores estimates
 SMALL = 2**13  # scores of a batch; below this, threads cost more than they save
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states
+_REMEDY = (
+    "Give method='auto', which samples an item whose automaton is large, or a lower cap (cap=), "
+    "which replaces the loss L by min(L, cap)."
+)
 
 
 class Item(NamedTuple):
@@ -117,10 +122,12 @@ class StringObjective(Objective):
             values[i] = estimates[i].value
 
         team.each(len(drawn), run)
-        if self.options.sampling is not None:
+        if drawn or self.options.sampling is not None:
             for i in exact:
                 estimates[i] = self._computed(float(values[i]))
-            self.sampling.keep([estimates[i] for i in range(len(items))])
+            # without settings of the caller, nothing is kept, but there are warnings
+            keeper = self.options.sampling or Sampling()
+            keeper.keep([estimates[i] for i in range(len(items))])
         return values, [gradient]
 
     def _computed(self, value: float) -> Estimate:
@@ -211,11 +218,27 @@ class StringObjective(Objective):
         """Check gold, and compile the automata of its items."""
         self.items(scores[0], *constants)
 
-    def _sampled(self, scores: Array, item: Item, i: int) -> tuple[Estimate, FloatArray]:
-        loss = cast(Loss, self.loss)
-        compiled = _from_cache(loss, item.target, len(item.gold))
+    def _against(self, target: IntArray) -> TargetLoss | SumTargetLoss:
         with _LOCK:
-            against = _AUTOMATA.target_loss(loss, item.target)
+            return _AUTOMATA.target_loss(cast(Loss, self.loss), target)
+
+    def _compiler(self, target: IntArray, length: int) -> Compiled:
+        """Return a function of band=, cap= and max_states=: the automaton of a target."""
+        loss = cast(Loss, self.loss)
+
+        def compiled(
+            *, band: Band | None = None, cap: float | None = None, max_states: int
+        ) -> LossAutomaton:
+            with _LOCK:
+                return _AUTOMATA.automaton(
+                    loss, target, length, band=band, cap=cap, max_states=max_states
+                )
+
+        return compiled
+
+    def _sampled(self, scores: Array, item: Item, i: int) -> tuple[Estimate, FloatArray]:
+        compiled = self._compiler(item.target, len(item.gold))
+        against = self._against(item.target)
         settings: dict[str, Any] = {
             "samples": self.sampling.samples,
             "rng": self.sampling.generator(i),
@@ -287,13 +310,12 @@ class StringObjective(Objective):
             key = target.tobytes(), len(scores)
             known = self._known.get(key)
             if known is None:
-                known = _AUTOMATA.automaton(loss, target, len(scores), cap=cap, band=band)
-                self._known[key] = known
+                known = self._known[key] = _exact(loss, target, len(scores), cap, band)
             return known
         if method == "auto":
             budget = self.sampling.samples
             limit = budget.states(scores) if isinstance(budget, Budget) else AUTO_STATES
-            return exact_within(_from_cache(loss, target, len(scores)), limit)
+            return exact_within(self._compiler(target, len(scores)), limit)
         return None
 
 
@@ -303,18 +325,15 @@ def _as_slice(rows: IntArray) -> slice | IntArray:
     return slice(first, last) if last - first == len(rows) else rows
 
 
-def _from_cache(loss: Loss, target: IntArray, length: int) -> Callable[..., LossAutomaton]:
-    """Return a function of band=, cap= and max_states= that returns the automaton of a target."""
-
-    def compiled(
-        *, band: Band | None = None, cap: float | None = None, max_states: int
-    ) -> LossAutomaton:
-        with _LOCK:
-            return _AUTOMATA.automaton(
-                loss, target, length, band=band, cap=cap, max_states=max_states
-            )
-
-    return compiled
+def _exact(
+    loss: Loss, target: IntArray, length: int, cap: float | None, band: Band | None
+) -> LossAutomaton:
+    try:
+        return _AUTOMATA.automaton(loss, target, length, cap=cap, band=band)
+    except StateLimitError as error:
+        raise StateLimitError(
+            error.states, error.limit, where=error.where, remedy=_REMEDY, nbytes=error.nbytes
+        ) from None
 
 
 def check_ids(rows: IntArray | Sequence[IntArray], n: int) -> None:

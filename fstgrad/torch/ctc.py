@@ -1,7 +1,7 @@
 """Objectives over alignments with blanks: the loss is that of the collapsed path of T labels.
 
 The collapse is that of connectionist temporal classification (CTC): runs of one label become one
-label, then blanks are removed.  Each objective and its gradient are exact.
+label, then blanks are removed.  The likelihood is exact; margins and risks are exact or sampled.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,14 @@ from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.ctc import CTCKind, CTCLikelihood, CTCObjective, check_labels
+from fstgrad.objectives.ctc import (
+    CTCKind,
+    CTCLikelihood,
+    CTCObjective,
+    check_labels,
+    ctc_options,
+)
+from fstgrad.objectives.sampling import Method, Options, Sampling
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import to_numpy, upcast
 from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
@@ -73,6 +80,8 @@ def ctc_softmax_margin(
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method | None = None,
+    sampling: Sampling | None = None,
 ) -> torch.Tensor:
     """Return log sum over paths exp(L + score) minus the log-weight of gold, in nats.
 
@@ -83,7 +92,12 @@ def ctc_softmax_margin(
     loss : Loss
         A loss over the n labels of the scores, including the blank.
     cap, band
-        As in `Loss.compile`: exact automata grow fast beyond 15 positions, capped ones linearly.
+        As in `softmax_margin`: the loss min(L, cap), or that of the alignments within a band.
+    method : {"exact", "sampled", "auto"}, optional
+        As in `softmax_margin`.  By default "auto", or "exact" if a cap or a band is given: exact
+        automata grow fast with the positions and the labels of gold, capped ones more slowly.
+    sampling : Sampling, optional
+        As in `softmax_margin`; an unreliable estimate is a warning.
 
     Other parameters as in `ctc_nll`.
 
@@ -97,7 +111,7 @@ def ctc_softmax_margin(
     >>> bool((scores.grad.sum(1).abs() < 1e-12).all())
     True
     """
-    options = (cap, band)
+    options = ctc_options(cap, band, method, sampling)
     return _evaluated(
         "softmax-margin", scores, gold, loss, blank, lengths, reduction, ignore_index, options
     )
@@ -114,12 +128,14 @@ def ctc_risk(
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method | None = None,
+    sampling: Sampling | None = None,
 ) -> torch.Tensor:
     """Return the expected loss of the collapsed path under exp(score) / Z, in nats.
 
     Parameters as in `ctc_softmax_margin`.
     """
-    options = (cap, band)
+    options = ctc_options(cap, band, method, sampling)
     return _evaluated("risk", scores, gold, loss, blank, lengths, reduction, ignore_index, options)
 
 
@@ -191,14 +207,14 @@ def _evaluated(
     lengths: Lengths,
     reduction: Reduction,
     ignore_index: int,
-    options: tuple[float | None, Band | None] = (None, None),
+    options: Options | None = None,
 ) -> torch.Tensor:
     """Convert the arguments to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
     tables, constants, is_batch = _arguments(kind, scores, gold, loss, blank, lengths, ignore_index)
     objective = (
         persistent(CTCLikelihood, blank)
-        if kind == "nll"
+        if options is None
         else persistent(CTCObjective, kind, loss, blank, *options)
     )
     per_item = values(objective, tables, constants)

@@ -1,6 +1,7 @@
 """Losses of latent strings against enumeration: blanks, spelled symbols, CTC, ends."""
 
 import collections
+import dataclasses
 import itertools
 import string
 
@@ -276,3 +277,18 @@ def test_a_target_ends_at_its_first_end():
     b = loss.compile("ab$c$")
     assert [b.loss(z) for z in ("ab$$$", "a$$$$", "abc$$")] == [0.0, 1.0, 1.0]
     assert loss("ab$$$", "ab$c$") == 0.0
+
+
+@pytest.mark.parametrize("how", ["blank", "ctc"])
+@pytest.mark.parametrize("spelling", [{}, {"ab": ("a", "b"), "b": ()}])
+def test_pairs_by_the_fast_algorithm_are_those_of_the_machine(how, spelling):
+    inner = fg.EditDistance(fg.Alphabet(["a", "b", "ab", "_"]), 0.5, 1.5, 1.0)
+    loss = fg.CollapsedLoss(inner, inner.alphabet, spelling, collapse=how, blank="_")
+    strings = [np.array(z, dtype=np.int64) for k in range(4) for z in oracle.all_strings(4, k)]
+    for target in ([], [0], [0, 0], [2, 1, 0]):
+        found = loss.pairwise(strings, [np.array(target, dtype=np.int64)] * len(strings))
+        by_machine = dataclasses.replace(
+            loss.against(np.array(target, dtype=np.int64)), programme=None
+        )
+        expected = [by_machine.losses_of(z[None])[0] for z in strings]
+        np.testing.assert_array_equal(found, expected)

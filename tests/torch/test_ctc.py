@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 fgt = pytest.importorskip("fstgrad.torch")
 
 ABC = fg.Alphabet("ab_")  # the blank is label 2
+EDITS = fg.EditDistance(ABC)
 
 
 def scores_for(seed, *shape, dtype=torch.float64):
@@ -243,6 +244,43 @@ def test_modules_are_their_functions():
     ):
         found = module(raw, gold, lengths=[4, 3])
         assert found.item() == function(raw, gold, *given, blank=2, lengths=[4, 3]).item()
+
+
+@pytest.mark.parametrize("module", [fgt.CTCSoftmaxMarginLoss, fgt.CTCRiskLoss])
+def test_sampled_margins_and_risks_have_valid_intervals(module, monkeypatch):
+    raw, gold, loss = scores_for(9, 2, 5, 3), torch.tensor([[0, 1, 1], [1, -100, -100]]), EDITS
+    exact = module(loss, "none", blank=2)
+    values = exact(raw, gold)
+    (gradient,) = torch.autograd.grad(values.sum(), raw)
+    assert [estimate.how for estimate in exact.last] == ["exact", "exact"]
+    monkeypatch.setattr("fstgrad.objectives.strings.AUTO_STATES", 1)
+    sampled = module(loss, "none", blank=2, sampling=fgt.Sampling(4000))
+    estimates = sampled(raw, gold)
+    (other,) = torch.autograd.grad(estimates.sum(), raw)
+    for known, value, estimate in zip(sampled.last, values, estimates, strict=True):
+        assert known.interval[0] <= value.item() <= known.interval[1]
+        assert known.value == estimate.item() != value.item()
+        assert known.how.startswith("4000 samples (plain")
+    assert (gradient - other).abs().max() < 0.1
+
+
+def test_long_items_are_sampled_and_limits_name_what_the_function_takes(monkeypatch):
+    n, frames = 8, 120
+    loss = fg.EditDistance(fg.Alphabet(f"s{i}" for i in range(n)))
+    raw, gold = scores_for(10, 1, frames, n), torch.arange(25)[None] % (n - 1) + 1
+    module = fgt.CTCRiskLoss(loss, sampling=fgt.Sampling(samples=200))
+    value = module(raw, gold)
+    value.backward()
+    assert "200 samples" in module.last[0].how
+    assert module.last[0].interval[0] <= value.item() <= module.last[0].interval[1]
+    assert raw.grad.sum(2).abs().max() < 1e-9
+    few = fg.AutomatonCache()
+    monkeypatch.setattr(
+        "fstgrad.objectives.strings._AUTOMATA.automaton",
+        lambda *given, **options: few.automaton(*given, **options, max_states=9),
+    )
+    with pytest.raises(fg.StateLimitError, match="Give method='auto'"):
+        fgt.ctc_risk(raw, gold, loss, method="exact")
 
 
 def test_a_cap_bounds_the_margin_of_long_items():
