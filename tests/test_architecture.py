@@ -193,7 +193,7 @@ def test_sizes_of_functions():
     assert not [f"{path}: {name} has {count} lines" for path, name, count in lines if count > 60]
 
 
-# Options of a command, an estimator, a model and an objective are parameters; the kernel moves along.
+# Options of commands, estimators, models and objectives are parameters; the kernel moves along.
 MANY_PARAMETERS = {"cli.commands.grm.fit", "cli.commands.train.train", "grm.model.__init__"}
 MANY_PARAMETERS |= {"learning.sequence.__init__", "mrf.sampling.marginals.sample_marginals"}
 MANY_PARAMETERS |= {"mrf.kernels.bp_linear.sweep_two_labels", "cli.commands.mrf.denoise"}
