@@ -65,16 +65,19 @@ def objectives(labels, length):
     scores = torch.randn(BATCH, BEAM, requires_grad=True)
     edit = fg.EditDistance(fg.Alphabet(f"t{i}" for i in range(labels)))
     hamming = fg.Hamming(edit.alphabet)
+    layer = fgt.nn.CRF(labels, batch_first=True)
 
     def step(value):
         def call():
             emissions.grad = transitions.grad = scores.grad = None
+            layer.zero_grad()
             value().backward()
 
         return call
 
     return {
         "CRF": step(lambda: fgt.CRF(emissions, transitions).nll(tags)),
+        "nn.CRF": step(lambda: -layer(emissions, tags, reduction="mean")),
         "Hamming margin": step(lambda: fgt.softmax_margin(emissions, tags, hamming)),
         "edit margin, cap 3": step(lambda: fgt.softmax_margin(emissions, tags, edit, cap=3.0)),
         "edit margin, band 1": step(lambda: fgt.softmax_margin(emissions, tags, edit, band=1)),
@@ -108,7 +111,7 @@ def competitors(labels, length):
             theirs.zero_grad()
             (-theirs(emissions, tags, reduction="mean")).backward()
 
-        found["pytorch-crf"] = ("CRF", crf_step)
+        found["pytorch-crf"] = ("nn.CRF", crf_step)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -130,18 +133,18 @@ def competitors(labels, length):
 
 
 def decoders(labels, length):
-    """Return {name: call} of decoding, by this package and by pytorch-crf if installed."""
+    """Return {name: call} of decoding to lists, by this package and by pytorch-crf if installed."""
     emissions, transitions, *_ = (tensor.detach() for tensor in inputs(labels, length))
-    found = {"decode": lambda: fgt.CRF(emissions, transitions).decode()}
+    ours = fgt.nn.CRF(labels, batch_first=True)
+    with torch.no_grad():
+        ours.transitions.copy_(transitions)
+    found = {"decode": lambda: ours.decode(emissions)}
     try:
         from torchcrf import CRF
     except ImportError:
         return found
     theirs = CRF(labels, batch_first=True)
-    with torch.no_grad():
-        theirs.transitions.copy_(transitions)
-        theirs.start_transitions.zero_()
-        theirs.end_transitions.zero_()
+    theirs.load_state_dict(ours.state_dict())
     return found | {"decode, pytorch-crf": lambda: theirs.decode(emissions)}
 
 

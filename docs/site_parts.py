@@ -11,8 +11,8 @@ from sphinx_gallery.scrapers import figure_rst
 _ORDER = [
     "minimum_risk", "spelling", "homologs", "dependency_parser", "denoise", "segmentation",
     "classic3", "torch_mwer", "torch_ctc_lattice", "torch_ctc_bigrams", "torch_rerank",
-    "torch_tagger", "torch_rare_tags", "torch_finetune", "torch_parser", "torch_pixels",
-    "torch_segmentation", "jax_tagger",
+    "torch_tagger", "torch_rare_tags", "torch_entities", "torch_finetune", "torch_parser",
+    "torch_pixels", "torch_segmentation", "jax_tagger",
 ]  # fmt: skip
 _SHOWN: set[int] = set()
 

@@ -227,7 +227,9 @@ class CRF(torch.nn.Module):
     ) -> tuple[crf.CRF, torch.Tensor]:
         """Return the distribution over positions without -100, and the tags (B, T)."""
         emissions, mask = self._checked(emissions, mask)
-        gold = self._turned("tags", arguments.integers("tags", tags), emissions)
+        gold = self._turned("tags", arguments.integers("tags", tags), emissions).to(
+            emissions.device
+        )
         known = gold != IGNORE_INDEX
         mask = known if mask is None else mask & known
         return self._distribution(emissions, mask), gold

@@ -56,6 +56,17 @@ def test_costs_of_rare_tags():
     assert costly > plain
 
 
+@pytest.mark.parametrize("by", ["transformers", "PyTorch"])
+def test_entities(by, monkeypatch):
+    """On the interfaces of transformers where it is installed, and by a loop without it."""
+    if by == "transformers":
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        pytest.importorskip("accelerate", reason="accelerate is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+    assert load("torch_entities").main(count=800) < 0.7  # untrained 1.7
+
+
 def test_segmentation():
     alone, tied = load("torch_segmentation").main(count=6, steps=15)
     assert tied > alone
