@@ -19,7 +19,7 @@ from tests.torch import cases  # noqa: E402
 
 # the rows of `cases.MODULES` that have a device path
 ROWS = [
-    "LinearChainLoss", "CRF", "SoftmaxMarginLoss", "SoftmaxMarginLoss cap",
+    "LinearChainLoss", "CRF", "CRF risk", "CRF kl", "SoftmaxMarginLoss", "SoftmaxMarginLoss cap",
     "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss", "NBestRiskLoss", "SpanningTreeLoss",
     "SpanningTreeEntropyLoss", "SpanningTreeKLLoss", "SpanningTreeRiskLoss",
     "SpanningTreeGeneralizedExpectationLoss", "LatticeSoftmaxMarginLoss", "LatticeRiskLoss",
