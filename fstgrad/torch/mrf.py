@@ -1,18 +1,20 @@
 """Markov random fields on tensors: training losses, log Z and marginals."""
 
-import warnings
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from fstgrad.core.checks import instance, one_of
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.distribution import PairwiseMRF
+from fstgrad.mrf.messages.belief_propagation import Settings
 from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
-from fstgrad.torch import arguments, arrays
+from fstgrad.torch import arguments
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.device import fields
 from fstgrad.torch.operators import REDUCTIONS, gradients, reduced, values
+from fstgrad.torch.transforms import refuse_transforms
 
 
 class Marginals(NamedTuple):
@@ -22,6 +24,7 @@ class Marginals(NamedTuple):
     edge: torch.Tensor
 
 
+@validated
 def mrf_nll(
     node_scores: torch.Tensor,
     edge_scores: torch.Tensor,
@@ -85,14 +88,13 @@ def mrf_nll(
         )
     edges = _edges_per_item(edge_scores, len(nodes))
     golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
-    if method == "bp" and _runs_on_device(nodes, edges, golds):
-        known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
-        per_item = _BetheLoss.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
-    else:
+    per_item = _on_device(nodes, edges, golds, graph, method, options)
+    if per_item is None:
         per_item = values(FieldNll(graph, method, options), [nodes, edges], [golds])
     return reduced(per_item[0] if single else per_item, reduction)
 
 
+@validated
 def mrf_log_partition(
     node_scores: torch.Tensor,
     edge_scores: torch.Tensor,
@@ -110,8 +112,11 @@ def mrf_log_partition(
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    scores = [nodes, _edges_per_item(edge_scores, len(nodes))]
-    per_item = values(FieldLogPartition(graph, method, options), scores, [_no_labels(nodes)])
+    edges = _edges_per_item(edge_scores, len(nodes))
+    per_item = _on_device(nodes, edges, None, graph, method, options)
+    if per_item is None:
+        objective, unknown = FieldLogPartition(graph, method, options), _no_labels(nodes)
+        per_item = values(objective, [nodes, edges], [unknown])
     return per_item[0] if single else per_item
 
 
@@ -188,130 +193,30 @@ def _edges_per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
     return edge_scores.expand(items, *edge_scores.shape)
 
 
-class _BetheLoss(torch.autograd.Function):
-    """Bethe losses of B items on their device, once differentiable."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        nodes: torch.Tensor,
-        edges: torch.Tensor,
-        golds: torch.Tensor,
-        graph: PairwiseMRF,
-        options: dict[str, Any],
-    ) -> torch.Tensor:
-        wide, table = (tensor.detach().to(torch.float64) for tensor in (nodes, edges))
-        losses, by_node, by_edge = bethe_nll(wide, table, golds, graph, **options)
-        ctx.save_for_backward(by_node, by_edge)
-        ctx.dtypes = nodes.dtype, edges.dtype
-        return losses.to(nodes.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            raise NotSupportedError(
-                "method 'bp' of a Markov random field has no second derivative on a GPU; move the "
-                "tensors to the CPU, or use first derivatives only"
-            )
-        by_node, by_edge = ctx.saved_tensors
-        weight = upstream[0].to(torch.float64)
-        node = (weight[:, None, None] * by_node).to(ctx.dtypes[0])
-        edge = (weight.reshape(-1, *(1,) * (by_edge.ndim - 1)) * by_edge).to(ctx.dtypes[1])
-        return node, edge, None, None, None
-
-
-def _runs_on_device(nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor) -> bool:
-    """Whether to run belief propagation on a GPU: finite scores and all labels known."""
-    if not arrays.computes_on_device(nodes):
-        return False
-    if not (torch.isfinite(nodes).all() and torch.isfinite(edges).all()):
-        warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=3)
-        return False
-    return bool((golds != UNKNOWN).all())
-
-
-def bethe_nll(
+def _on_device(
     nodes: torch.Tensor,
-    edge: torch.Tensor,
-    golds: torch.Tensor,
+    edges: torch.Tensor,
+    golds: torch.Tensor | None,
     graph: PairwiseMRF,
-    *,
-    max_iter: int = 200,
-    tol: float = 1e-6,
-    damping: float = 0.0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return Bethe log Z - score(gold) (B,) and its gradients, by flooding in tensor operations.
-
-    All scores must be finite; edges are (B, C, C) or (B, E, C, C).  Messages (B, 2E, C) are
-    logarithms with maximum 0; arc a and arc a + E are the two directions of edge a.  O(B E C^2) per
-    iteration.  Warns if messages still change by more than `tol` nats after `max_iter` iterations.
-    """
-    ends = torch.as_tensor(np.array(graph.graph.edges), device=nodes.device)
-    size = len(ends)
-    source, target = torch.cat([ends[:, 0], ends[:, 1]]), torch.cat([ends[:, 1], ends[:, 0]])
-    back = torch.cat([torch.arange(size) + size, torch.arange(size)]).to(nodes.device)
-    tables = _by_edge(edge, size)
-    along = torch.cat([tables, tables.transpose(2, 3)], dim=1)
-    messages = torch.zeros(len(nodes), 2 * size, nodes.shape[-1], dtype=nodes.dtype).to(nodes)
-    for _ in range(max_iter):
-        cavity = _beliefs(nodes, messages, target)[:, source] - messages[:, back]
-        fresh = torch.logsumexp(cavity[..., :, None] + along, dim=-2)
-        fresh = fresh - fresh.amax(dim=-1, keepdim=True)
-        change = (fresh - messages).abs().max() if fresh.numel() else torch.zeros(())
-        if damping:
-            mixed = damping * messages + (1 - damping) * fresh
-            fresh = mixed - mixed.amax(dim=-1, keepdim=True)
-        messages = fresh
-        if change <= tol:
-            break
-    else:
-        warnings.warn(
-            f"bp did not converge (last change {float(change):.2g}); the loss and its gradient are "
-            "no estimates of the likelihood: raise max_iter or damping",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    beliefs = _beliefs(nodes, messages, target)
-    node = torch.log_softmax(beliefs, dim=-1)
-    cavity = beliefs[:, source] - messages[:, back]
-    joint = cavity[:, :size, :, None] + tables + cavity[:, size:, None, :]
-    joint = (joint - joint.flatten(2).logsumexp(-1)[..., None, None]).exp()
-    return _bethe_values(nodes, edge, golds, ends, node.exp(), joint)
-
-
-def _bethe_values(
-    nodes: torch.Tensor,
-    edge: torch.Tensor,
-    golds: torch.Tensor,
-    ends: torch.Tensor,
-    node: torch.Tensor,
-    joint: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return Bethe log Z minus the score of gold, and marginals minus the parts of gold."""
-    items, pixels = torch.meshgrid(
-        *(torch.arange(size, device=nodes.device) for size in golds.shape), indexing="ij"
-    )
-    left, right = golds[:, ends[:, 0]], golds[:, ends[:, 1]]
-    edges = torch.arange(len(ends), device=nodes.device).expand_as(left)
-    tables = _by_edge(edge, len(ends))
-    degree = torch.bincount(ends.flatten(), minlength=nodes.shape[1])
-    entropy = torch.special.entr(joint).sum(dim=(1, 2, 3))
-    entropy = entropy - ((degree - 1)[:, None] * torch.special.entr(node)).sum(dim=(1, 2))
-    log_z = (node * nodes).sum(dim=(1, 2)) + (joint * tables).sum(dim=(1, 2, 3)) + entropy
-    which = items[:, :1].expand_as(edges)
-    score = nodes[items, pixels, golds].sum(dim=1) + tables[which, edges, left, right].sum(dim=1)
-    by_node, by_joint = node.clone(), joint.clone()
-    by_node[items, pixels, golds] -= 1
-    by_joint[items[:, :1].expand_as(edges), edges, left, right] -= 1
-    by_edge = by_joint.sum(dim=1) if edge.ndim == 3 else by_joint
-    return log_z - score, by_node, by_edge
-
-
-def _beliefs(nodes: torch.Tensor, messages: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return node scores plus all incoming messages, (B, I, C)."""
-    return nodes.index_add(1, target, messages)
-
-
-def _by_edge(edge: torch.Tensor, size: int) -> torch.Tensor:
-    """Return tables (B, E, C, C) of edge scores (B, C, C) or (B, E, C, C)."""
-    return edge[:, None].expand(-1, size, -1, -1) if edge.ndim == 3 else edge
+    method: str,
+    options: dict[str, Any],
+) -> torch.Tensor | None:
+    """Return values (B,) by operations of PyTorch, None if there are none for these arguments."""
+    is_pseudo = method == "pseudolikelihood" and golds is not None
+    if not (is_pseudo or method == "bp") or not computes_on_device(nodes):
+        return None
+    if graph.factors.number or options.keys() - (
+        () if is_pseudo else {"max_iter", "tol", "damping"}
+    ):
+        return None
+    refuse_transforms([nodes, edges])
+    ends, node, edge = fields.ends_of(graph.graph, nodes.device), upcast(nodes), upcast(edges)
+    all_known = golds is not None and golds.device.type == "cpu" and bool((golds != UNKNOWN).all())
+    if golds is not None:
+        golds = golds.to(nodes.device, torch.int64, non_blocking=True)
+    if is_pseudo and golds is not None:
+        return fields.pseudolikelihood(node, edge, golds, ends).to(node.dtype)
+    given: dict[str, Any] = {"max_iter": 200, "tol": 1e-6, "damping": 0.0} | options
+    known = Settings(**given, schedule="flooding", threads=1, progress=None)
+    run = fields.Run(known.max_iter, known.tol, known.damping, all_known)
+    return fields.bethe_nll(node, edge, golds, ends, run).to(node.dtype)

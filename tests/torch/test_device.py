@@ -540,3 +540,75 @@ def test_the_program_for_a_gpu(tmp_path):
     assert all(row["ok float64"] and row["ok float32"] for row in checked)
     assert any("seconds" in row for row in found)
     assert "make it again" in run("--reference", str(reference)).stderr
+
+
+def field(shared, scale=1.0):
+    """Grids of 3 x 3 pixels with three labels, two items."""
+    zeros = np.zeros((3, 3)) if shared else np.zeros((12, 3, 3))
+    grid = fg.PairwiseMRF.grid(3, 3, node_scores=np.zeros((9, 3)), edge_scores=zeros)
+    generator = torch.Generator().manual_seed(8)
+    nodes = scale * torch.randn(2, 9, 3, generator=generator, dtype=torch.float64)
+    edges = 0.3 * scale * torch.randn(zeros.shape, generator=generator, dtype=torch.float64)
+    gold = torch.randint(3, (2, 9), generator=generator)
+    return grid, nodes, edges, gold
+
+
+FIELDS = {
+    "plain": lambda nodes, edges, gold: None,
+    "-inf": lambda nodes, edges, gold: (nodes[:, 4, 0].fill_(-torch.inf), gold[:, 4].fill_(1)),
+    "hard zeros": lambda nodes, edges, gold: (
+        edges[..., 0, 1].fill_(-torch.inf), nodes[:, 0, 1:].fill_(-torch.inf), gold.fill_(0)),
+    "a masked node": lambda nodes, edges, gold: nodes[:, 2].fill_(-1e30),
+    "unknown": lambda nodes, edges, gold: gold[:, 1:7:3].fill_(-100),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("change", FIELDS)
+@pytest.mark.parametrize("method", ["bp", "pseudolikelihood"])
+def test_fields(method, change, shared):
+    grid, nodes, edges, gold = field(shared)
+    FIELDS[change](nodes, edges, gold)
+    if change == "unknown" and method == "pseudolikelihood":
+        return  # it needs all labels
+    options = {"tol": 1e-13, "max_iter": 300, "damping": 0.2} if method == "bp" else {}
+
+    def results():
+        tables = [nodes.clone().requires_grad_(), edges.clone().requires_grad_()]
+        values = [fgt.mrf_nll(*tables, gold, grid, method=method, reduction="none", **options)]
+        if method == "bp" and change != "a masked node":
+            values.append(fgt.mrf_log_partition(*tables, grid, method=method, **options))
+        weights = torch.tensor([0.3, -2.0], dtype=torch.float64)
+        return [*values, *(s for v in values for s in torch.autograd.grad(v @ weights, tables))]
+
+    expected = results()
+    with fgt.use_device_paths():
+        found = results()
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["bp", "pseudolikelihood"])
+def test_a_bad_field_is_nan_alone(method):
+    grid, nodes, edges, gold = field(shared=True)
+    nodes[0, 3] = torch.nan
+    edges.requires_grad_()
+    with fgt.use_device_paths():
+        values = fgt.mrf_nll(nodes, edges, gold, grid, method=method, reduction="none")
+        assert values.isnan().tolist() == [True, False]
+        assert torch.autograd.grad(values[1], edges)[0].isfinite().all()
+        gold[1, 0] = 3
+        assert fgt.mrf_nll(nodes, edges, gold, grid, method=method).isnan()
+    with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+        fgt.mrf_nll(nodes, edges, gold, grid, method=method)
+
+
+@pytest.mark.parametrize("method", ["bp", "pseudolikelihood"])
+def test_fields_have_no_second_derivative_on_a_device(method):
+    grid, nodes, edges, gold = field(shared=True)
+    nodes.requires_grad_()
+    edges.requires_grad_()
+    with fgt.use_device_paths():
+        value = fgt.mrf_nll(nodes, edges, gold, grid, method=method)
+    with pytest.raises(fg.NotSupportedError, match="no second derivative"):
+        torch.autograd.grad(value, (nodes, edges), create_graph=True)

@@ -7,7 +7,6 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch.mrf import bethe_nll  # noqa: E402
 
 EDGES = np.array([[0, 1], [1, 2], [3, 1]])
 TREE = fg.PairwiseMRF(np.zeros((4, 3)), np.zeros((3, 3, 3)), EDGES)
@@ -54,22 +53,6 @@ def test_equals_the_arrays(method):
     np.testing.assert_allclose(edge.grad.numpy(), by_edge, atol=1e-12)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_tensor_belief_propagation_equals_the_arrays(shared):
-    """What runs on a GPU is plain tensor operations: here they run on the CPU."""
-    zeros = np.zeros((3, 3)) if shared else np.zeros((12, 3, 3))
-    grid = fg.PairwiseMRF.grid(3, 3, node_scores=np.zeros((9, 3)), edge_scores=zeros)
-    nodes, edge, gold = scores(grid, shared=shared, seed=1)
-    nodes, edge = nodes.detach(), 0.3 * edge.detach()
-    mine = bethe_nll(nodes, edge.expand(2, *edge.shape), gold, grid, tol=1e-13, max_iter=500)
-    for i in range(2):
-        model = grid.with_scores(nodes[i].numpy(), edge.numpy())
-        value, gradient = model.nll(gold[i].numpy(), method="bp", tol=1e-13, max_iter=500)
-        np.testing.assert_allclose(mine[0][i].item(), value, atol=1e-10)
-        np.testing.assert_allclose(mine[1][i].numpy(), gradient.node, atol=1e-10)
-        np.testing.assert_allclose(mine[2][i].numpy(), gradient.edge, atol=1e-10)
-
-
 def test_dtype_reduction_and_bad_shapes():
     nodes, edge, gold = scores(TREE, shared=True)
     narrow = nodes.detach().to(torch.float32).requires_grad_()
@@ -82,33 +65,6 @@ def test_dtype_reduction_and_bad_shapes():
         fgt.mrf_nll(nodes, edge, gold[0], TREE)
     with pytest.raises(fg.InvalidInputError, match="none, mean, sum"):
         fgt.mrf_nll(nodes, edge, gold, TREE, reduction="max")
-
-
-def test_the_path_of_the_gpu(monkeypatch):
-    """Belief propagation there takes batches, weights and dtypes as the arrays do here."""
-    nodes, edge, gold = scores(TREE, shared=True)
-    upstream = torch.tensor([0.5, -2.0], dtype=torch.float64)
-
-    def evaluated():
-        values = fgt.mrf_nll(nodes, edge, gold, TREE, method="bp", reduction="none", tol=1e-12)
-        return values, *torch.autograd.grad((values * upstream).sum(), (nodes, edge))
-
-    expected = evaluated()
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
-    monkeypatch.setattr("fstgrad.torch.mrf.values", None)
-    for mine, other in zip(evaluated(), expected, strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
-
-
-def test_a_gpu_leaves_forbidden_labels_to_the_cpu_and_warns(monkeypatch):
-    nodes, edge, gold = scores(TREE, shared=True)
-    with torch.no_grad():
-        nodes[:, 0, 0] = -torch.inf
-        gold[:, 0] = 1
-    expected = fgt.mrf_nll(nodes, edge, gold, TREE, method="bp")
-    monkeypatch.setattr("fstgrad.torch.arrays.computes_on_device", lambda tensor: True)
-    with pytest.warns(RuntimeWarning, match="forbidden labels are computed on the CPU"):
-        assert fgt.mrf_nll(nodes, edge, gold, TREE, method="bp").item() == expected.item()
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -246,16 +202,3 @@ def test_images_are_nodes_row_by_row():
     (slope,) = torch.autograd.grad(value.sum(), image)
     (wanted,) = torch.autograd.grad(expected.sum(), nodes)
     torch.testing.assert_close(slope.flatten(2).transpose(1, 2), wanted, rtol=0, atol=1e-12)
-
-
-def test_tensor_belief_propagation_without_edges():
-    """No message changes, so that it has converged, without a warning."""
-    graph = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((0, 2, 2)), np.zeros((0, 2), dtype=int))
-    nodes = torch.randn(1, 3, 2, generator=torch.Generator().manual_seed(0)).double()
-    gold = torch.tensor([[0, 1, 1]])
-    value, gradient, _ = bethe_nll(nodes, torch.zeros(1, 0, 2, 2).double(), gold, graph)
-    logs = nodes.log_softmax(-1)
-    expected = -logs.gather(2, gold[..., None]).sum()
-    np.testing.assert_allclose(value.item(), expected.item(), atol=1e-12)
-    wanted = logs.exp() - torch.nn.functional.one_hot(gold, 2)
-    np.testing.assert_allclose(gradient, wanted, atol=1e-12)
