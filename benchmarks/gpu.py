@@ -17,11 +17,14 @@ tiny sizes.
 
 import argparse
 import contextlib
+import functools
 import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from _harness import environment
 
@@ -45,7 +48,8 @@ def crf(sizes, rng):
     tags[torch.from_numpy(rng.random((batch, length)) < 0.25)] = -100
     tags[:, 0] = 0
     given = [rng.normal(size=(batch, length, n)), rng.normal(size=(n, n))]
-    return given, lambda e, t: fgt.linear_chain_nll(e, t, tags.to(e.device), reduction="none")
+    moved = functools.cache(tags.to)
+    return given, lambda e, t: fgt.linear_chain_nll(e, t, moved(e.device), reduction="none")
 
 
 def ctc(sizes, rng):
@@ -72,6 +76,11 @@ def trees(sizes, rng, function="log_partition"):
     return [given], lambda s: call(s, single_root=True)
 
 
+def entropies(sizes, rng):
+    """Scores as in `trees`."""
+    return trees(sizes, rng, "entropy")
+
+
 def grid(sizes, rng):
     """Pixels with labels; belief propagation for a fixed number of sweeps."""
     height, width, n = sizes
@@ -81,7 +90,7 @@ def grid(sizes, rng):
     options = {"method": "bp", "max_iter": 50, "tol": 1e-12, "damping": 0.5}
 
     def call(node, edge):
-        return fgt.mrf_nll(node, edge, gold.to(node.device), graph, reduction="none", **options)
+        return fgt.mrf_nll(node, edge, gold, graph, reduction="none", **options)
 
     return [nodes, edges], call
 
@@ -94,18 +103,26 @@ def lists(sizes, rng):
     return given, lambda s: fgt.nbest_risk(s, hypotheses, hypotheses[:, 0], loss, reduction="none")
 
 
-# name: the function above, the sizes of the check, those of the timings, and --quick
+class Case(NamedTuple):
+    """A function above, the sizes of the checks, those of the timings, and those of --quick."""
+
+    make: Callable
+    checks: list
+    times: list
+    quick: tuple
+
+
+BIG = [(64, 100, 50), (64, 100, 128), (64, 100, 1000)]
 CASES = {
-    "CRF": (crf, [(5, 17, 9), (2, 1, 3), (2, 6, 300)], [(64, 100, 50), (64, 100, 128),
-            (64, 100, 1000)], (4, 8, 5)),
-    "CTC": (ctc, [(4, 30, 6)], [(8, 1500, 30)], (2, 12, 4)),
-    "edit margin": (words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
-    "edit risk": (words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
-    "trees": (trees, [(5, 9)], [(64, 40)], (3, 5)),
-    "entropy of trees": (lambda s, r: trees(s, r, "entropy"), [(5, 9)], [(64, 40)], (3, 5)),
-    "belief propagation": (grid, [(6, 7, 3)], [(256, 256, 10)], (4, 4, 2)),
-    "n-best risk": (lists, [(4, 5)], [(64, 16)], (2, 3)),
-}  # fmt: skip
+    "CRF": Case(crf, [(5, 17, 9), (2, 1, 3), (2, 6, 300)], BIG, (4, 8, 5)),
+    "CTC": Case(ctc, [(4, 30, 6)], [(8, 1500, 30)], (2, 12, 4)),
+    "edit margin": Case(words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
+    "edit risk": Case(words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
+    "trees": Case(trees, [(5, 9)], [(64, 40)], (3, 5)),
+    "entropy of trees": Case(entropies, [(5, 9)], [(64, 40)], (3, 5)),
+    "belief propagation": Case(grid, [(6, 7, 3)], [(256, 256, 10)], (4, 4, 2)),
+    "n-best risk": Case(lists, [(4, 5)], [(64, 16)], (2, 3)),
+}
 FUNCTIONS = {"edit margin": "softmax_margin", "edit risk": "risk"}
 
 
@@ -138,7 +155,7 @@ class Reference:
 
     def case(self, name, sizes):
         """Return the arrays of scores of a case and its function of tensors."""
-        make, rng = CASES[name][0], np.random.default_rng(sum(map(ord, name)) + sum(sizes))
+        make, rng = CASES[name].make, np.random.default_rng(sum(map(ord, name)) + sum(sizes))
         if name in FUNCTIONS:
             return make(sizes, rng, self.automata, FUNCTIONS[name])
         return make(sizes, rng)
@@ -277,8 +294,8 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
     reference, end = Reference(given.reference), time.monotonic() + 60 * given.minutes
-    checks = {name: [c[3]] if given.quick else c[1] for name, c in CASES.items()}
-    times = {name: [c[3]] if given.quick else c[2] for name, c in CASES.items()}
+    checks = {name: [c.quick] if given.quick else c.checks for name, c in CASES.items()}
+    times = {name: [c.quick] if given.quick else c.times for name, c in CASES.items()}
     if given.make_reference:
         for name in CASES:
             for sizes in checks[name]:
@@ -288,7 +305,7 @@ def main():
         np.savez_compressed(given.make_reference, **reference.arrays)
         return 0
     card = torch.cuda.get_device_name() if given.device != "cpu" else "CPU"
-    known = {"title": "gpu", "card": card, **environment(), "rows": []}
+    known: dict[str, Any] = {"title": "gpu", "card": card, **environment(), "rows": []}
 
     def add(row):
         known["rows"].append(row)
@@ -299,15 +316,16 @@ def main():
 
     print(card)
     left = lambda: end - time.monotonic()  # noqa: E731
-    for stage, wanted in ((lambda *a: [check(*a)], checks), (
-        lambda *a: timings(*a, left), times)):  # fmt: skip
-        for name, every in wanted.items():
-            for sizes in every:
-                try:
-                    for row in stage(name, sizes, reference, given.device) if left() > 0 else ():
+    for is_check, wanted in ((True, checks), (False, times)):
+        for name, sizes in ((name, sizes) for name, every in wanted.items() for sizes in every):
+            try:
+                if is_check and left() > 0:
+                    add(check(name, sizes, reference, given.device))
+                elif left() > 0:
+                    for row in timings(name, sizes, reference, given.device, left):
                         add(row)
-                except (RuntimeError, fg.FstgradError) as error:  # the next case may run
-                    add({"case": name, "sizes": str(sizes), "error": str(error)[:500]})
+            except (RuntimeError, fg.FstgradError) as error:  # the next case may run
+                add({"case": name, "sizes": str(sizes), "error": str(error)[:500]})
     wrong = [r for r in known["rows"] if "error" in r or any(v is False for v in r.values())]
     return 1 if wrong else 0
 

@@ -1,8 +1,8 @@
 """Objectives of fstgrad as PyTorch functions and modules.
 
 The gradient comes from the exact passes of each family, not from autograd through them.  Tensors
-may have any floating-point dtype, on the CPU or on a GPU.  All computations are in float64; results
-have the dtype (half precision: float32) and the device of the scores.
+may have any floating-point dtype, on the CPU or on a GPU.  All computations on the CPU are in
+float64; results have the dtype (half precision: float32) and the device of the scores.
 
 Index
 -----

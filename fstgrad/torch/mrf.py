@@ -38,8 +38,8 @@ def mrf_nll(
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
 
-    "exact", "bp" and "trw" are twice differentiable (the latter two if they converge, and not on a
-    GPU).  The others are once differentiable; a second derivative is an error.
+    "exact", "bp" and "trw" are twice differentiable (the latter two if they converge, and "bp" not
+    on a GPU).  The others are once differentiable; a second derivative is an error.
 
     Parameters
     ----------
