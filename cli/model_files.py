@@ -19,7 +19,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.grammars import NAMES
 from fstgrad.grammars.loading import MOST_BYTES
 from fstgrad.io import Tokens, read_confusion, shown
-from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.sequence import IDS, SequenceModel
 from fstgrad.losses import Loss, RuleLoss, SubstitutionMatrix
 from fstgrad.losses.transducers.rules import RuleSet
 
@@ -64,7 +64,10 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
         The file is not such a model.
     """
     model = SequenceModel.load(path)
-    options = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
+    default = {"tokens_x": "chars", "tokens_y": "chars"}
+    if model.joined_ == IDS:  # in files, ids are the words "0", "1", ..., "10"
+        model.joined_, default["tokens_y"] = False, "words"
+    options = model.about_.get("reading", default)
     tokens = [options.get(f"tokens_{side}") for side in "xy"] if isinstance(options, dict) else []
     if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
         raise InvalidInputError(

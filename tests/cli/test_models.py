@@ -389,3 +389,16 @@ def test_inputs_with_tags_may_be_aligned(run, tmp_path):
     (tmp_path / "t").write_text("ab\tba\tN\n")
     aligned = ("--tags", 3, "--alignment", "given", "--epochs", 1)
     assert run("train", tmp_path / "t", *aligned, "-o", tmp_path / "m")[0] == 0
+
+
+def test_a_model_of_ids_writes_their_numbers(run, tmp_path):
+    """Labels 0 and 10 for the letters a and b: words in files."""
+    path, pairs = tmp_path / "model.npz", tmp_path / "pairs.tsv"
+    X, Y = ["ab", "ba", "aab"] * 4, [[0, 10], [10, 0], [0, 0, 10]] * 4
+    SequenceModel(features="aligned", epochs=10).fit(X, Y).save(path)
+    pairs.write_text("ab\t0 10\nba\t10 10\n")
+    (tmp_path / "x.txt").write_text("ab\nba\n")
+    assert run("predict", path, tmp_path / "x.txt")[:2] == (0, "ab\t0 10\nba\t10 0\n")
+    code, out, _ = run("evaluate", path, pairs)
+    measured = json.loads(out)
+    assert (code, measured["accuracy"], measured["error_rate"]) == (0, 0.5, 0.25)
