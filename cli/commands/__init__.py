@@ -6,9 +6,9 @@ Reading order
 -------------
 - `lattices`, `grad`, `loss` : objectives over pairs and over lattices; losses, marginals and
   alignments of pairs.
-- `score_systems`, `score` : error rates of hypotheses.
 - `train`, `predict` : sequence models.
-- `page`, `report` : HTML pages about runs.
+- `page`, `score_page`, `report` : HTML pages about runs.
+- `score_systems`, `score` : error rates of hypotheses.
 - `grammar_options`, `grammar_fit`, `grammar` : `fstgrad grammar`.
 - `grm_tables`, `grm`, `trees`, `mrf` : the other families.
 - `doctor`, `completion` : the installation.

@@ -1,9 +1,8 @@
 """`fstgrad report`: write one HTML page about the output of a run."""
 
-import io
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,18 +11,18 @@ import numpy as np
 from fstgrad._version import __version__
 from fstgrad.cli.command import Command
 from fstgrad.cli.commands.page import Page
+from fstgrad.cli.commands.score_page import add_errors, add_picture
 from fstgrad.cli.model_files import inputs_and_targets, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
 from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, integer_from
 from fstgrad.cli.problem import format_qgram, largest_entries
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray
-from fstgrad.core.errors import InvalidInputError, MissingDependencyError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import load_arrays, read_lines, write_text
 from fstgrad.learning import measures
+from fstgrad.learning.edits import Edits
 from fstgrad.learning.sequence import SequenceModel
-from fstgrad.losses import EditDistance
 
 _EDGES = 30  # largest number of sets of each size in a word graph
 
@@ -174,20 +173,10 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
         _add_worst(page, inputs, predictions, targets, top)
 
 
-def _add_picture(page: Page, draw: Callable[[], Any], caption: str) -> None:
-    """Add a figure as SVG, or say why there is none."""
-    try:
-        stream = io.StringIO()
-        draw().savefig(stream, format="svg")
-        page.picture(stream.getvalue(), caption)
-    except (MissingDependencyError, InvalidInputError) as error:
-        page.note(f"No picture: {error}")
-
-
 def _add_curves(page: Page, model: SequenceModel) -> None:
     from fstgrad import plot
 
-    _add_picture(
+    add_picture(
         page,
         lambda: plot.learning(model.history_),
         "Objective, gradient norm and validation by epoch.",
@@ -206,22 +195,9 @@ def _add_worst(
     """Add the measures of predictions, and alignments of the pairs with the most edits."""
     result = measures.evaluate(predictions, targets, None)
     page.table(("measure", "value"), [(name, _cell(v)) for name, v in result._asdict().items()])
-    distances: FloatArray = measures.edit_distances(predictions, targets)
-    symbols = sorted({symbol for y in (*predictions, *targets) for symbol in y})
-    loss = EditDistance(Alphabet(symbols or ["-"]))
-    worst = np.argsort(-distances, kind="stable")[: min(top, int((distances > 0).sum()))]
-    page.note(
-        f"The {len(worst):,} worst of {int((distances > 0).sum()):,} wrong pairs.  Each alignment "
-        "shows the prediction, the edits and the target."
-    )
-    page.table(
-        ("row", "x", "edits", "alignment"),
-        [
-            (int(i) + 1, " ".join(map(str, inputs[i])), float(distances[i]),
-             str(loss.align(list(predictions[i]), list(targets[i]))))
-            for i in worst
-        ],
-    )  # fmt: skip
+    edits = Edits.of([tuple(y) for y in predictions], [tuple(y) for y in targets])
+    shown = [" ".join(map(str, x)) for x in inputs]
+    add_errors(page, edits, {"row": range(1, len(shown) + 1), "x": shown}, top)
 
 
 def _add_counts(page: Page, run: str, top: int) -> None:
@@ -234,7 +210,7 @@ def _add_counts(page: Page, run: str, top: int) -> None:
     from fstgrad import plot
 
     num_edges = min(top, _EDGES)
-    _add_picture(
+    add_picture(
         page,
         lambda: plot.word_graph(model.to_networkx(num_edges)),
         f"The {num_edges} strongest sets of each size: words that occur together, and words that "

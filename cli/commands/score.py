@@ -1,13 +1,15 @@
 """`fstgrad score`: error rates of hypotheses, with counts, intervals, groups and comparisons."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import click
 
 from fstgrad.cli.command import Command, option_group, reject_options
+from fstgrad.cli.commands.page import Page
+from fstgrad.cli.commands.score_page import add_comparison, add_lattices, add_score
 from fstgrad.cli.commands.score_systems import (
     FORMAT_NAMES,
     Reading,
@@ -32,6 +34,7 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Utterance, write_text
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS
+from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import COSTS, Align
 from fstgrad.learning.score import Decode, Score
 from fstgrad.learning.score import score as scored
@@ -72,6 +75,7 @@ class OutputOptions:
     other: str | None
     errors: bool
     as_json: bool
+    html: str | None
 
 
 _reading_options = option_group(
@@ -166,6 +170,13 @@ _output_options = option_group(
         metavar="HYPOTHESES2",
         help="Compare with another system: paired bootstrap, and matched pairs (MAPSSWE).",
     ),
+    click.option(
+        "--html",
+        type=Output(),
+        metavar="FILE.html",
+        help="Write a page: rates, aligned errors, the most frequent confusions; of n-best lists "
+        "and lattices also pictures, with the oracle path and the reference.",
+    ),
     click.option("--errors", is_flag=True, help="Print the most common errors to standard error."),
     click.option("--json", "as_json", is_flag=True, help="Write one JSON line per row and test."),
 )
@@ -226,13 +237,40 @@ def score(
         _write(outputs.output, systems[0], job, tuple(results), outputs.nbest)
     elif outputs.nbest is not None:
         raise click.UsageError("--nbest has no effect without -o; leave it out")
+    compared = {
+        how: result.compare(job.score(systems[1], how))
+        for how, result in results.items()
+        if outputs.other is not None
+    }
     for how, result in results.items():
         _print_score(result, how if outputs.decodes else None, outputs.as_json)
         if outputs.errors:
             echo(str(result.confusions), err=True)
-        if outputs.other is not None:
-            comparison = result.compare(job.score(systems[1], how))
-            echo(json.dumps(comparison._asdict()) if outputs.as_json else f"\n{comparison}")
+        if how in compared:
+            test = compared[how]
+            echo(json.dumps(test._asdict()) if outputs.as_json else f"\n{test}")
+    if outputs.html is not None:
+        page = Page(f"fstgrad score: {hypotheses} against {references}")
+        _fill(page, results, compared, systems[0], job)
+        write_text(outputs.html, page.text())
+
+
+def _fill(
+    page: Page,
+    results: Mapping[Decode, Score],
+    compared: Mapping[Decode, Comparison],
+    system: System,
+    job: "_Job",
+) -> None:
+    """Add the scores, comparisons and lattices of a system to a page."""
+    for how, result in results.items():
+        page.heading(f"Error rates, {how}" if system.lattices else "Error rates")
+        add_score(page, result, system.names)
+        if how in compared:
+            add_comparison(page, compared[how])
+    if system.lattices:
+        first = next(iter(results.values()))
+        add_lattices(page, first, system.lattices, job.targets, system.names, job.loss)
 
 
 def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:

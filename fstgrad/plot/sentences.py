@@ -137,7 +137,14 @@ def _add_arc(axes: Any, patches: Any, start: float, end: float, p: float, color:
     return height
 
 
-def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Figure":
+def confusion_network(
+    lattice: Any,
+    *,
+    top: int = 5,
+    path: Sequence[int] | npt.NDArray[np.integer] | None = None,
+    reference: Sequence[str | None] | None = None,
+    dark: bool = False,
+) -> "Figure":
     """Return a figure of a lattice's words by place, shaded by posterior, the likeliest on top.
 
     The place of an arc is the largest number of words on a path to it, so no path has two words at
@@ -147,12 +154,17 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
     ----------
     lattice : Lattice
     top : int
-        The number of rows: the most words to show at one place.
+        The number of rows: the most words to show at one place, besides those of `path`.
+    path : arc numbers, optional
+        A path whose words to frame, such as the best one, or the oracle.
+    reference : sequence of str or None, optional
+        A text to write below each word of `path`, such as the word of a reference that is aligned
+        with it.
 
     Raises
     ------
     InvalidInputError
-        The lattice has no word.
+        The lattice has no word, or `reference` does not have an entry for each word of `path`.
 
     Examples
     --------
@@ -163,34 +175,73 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
     >>> sorted(text.get_text().split()[0] for text in figure.axes[0].texts)[:4]
     ['a', 'an', 'cold', 'old']
     """
-    slots, top = _slots(lattice), positive_integer("top", top)
+    slots, depth = _slots(lattice)
+    top = positive_integer("top", top)
+    framed = _framed(lattice, depth, path, reference)
     if not slots:
         raise InvalidInputError("the lattice has no word; there is nothing to draw")
     theme = theme_of(dark)
+    for slot, (word, _) in ((slots[place], named) for place, named in framed.items()):
+        at = next(i for i, (other, _) in enumerate(slot) if other == word)
+        slot.insert(min(at, top - 1), slot.pop(at))
     rows = min(top, max(map(len, slots)))
-    widths = [max(len(word) for word, _ in slot[:rows]) for slot in slots]
+    below = [framed.get(place, ("", ""))[1] for place in range(len(slots))]
+    widths = [
+        max(len(text) for text in (*(word for word, _ in slot[:rows]), said))
+        for slot, said in zip(slots, below, strict=True)
+    ]
     edges = np.concatenate([[0.0], np.cumsum([max(5, w + 5) for w in widths])])
-    figure, axes = canvas(min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * rows + 0.5, theme)
+    figure, axes = canvas(
+        min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * (rows + any(below)) + 0.5, theme
+    )
     patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
     shades = theme.shades()
-    for left, right, slot in zip(edges[:-1], edges[1:], slots, strict=True):
+    for place, (left, right, slot) in enumerate(zip(edges[:-1], edges[1:], slots, strict=True)):
+        if below[place]:
+            axes.text(
+                (left + right) / 2, -rows, below[place], ha="center", va="center", fontsize=8,
+                color=MARK,
+            )  # fmt: skip
         for row, (word, p) in enumerate(slot[:rows]):
+            is_framed = framed.get(place, ("",))[0] == word
             axes.add_patch(
                 patches.Rectangle(
                     (left + 0.15, -row - 0.45), right - left - 0.3, 0.9, facecolor=shades(p),
-                    edgecolor=theme.faint, linewidth=0.5,
+                    edgecolor=MARK if is_framed else theme.faint, linewidth=2 if is_framed else 0.5,
+                    zorder=2 if is_framed else 1,
                 )
             )  # fmt: skip
             axes.text(
                 (left + right) / 2, -row, f"{word}  {p:.2f}", ha="center", va="center",
                 fontsize=8, color=theme.on(p),
             )  # fmt: skip
-    axes.set(xlim=(-0.5, edges[-1] + 0.5), ylim=(-rows + 0.4, 0.6))
+    axes.set(xlim=(-0.5, edges[-1] + 0.5), ylim=(-rows + 0.4 - any(below), 0.6))
     return figure
 
 
-def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
-    """Return the (word, posterior) pairs of each place, likeliest first."""
+def _framed(
+    lattice: Any, depth: list[int], path: Any, reference: Sequence[str | None] | None
+) -> dict[int, tuple[str, str]]:
+    """Return {place: (word of the path, text below)}."""
+    if path is None:
+        if reference is not None:
+            raise InvalidInputError("reference has no effect without path; give both")
+        return {}
+    arcs = index_array("path", path, len(lattice.label), (None,))
+    arcs = arcs[lattice.label[arcs] >= 0]
+    texts = [""] * len(arcs) if reference is None else [text or "–" for text in reference]
+    if len(texts) != len(arcs):
+        raise InvalidInputError(
+            f"reference has {len(texts)} entries and path {len(arcs)} words; give one for each"
+        )
+    return {
+        depth[lattice.graph.source[arc]]: (lattice.alphabet.symbols[lattice.label[arc]], text)
+        for arc, text in zip(arcs.tolist(), texts, strict=True)
+    }
+
+
+def _slots(lattice: Any) -> tuple[list[list[tuple[str, float]]], list[int]]:
+    """Return the (word, posterior) pairs of each place, likeliest first, and places of states."""
     if not all(hasattr(lattice, name) for name in ("marginals", "graph", "label")):
         raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
     posterior = lattice.marginals()
@@ -211,4 +262,4 @@ def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
         if rest > 5e-3:
             table["–"] = rest
         found.append(sorted(table.items(), key=lambda item: -item[1]))
-    return found
+    return found, depth

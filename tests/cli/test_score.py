@@ -1,10 +1,12 @@
 """`fstgrad score`: forms of files, groups, n-best lists, lattices, comparisons, bad input."""
 
 import json
+import re
 
 import pytest
 
 import fstgrad as fg
+from fstgrad.cli.commands.score_page import aligned_words
 
 
 @pytest.fixture
@@ -109,6 +111,30 @@ def test_lattices(files, run, tmp_path):
     files(r__tsv=REFS)
     found = rows(run, "folder", "r.tsv", "--decode", "best", "--decode", "oracle")
     assert [row["errors"] for row in found] == [2, 1]
+
+
+def test_the_page_has_errors_confusions_and_lattices(files, run, tmp_path):
+    files(n__tsv="a\t1\tx <b> c\nb\t0\ty\nb\t-1\tz\n", r__tsv="a\tx d\nb\tz z\n", m__tsv=REFS)
+    code, _, err = run(
+        "score", "n.tsv", "r.tsv", "--compare", "n.tsv", "--decode", "best", "--html", "p.html"
+    )
+    assert (code, err) == (0, "")
+    page = (tmp_path / "p.html").read_text()
+    assert "x &lt;b&gt; c\n. D   S\nx -   d" in page
+    assert re.search("<td>substituted</td><td>c</td><td>d</td>", page)
+    assert "<b>" not in page
+    assert (page.count("<svg"), page.count("MAPSSWE")) == (2, 1)
+    assert "b: 2 errors; oracle: z; reference: z z" in page
+    files(h="a\n", r="a\n")
+    assert run("score", "h", "r", "--html", "empty.html")[0] == 0
+    assert "The 0 worst of 0 wrong pairs" in (tmp_path / "empty.html").read_text()
+
+
+def test_words_of_a_reference_below_those_of_a_hypothesis():
+    ref = ["so", "the", "mat", "sat", "there"]
+    assert aligned_words(["the", "mat", "sat"], ref) == ["so+ the", "mat", "sat +there"]
+    assert aligned_words(["x", "so", "the"], ["so", "the"]) == [None, "so", "the"]
+    assert aligned_words([], ["a"]) == []
 
 
 def test_comparison_and_lines_of_text(files, run):

@@ -112,6 +112,23 @@ def test_arcs_of_a_sentence():
         plot.trees(np.zeros((300, 300)))
 
 
+def test_the_words_of_a_path_are_framed_and_shown():
+    """The least probable word moves into the last row, with its text below."""
+    abc = fg.Alphabet("abcd")
+    slots = [[("a", 0.0), ("b", -1.0), ("c", -2.0)], [("d", 0.0), (None, 0.0)]]
+    lattice = fg.Lattice.from_confusion_network(slots, abc)
+    path = [int(np.flatnonzero(lattice.label == i)[0]) for i in (2, 3)]
+    axes = plot.confusion_network(lattice, top=2, path=path, reference=["x", None]).axes[0]
+    words = [text.get_text().split()[0] for text in axes.texts]
+    assert sorted(words) == sorted(["a", "c", "x", "d", "–", "–"])
+    widths = [patch.get_linewidth() for patch in axes.patches]
+    assert sorted(widths) == [0.5, 0.5, 2, 2]
+    with pytest.raises(fg.InvalidInputError, match="reference has 1 entries and path 2 words"):
+        plot.confusion_network(lattice, path=path, reference=["x"])
+    with pytest.raises(fg.InvalidInputError, match="no effect without path"):
+        plot.confusion_network(lattice, reference=["x"])
+
+
 def test_a_lattice_as_a_confusion_network():
     abc = fg.Alphabet(["a", "b", "c"])
     lattice = fg.Lattice.from_nbest([["a", "b"], ["c"]], np.log([3.0, 1.0]), abc)
