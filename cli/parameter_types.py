@@ -6,7 +6,8 @@ Index
   input or is given twice, the command fails before it computes anything.
 - `Number`, `Integer`, `COUNT`, `SEED`, ... : types of numbers.  NaN is always an error.
 - `gib_to_bytes` : a number of GiB in bytes.
-- `nbest_option`, `draws_option`, `output_npz` : options of more than one family.
+- `nbest_option`, `draws_option`, `output_npz`, `resamples_option`, `bootstrap_seed_option` :
+  options of more than one family.
 """
 
 import os
@@ -255,6 +256,16 @@ def draws_option(help: str, default: int) -> Decorator:
     return click.option("-n", "--draws", type=COUNT, default=default, show_default=True, help=help)
 
 
+resamples_option = click.option(
+    "--resamples",
+    type=COUNT,
+    default=2000,
+    show_default=True,
+    help="Number of bootstrap resamples.",
+)
+bootstrap_seed_option = click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
+)
 output_npz = click.option(
     "-o",
     "--output",

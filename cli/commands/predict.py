@@ -11,7 +11,13 @@ from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS, pairs_argument
-from fstgrad.cli.parameter_types import COUNT, FILE_OR_DASH, SEED, Input, nbest_option
+from fstgrad.cli.parameter_types import (
+    FILE_OR_DASH,
+    Input,
+    bootstrap_seed_option,
+    nbest_option,
+    resamples_option,
+)
 from fstgrad.cli.reading import composed, read_columns, read_input
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import located, read_rows
@@ -102,16 +108,8 @@ def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
 @click.argument("first", type=Input())
 @click.argument("second", type=Input())
 @pairs_argument
-@click.option(
-    "--resamples",
-    type=COUNT,
-    default=2000,
-    show_default=True,
-    help="Number of bootstrap resamples.",
-)
-@click.option(
-    "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
-)
+@resamples_option
+@bootstrap_seed_option
 def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> None:
     """Compare two models, FIRST and SECOND, on PAIRS, and write one JSON line.
 

@@ -22,13 +22,13 @@ from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TOKENS, symbols_option
 from fstgrad.cli.parameter_types import (
-    COUNT,
     FILE_OR_DASH,
-    SEED,
     Input,
     Number,
     Output,
+    bootstrap_seed_option,
     nbest_option,
+    resamples_option,
 )
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Utterance, write_text
@@ -130,16 +130,8 @@ _statistics_options = option_group(
         help="One row per group: a column of REFERENCES; speaker (the id up to the first - or _); "
         "a file of rows id, group; or what a regular expression ^... matches in the id.",
     ),
-    click.option(
-        "--resamples",
-        type=COUNT,
-        default=2000,
-        show_default=True,
-        help="Number of bootstrap resamples.",
-    ),
-    click.option(
-        "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
-    ),
+    resamples_option,
+    bootstrap_seed_option,
     heading="Counts and intervals",
 )
 

@@ -44,10 +44,14 @@ def interval(values: FloatArray) -> Interval:
     return Interval(float(values[0]), float(lower), float(upper))
 
 
-def p_value(differences: FloatArray) -> float:
-    """Return the two-sided p-value of no difference: twice the share of draws of other sign."""
+def p_value(differences: FloatArray, changed: int) -> float:
+    """Return the two-sided p-value of no difference: twice the share of draws of other sign.
+
+    It is at least 2^(1 - k), where k = `changed` is the number of items that differ: that of k
+    differences of one sign, if both signs are equally likely.  Draws from a few items all agree.
+    """
     drawn = differences[1:]
     if not differences.any():
         return 1.0
     tail = min(float(np.mean(drawn <= 0)), float(np.mean(drawn >= 0)))
-    return float(min(1.0, max(2 * tail, 1 / len(drawn))))
+    return float(min(1.0, max(2 * tail, 1 / len(drawn), 2.0 ** (1 - changed))))

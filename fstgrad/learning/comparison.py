@@ -129,8 +129,8 @@ def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> 
         (interval(symbol[:, 0]), interval(symbol[:, 1])),
         interval(word[:, 1] - word[:, 0]),
         interval(symbol[:, 1] - symbol[:, 0]),
-        p_value(word[:, 1] - word[:, 0]),
-        p_value(symbol[:, 1] - symbol[:, 0]),
+        p_value(word[:, 1] - word[:, 0], int((wrong[0] != wrong[1]).sum())),
+        p_value(symbol[:, 1] - symbol[:, 0], int((errors[0] != errors[1]).sum())),
         matched_pairs(*segment_errors(first, second)),
     )
 

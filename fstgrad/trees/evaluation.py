@@ -1,11 +1,13 @@
-"""Attachment scores of a distribution against a treebank."""
+"""Attachment scores of a distribution, or of predicted trees, against a treebank."""
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fstgrad.core.bootstrap import Interval, interval, p_value, resampled_sums
+from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.structures import PADDING
@@ -13,6 +15,7 @@ from fstgrad.trees.treebank import Sentence
 
 PUNCTUATION = "PUNCT"
 COUNTS = ("words", "words_no_punct")
+MEASURES = ("uas", "uas_no_punct", "las", "las_no_punct")
 
 
 def sentence_scores(
@@ -70,18 +73,118 @@ def sentence_scores(
     return row
 
 
-def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores over all words, and means over sentences."""
+def totals(
+    rows: Sequence[dict[str, Any]], *, resamples: int = 2000, rng: Seed = 0
+) -> dict[str, Any]:
+    """Return the scores over all words, and means over sentences.
+
+    The 95 percent intervals `uas_interval`, ... are those of a bootstrap over sentences.
+    """
     result: dict[str, Any] = {"sentences": len(rows)}
     result |= {name: sum(row[name] for row in rows) for name in COUNTS}
-    for name in ("uas", "uas_no_punct", "las", "las_no_punct", "expected"):
+    for name in (*MEASURES, "expected"):
         count = COUNTS[name.endswith("no_punct")]
         if all(name in row for row in rows) and result[count]:
-            result[name] = sum((row[name] or 0.0) * row[count] for row in rows) / result[count]
+            right = np.array([[(row[name] or 0.0) * row[count], row[count]] for row in rows])
+            result[name] = float(right[:, 0].sum()) / result[count]
+            if name in MEASURES:
+                sums = resampled_sums(right, resamples, rng)
+                result[f"{name}_interval"] = interval(_shares(sums[:, 0], sums[:, 1]))[1:]
     possible = [row["gold_log_prob"] for row in rows if row["gold_log_prob"] > -np.inf]
     result["impossible_gold_trees"] = len(rows) - len(possible)
     result["mean_gold_log_prob"] = float(np.mean(possible)) if possible else None
     result["mean_entropy"] = float(np.mean([row["entropy"] for row in rows]))
+    return result
+
+
+class AttachmentComparison(NamedTuple):
+    """An attachment score of two parsers on the same words.
+
+    first, second : the shares of right words, each with its 95 percent bootstrap interval.
+    difference : second minus first, with its interval.
+    p_value : two-sided, of a paired bootstrap over sentences, for no difference.
+    """
+
+    first: Interval
+    second: Interval
+    difference: Interval
+    p_value: float
+
+
+def compare_parsers(
+    gold: Sequence[Sentence],
+    first: Sequence[Sentence],
+    second: Sequence[Sentence],
+    *,
+    universal: bool = False,
+    resamples: int = 2000,
+    rng: Seed = 0,
+) -> dict[str, AttachmentComparison]:
+    """Return the comparison of two parsers by uas, las, and both without words tagged PUNCT.
+
+    The sentences of all three have the same words in the same order; gold words with an unknown
+    head are left out.  `universal` is that of `sentence_scores`.
+
+    Raises
+    ------
+    InvalidInputError
+        The numbers of sentences or the words differ, or no gold word has a known head.
+    """
+    if not len(gold) == len(first) == len(second):
+        raise InvalidInputError(
+            f"gold, first and second have {len(gold):,}, {len(first):,} and {len(second):,} "
+            "sentences; give the same"
+        )
+    rows = np.array(
+        [
+            _right(sentence, parses, universal)
+            for sentence, *parses in zip(gold, first, second, strict=True)
+        ],
+        dtype=np.float64,
+    ).reshape(-1, 2, 5)
+    if not rows[..., 4].any():
+        raise InvalidInputError("no word of gold has a known head; there is nothing to compare")
+    found = {}
+    for name in MEASURES:
+        counted = rows[:, int(name.endswith("no_punct"))]
+        label = 2 * name.startswith("las")
+        if counted[:, 4].any():
+            sums = resampled_sums(counted[:, [label, label + 1, 4]], resamples, rng)
+            one, two = (_shares(sums[:, k], sums[:, 2]) for k in range(2))
+            changed = int((counted[:, label] != counted[:, label + 1]).sum())
+            found[name] = AttachmentComparison(
+                interval(one), interval(two), interval(two - one), p_value(two - one, changed)
+            )
+    return found
+
+
+def _right(gold: Sentence, parses: Sequence[Sentence], universal: bool) -> list[list[int]]:
+    """Return (right heads of the first parse, of the second, also right relations, words).
+
+    The first row counts all words, the second those that are not tagged PUNCT.
+    """
+    known = gold.heads != PADDING
+    heads, both = [], []
+    for parse in parses:
+        if parse.forms != gold.forms:
+            raise InvalidInputError(
+                f"sentence {gold.name} has the words {' '.join(gold.forms)[:60]!r}, and a parse of "
+                f"it {' '.join(parse.forms)[:60]!r}; compare parses of the same words"
+            )
+        relations = [
+            [_universal(r) if universal else r for r in own.relations] for own in (gold, parse)
+        ]
+        right = known & (parse.heads == gold.heads)
+        heads.append(right)
+        both.append(right & (np.array(relations[0]) == np.array(relations[1])))
+    real = np.array([tag != PUNCTUATION for tag in gold.tags], dtype=bool)
+    columns = [*heads, *both, known]
+    return [[int((column & mask).sum()) for column in columns] for mask in (known, known & real)]
+
+
+def _shares(right: FloatArray, words: FloatArray) -> FloatArray:
+    """Return shares of right words; 0 without words."""
+    result: FloatArray = right / np.maximum(words, 1.0)
     return result
 
 

@@ -85,6 +85,7 @@ TEMPLATES = [
     "trees sample {scores.npz} --seed 1 -n 2",
     "trees kl {scores.npz} {scores.npz}",
     "trees evaluate {gold.conllu} --scores {one.npz}",
+    "trees compare {gold.conllu} {gold.conllu} {gold.conllu} --resamples 20",
     "trees decode {one.npz} --conllu {gold.conllu} --decode mbr -o {out}.conllu",
     "trees sample {scores.npz} --single-root -n 2 --distinct",
     "trees entropy {scores.npz} --order 2 --projective",

@@ -36,6 +36,14 @@ def test_p_values_are_uniform_without_a_difference():
     assert 8 <= small <= 36  # 10 percent of 200, give or take four standard deviations
 
 
+def test_a_few_pairs_are_no_evidence():
+    """All k differences have one sign, which has the probability 2 / 2^k without a difference."""
+    for k in (1, 2, 5):
+        result = compare(["a"] * k + ["b"], ["b"] * (k + 1), ["b"] * (k + 1))
+        assert result.p_word == result.p_symbol >= 2 / 2**k
+    assert compare(["a"] * 30, ["b"] * 30, ["b"] * 30).p_word == 1 / 2000
+
+
 def test_other_numbers_of_items_are_named():
     with pytest.raises(fg.InvalidInputError, match="have 1, 2 and 1 items"):
         compare(["a"], ["a", "b"], ["a"])

@@ -1,0 +1,120 @@
+"""Two parsers compared: shares by hand, intervals of evaluate, sentences by name, bad input."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.trees.evaluation import compare_parsers
+from fstgrad.trees.treebank import Sentence, read_conllu
+
+# a sentence: its sent_id, and the words (form, tag, head, relation)
+GOLD = {
+    "s1": [("the", "DET", 2, "det"), ("dog", "NOUN", 0, "root"), ("!", "PUNCT", 2, "punct")],
+    "s2": [("go", "VERB", 0, "root"), ("it", "PRON", "_", "obj"), ("is", "AUX", 1, "aux:pass")],
+}
+# heads and relations of two parsers: 4 and 3 of 5 heads are right, 2 and 3 with their relations
+FIRST = {"s1": [(2, "det"), (0, "root"), (1, "punct")], "s2": [(0, "x"), (1, "obj"), (1, "aux")]}
+SECOND = {
+    "s1": [(2, "det"), (0, "root"), (2, "punct")],
+    "s2": [(3, "root"), (0, "obj"), (3, "aux:pass")],
+}
+
+
+def write(path, parses=None, names=("s1", "s2")):
+    lines = []
+    for name in names:
+        lines.append(f"# sent_id = {name}")
+        given = [row[2:] for row in GOLD[name]] if parses is None else parses[name]
+        for i, ((form, tag, *_), (head, relation)) in enumerate(
+            zip(GOLD[name], given, strict=True), 1
+        ):
+            lines.append(f"{i}\t{form}\t_\t{tag}\t_\t_\t{head}\t{relation}\t_\t_")
+        lines.append("")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    return [
+        write(tmp_path / "gold.conllu"),
+        write(tmp_path / "first.conllu", FIRST, names=("s2", "s1")),  # in another order
+        write(tmp_path / "second.conllu", SECOND),
+    ]
+
+
+def test_shares_by_hand(files, run):
+    code, out, _ = run("trees", "compare", *files)
+    found = json.loads(out)
+    assert code == 0
+    values = {
+        name: [found[name][part][0] for part in ("first", "second", "difference")]
+        for name in ("uas", "uas_no_punct", "las", "las_no_punct")
+    }
+    expected = {
+        "uas": [4 / 5, 3 / 5, -1 / 5],
+        "uas_no_punct": [4 / 4, 2 / 4, -2 / 4],
+        "las": [2 / 5, 3 / 5, 1 / 5],
+        "las_no_punct": [2 / 4, 2 / 4, 0],
+    }
+    for name, shares in expected.items():
+        assert values[name] == pytest.approx(shares, abs=1e-12)
+    found = json.loads(run("trees", "compare", *files, "--universal")[1])
+    assert found["las"]["first"][0] == 3 / 5  # aux for aux:pass
+
+
+def test_intervals_are_those_of_sentences():
+    """Sentences of one right or wrong word: a share with the error of a binomial."""
+    gold, parses = [], []
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 400)) < [[0.7], [0.9]]
+    sentence = read_conllu_of_one_word()
+    for i in range(400):
+        gold.append(sentence)
+        parses.append([sentence if ok else wrong_head(sentence) for ok in right[:, i]])
+    first, second = zip(*parses, strict=True)
+    found = compare_parsers(gold, first, second)["uas"]
+    for share, interval in zip(right.mean(axis=1), (found.first, found.second), strict=True):
+        assert interval.value == share
+        error = 1.96 * np.sqrt(share * (1 - share) / 400)
+        assert interval[1:] == pytest.approx([share - error, share + error], abs=0.01)
+    assert found.difference.lower > 0
+    assert found.p_value < 0.01
+    assert compare_parsers(gold, first, first)["uas"].p_value == 1
+
+
+def read_conllu_of_one_word():
+    return Sentence("s", ("go",), ("VERB",), np.array([0]), ("root",))
+
+
+def wrong_head(sentence):
+    return replace(sentence, heads=np.array([1]))
+
+
+def test_evaluate_has_intervals(files, tmp_path, run):
+    tables = {name: np.eye(len(words) + 1) for name, words in GOLD.items()}
+    np.savez(tmp_path / "scores.npz", **tables)
+    lines = run("trees", "evaluate", files[0], "--scores", tmp_path / "scores.npz")[1].splitlines()
+    *rows, total = map(json.loads, lines)
+    ends = sorted(row["uas"] for row in rows)
+    low, high = total["uas_interval"]
+    assert ends[0] <= low <= total["uas"] <= high <= ends[1]
+    assert "expected_interval" not in total
+
+
+def test_other_words_and_sentences_are_refused(files, tmp_path, run):
+    gold, first, second = files
+    one = write(tmp_path / "one.conllu", SECOND, names=("s1",))
+    code, _, err = run("trees", "compare", gold, first, one)
+    assert (code, "one.conllu has no sentence 's2'" in err) == (1, True)
+    second.write_text(second.read_text().replace("dog", "cat"))
+    code, _, err = run("trees", "compare", gold, first, second)
+    assert (code, "sentence s1 has the words 'the dog !'" in err) == (1, True)
+    sentences = list(read_conllu(gold, partial=True))
+    with pytest.raises(fg.InvalidInputError, match="2, 2 and 1 sentences"):
+        compare_parsers(sentences, sentences, sentences[:1])
+    with pytest.raises(fg.InvalidInputError, match="nothing to compare"):
+        compare_parsers([], [], [])
