@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fstgrad.core.axis_labels import check_mask
 from fstgrad.core.checks import IntArray, index_array, instance, is_integer
-from fstgrad.core.errors import AlphabetError, InvalidInputError
+from fstgrad.core.errors import AlphabetError, InvalidInputError, UnknownSymbolError
 from fstgrad.core.sequences import check_container, items, symbol_strings
 from fstgrad.core.uninitialized import empty
 
@@ -185,7 +185,7 @@ class Alphabet:
         for position, symbol in enumerate(symbols):
             number = self._ids.get(symbol) if isinstance(symbol, str) else None
             if number is None:
-                raise AlphabetError(
+                raise UnknownSymbolError(
                     f"{name}[{position}] is {symbol!r}, which is not in the alphabet of "
                     f"{len(self)} symbols ({self._preview()}); add it to the alphabet or "
                     "correct the sequence"

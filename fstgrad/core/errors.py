@@ -6,6 +6,8 @@ Every message names the argument, the conflicting values and the remedy.
 
 import sys
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 
 class FstgradError(Exception):
@@ -24,12 +26,51 @@ class AlphabetError(InvalidInputError):
     """A symbol or an id is outside the alphabet."""
 
 
+class UnknownSymbolError(AlphabetError):
+    """A symbol of a sequence is not in the alphabet."""
+
+
 class FstError(FstgradError):
     """OpenFst cannot perform an operation: arc types or labels conflict, or OpenFst fails."""
 
 
+# the arrays after whose name the message of an infeasible item has its index
+_ARRAYS = ("gold", "scores", "heads", "hypotheses", "log_probs", "mask", "allowed")
+SHOWN_ITEMS = 10
+
+
 class InfeasibleError(FstgradError):
-    """No structure has a finite score, so the partition function is zero."""
+    """No structure has a finite score, so the partition function is zero.
+
+    Attributes
+    ----------
+    reasons : dict
+        Why, by the index of the item, if items of a batch are known to be infeasible.
+    """
+
+    reasons: Mapping[Any, str] = {}
+
+    @classmethod
+    def of_items(
+        cls, reasons: Mapping[Any, str], remedy: str = "leave these items out"
+    ) -> "InfeasibleError":
+        """Return the error that names every item of `reasons`, or the first ten and their number.
+
+        A reason "gold needs ..." of item 3 is shown as "gold[3] needs ...", "no tree ..." as
+        "item 3: no tree ...".
+        """
+        shown = []
+        for item in sorted(reasons)[:SHOWN_ITEMS]:
+            name, _, rest = reasons[item].partition(" ")
+            shown.append(
+                f"{name}[{item}] {rest}" if name in _ARRAYS else f"item {item}: {reasons[item]}"
+            )
+        if len(reasons) > SHOWN_ITEMS:
+            shown.append(f"and {len(reasons) - SHOWN_ITEMS} more")
+        count = f"{len(reasons)} items are infeasible: " if len(reasons) > 1 else ""
+        error = cls(f"{count}{'; '.join(shown)}; {remedy}")
+        error.reasons = {item: reasons[item] for item in sorted(reasons)}
+        return error
 
 
 class StateLimitError(FstgradError):

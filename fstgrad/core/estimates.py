@@ -111,8 +111,8 @@ def usable(losses: FloatArray) -> FloatArray:
     """Return the losses of the samples; raise InfeasibleError if all of them are +inf."""
     if not (losses < np.inf).any():
         raise InfeasibleError(
-            f"all {len(losses)} samples have the loss +inf: draw more samples, give "
-            "smoothing > 0, or compile the loss and compute exactly"
+            f"all {len(losses)} samples have the loss +inf: draw more samples, use a loss that is "
+            "finite for more strings, or compile the loss and compute exactly"
         )
     return losses
 

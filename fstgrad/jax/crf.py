@@ -1,6 +1,7 @@
 """The linear-chain conditional random field on JAX arrays: its objective, and its distribution."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import jax
@@ -10,14 +11,14 @@ import numpy as np
 from fstgrad.core.checks import positive_integer
 from fstgrad.core.distribution import FAR, offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.core.uninitialized import empty
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import host_callback, no_tangent, shape_of
 from fstgrad.jax.predictions import detached, integer, key_words, undifferentiable
 from fstgrad.objectives.base import Array
+from fstgrad.objectives.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.objectives.predictions import PADDING
-from fstgrad.strings.linear_chain import LinearChains
+from fstgrad.strings.linear_chain import GOLD_FORBIDDEN, NO_STRING, LinearChains
 
 UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
 
@@ -31,6 +32,7 @@ def linear_chain_nll(
     start: Any = None,
     end: Any = None,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,), without a table (B, T, n, n).
 
@@ -47,6 +49,9 @@ def linear_chain_nll(
     start, end : (n,), optional
         Added to the emissions of the first and of the last position of each sequence.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with items that have no position, no tags of finite score, or gold of score -inf:
+        one error names them all, or their values and gradients are 0.
 
     Examples
     --------
@@ -70,7 +75,8 @@ def linear_chain_nll(
     if isinstance(inside, np.ndarray) and isinstance(ids, np.ndarray):
         _check_tags(np.where(inside, ids, 0), n)
     scores = with_ends(scores, jnp.asarray(inside), start, end)
-    values: jax.Array = _nll(scores, steps, jnp.where(inside, ids, UNUSED))
+    check_infeasible(infeasible)
+    values: jax.Array = _nll(infeasible, scores, steps, jnp.where(inside, ids, UNUSED))
     return values
 
 
@@ -107,18 +113,22 @@ def _check_tags(tags: Array, n: int) -> None:
         )
 
 
-@jax.custom_vjp
-def _nll(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> jax.Array:
-    values: jax.Array = _solved(emissions, transitions, tags)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _nll(
+    infeasible: Infeasible, emissions: jax.Array, transitions: jax.Array, tags: jax.Array
+) -> jax.Array:
+    values: jax.Array = _solved(infeasible, emissions, transitions, tags)[0]
     return values
 
 
-def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
-    values, by_emission = _solved(emissions, transitions, tags)
+def _forward(
+    infeasible: Infeasible, emissions: jax.Array, transitions: jax.Array, tags: jax.Array
+) -> Any:
+    values, by_emission = _solved(infeasible, emissions, transitions, tags)
     return values, (by_emission, emissions, transitions, tags)
 
 
-def _backward(residuals: Any, upstream: jax.Array) -> Any:
+def _backward(infeasible: Infeasible, residuals: Any, upstream: jax.Array) -> Any:
     by_emission, emissions, transitions, tags = residuals
     by_step = _step_sums(emissions, transitions, tags, upstream)
     return upstream[:, None, None] * by_emission, by_step, no_tangent(tags)
@@ -138,11 +148,14 @@ def _step_sums(
     return sums
 
 
-@jax.custom_vjp
-def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _solved(
+    infeasible: Infeasible, emissions: jax.Array, transitions: jax.Array, tags: jax.Array
+) -> Any:
     """Return the values (B,) and their gradients in the emissions."""
     shapes = tuple(shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape))
-    return host_callback(_by_emission, shapes, (emissions, transitions, tags), "sequential")
+    host = partial(_by_emission, infeasible)
+    return host_callback(host, shapes, (emissions, transitions, tags), "sequential")
 
 
 def _no_second_derivative(*_: Any) -> NoReturn:
@@ -155,22 +168,29 @@ _solved.defvjp(_no_second_derivative, _no_second_derivative)
 _step_sums.defvjp(_no_second_derivative, _no_second_derivative)
 
 
-def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:
+def _by_emission(
+    infeasible: Infeasible, emissions: Any, transitions: Any, tags: Any
+) -> tuple[Array, Array]:
     scores, steps = np.asarray(emissions), np.asarray(transitions)
     chains, order, paths = compacted(scores, steps, np.asarray(tags))
-    solved, values = chains.solve(), empty(len(scores))
-    gradient = np.zeros(scores.shape)
+    solved, values = chains.solve(allows_infeasible=True), np.zeros(len(scores))
+    gradient, reasons = np.zeros(scores.shape), {}
     for i, path in enumerate(paths):
         places = order[i, : len(path)]
-        score = chains.emissions[i, np.arange(len(path)), path].sum()
-        score += steps[path[:-1], path[1:]].astype(np.float64).sum()
-        if score == -np.inf:
-            raise InfeasibleError(
-                f"gold[{i}] has a score of -inf: emissions or transitions forbid it"
-            )
+        score = chains.score(i, path)
+        if len(path) == 0:
+            reasons[i] = "no position is left by mask and ignore_index"
+        elif score == -np.inf:
+            reasons[i] = GOLD_FORBIDDEN
+        elif solved.log_z[i] == -np.inf:
+            reasons[i] = NO_STRING
+        if i in reasons:
+            continue
         values[i] = solved.log_z[i] - score
         gradient[i, places] = solved.node[i, : len(path)]
         gradient[i, places, path] -= 1.0
+    if reasons and infeasible == "raise":
+        raise InfeasibleError.of_items(reasons, REMEDY)
     return values.astype(scores.dtype), gradient.astype(scores.dtype)
 
 
@@ -178,7 +198,9 @@ def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tupl
     """Return the gradient in the transitions: weighted expected minus observed steps."""
     weights = np.asarray(upstream, dtype=np.float64)
     chains, _, paths = compacted(*map(np.asarray, (emissions, transitions, tags)))
-    table = chains.pair_sums(chains.solve(), weights)
+    is_finite = [len(path) > 0 and chains.score(i, path) > -np.inf for i, path in enumerate(paths)]
+    weights = np.where(is_finite, weights, 0.0)  # the others are infeasible
+    table = chains.pair_sums(chains.solve(allows_infeasible=True), weights)
     for weight, path in zip(weights, paths, strict=True):
         np.subtract.at(table, (path[:-1], path[1:]), weight)
     return (table.astype(np.asarray(transitions).dtype),)
@@ -236,11 +258,13 @@ class CRF:
         self.start, self.end = start, end
         self._scores = with_ends(self.emissions, jnp.asarray(self._kept), start, end)
 
-    def nll(self, gold: Any, *, ignore_index: int = IGNORE_INDEX) -> jax.Array:
+    def nll(
+        self, gold: Any, *, ignore_index: int = IGNORE_INDEX, infeasible: Infeasible = "raise"
+    ) -> jax.Array:
         """Return `linear_chain_nll` of gold (B, T) in nats, (B,)."""
         return linear_chain_nll(
             self.emissions, self.transitions, gold, self.mask,
-            start=self.start, end=self.end, ignore_index=ignore_index,
+            start=self.start, end=self.end, ignore_index=ignore_index, infeasible=infeasible,
         )  # fmt: skip
 
     def decode(self) -> jax.Array:

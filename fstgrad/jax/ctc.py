@@ -1,5 +1,6 @@
 """Objectives over alignments with blanks (CTC) on JAX arrays."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +18,18 @@ from fstgrad.objectives.ctc import (
     check_labels,
     ctc_options,
 )
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.sampling import Method, Options, Sampling
 
 
 def ctc_nll(
-    scores: Any, gold: Any, *, blank: int = 0, lengths: Any = None, ignore_index: int = IGNORE_INDEX
+    scores: Any,
+    gold: Any,
+    *,
+    blank: int = 0,
+    lengths: Any = None,
+    ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,), over all paths that collapse to gold.
 
@@ -35,6 +43,8 @@ def ctc_nll(
     lengths : (B,), optional
         Numbers of positions of the items.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with items whose gold needs more frames, or has the probability 0.
 
     Examples
     --------
@@ -43,7 +53,7 @@ def ctc_nll(
     >>> round(float(jnp.exp(-value[0])), 4)  # 3 of 4 paths: _a, a_, aa
     0.75
     """
-    return _evaluated("nll", scores, (gold, lengths, ignore_index), None, blank)
+    return _evaluated("nll", scores, (gold, lengths, ignore_index, infeasible), None, blank)
 
 
 def ctc_softmax_margin(
@@ -54,6 +64,7 @@ def ctc_softmax_margin(
     blank: int = 0,
     lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method | None = None,
@@ -64,7 +75,7 @@ def ctc_softmax_margin(
     loss : a Loss over the n labels of the scores, including the blank.  cap, band, method, sampling
     : as in `fstgrad.torch.ctc_softmax_margin`.  Other parameters as in `ctc_nll`.
     """
-    given = (gold, lengths, ignore_index)
+    given = (gold, lengths, ignore_index, infeasible)
     options = ctc_options(cap, band, method, sampling)
     return _evaluated("softmax-margin", scores, given, loss, blank, options)
 
@@ -77,6 +88,7 @@ def ctc_risk(
     blank: int = 0,
     lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method | None = None,
@@ -86,8 +98,9 @@ def ctc_risk(
 
     Parameters as in `ctc_softmax_margin`.
     """
+    given = (gold, lengths, ignore_index, infeasible)
     options = ctc_options(cap, band, method, sampling)
-    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, blank, options)
+    return _evaluated("risk", scores, given, loss, blank, options)
 
 
 class CTCAlignment(NamedTuple):
@@ -138,27 +151,31 @@ def ctc_align(
 def _evaluated(
     kind: CTCKind,
     scores: Any,
-    given: tuple[Any, Any, int],
+    given: tuple[Any, Any, int, Infeasible],
     loss: Loss | None,
     blank: int,
     options: Options | None = None,
 ) -> jax.Array:
-    """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
-    table, constants = _arguments(kind, scores, given, loss, blank)
+    """Convert the arguments to a batch and evaluate.
+
+    given : gold, lengths, ignore_index, infeasible.
+    """
+    *gold, infeasible = given
+    table, constants = _arguments(kind, scores, gold, loss, blank)
     objective = (
         cached(CTCLikelihood, blank)
         if options is None
         else cached(CTCObjective, kind, loss, blank, *options)
     )
-    return values(objective, [table], constants)
+    return values(objective, [table], constants, infeasible)
 
 
 def _arguments(
-    kind: CTCKind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, blank: int
+    kind: CTCKind, scores: Any, given: Sequence[Any], loss: Loss | None, blank: int
 ) -> tuple[jax.Array, list[Any]]:
     """Return scores, and gold and the numbers of frames."""
     table = arguments.table("scores", scores, 3, axes="(B, T, n)")
     check_labels(kind, loss, table.shape[2], blank)
     gold, lengths, ignore_index = given
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
-    return table, [known, arguments.lengths(lengths, len(table), 1, table.shape[1])]
+    return table, [known, arguments.lengths(lengths, len(table), 0, table.shape[1])]

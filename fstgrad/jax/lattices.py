@@ -12,6 +12,7 @@ from fstgrad.core.sequences import items as sequence
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import gradients, values
 from fstgrad.losses.automata.band import Band
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.lattices import (
     Kind,
     LatticeObjective,
@@ -30,6 +31,7 @@ def lattice_softmax_margin(
     gold: Any,
     loss: Any = None,
     *,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -47,7 +49,7 @@ def lattice_softmax_margin(
     gold : sequence, or a sequence of B
         A string of the lattice.
     loss : Loss, LatticeLoss, a sequence of B LatticeLoss, or None (L = 0)
-    cap, band, method, sampling
+    infeasible, cap, band, method, sampling
         As in `fstgrad.torch.lattice_softmax_margin`.
 
     Returns
@@ -63,12 +65,18 @@ def lattice_softmax_margin(
     2.0
     """
     options = Options(cap, band, method, sampling)
-    return _evaluated("softmax-margin", scores, lattice, (gold, loss), options)
+    return _evaluated("softmax-margin", scores, lattice, (gold, loss, infeasible), options)
 
 
-def lattice_crf_nll(scores: Any, lattice: Lattice | Sequence[Lattice], gold: Any) -> jax.Array:
+def lattice_crf_nll(
+    scores: Any,
+    lattice: Lattice | Sequence[Lattice],
+    gold: Any,
+    *,
+    infeasible: Infeasible = "raise",
+) -> jax.Array:
     """Return -log p(gold) in nats, () or (B,): `lattice_softmax_margin` without a loss."""
-    return _evaluated("softmax-margin", scores, lattice, (gold, None), Options())
+    return _evaluated("softmax-margin", scores, lattice, (gold, None, infeasible), Options())
 
 
 def lattice_risk(
@@ -77,6 +85,7 @@ def lattice_risk(
     gold: Any = None,
     loss: Any = None,
     *,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -88,10 +97,12 @@ def lattice_risk(
     loss is the result of `lattice.compile(loss, target)`.
     """
     options = Options(cap, band, method, sampling)
-    return _evaluated("risk", scores, lattice, (gold, loss), options)
+    return _evaluated("risk", scores, lattice, (gold, loss, infeasible), options)
 
 
-def lattice_log_partition(scores: Any, lattice: Lattice | Sequence[Lattice]) -> jax.Array:
+def lattice_log_partition(
+    scores: Any, lattice: Lattice | Sequence[Lattice], *, infeasible: Infeasible = "raise"
+) -> jax.Array:
     """Return log Z of the paths in nats, () or (B,); twice differentiable.
 
     The gradient is `lattice_marginals`.  A difference of two is the log-probability of a graph of
@@ -106,10 +117,12 @@ def lattice_log_partition(scores: Any, lattice: Lattice | Sequence[Lattice]) -> 
     >>> round(float(jnp.exp(log_z)), 4)
     2.0
     """
-    return _quantity("log-partition", scores, lattice)
+    return _quantity("log-partition", scores, lattice, infeasible)
 
 
-def lattice_marginals(scores: Any, lattice: Lattice | Sequence[Lattice]) -> Any:
+def lattice_marginals(
+    scores: Any, lattice: Lattice | Sequence[Lattice], *, infeasible: Infeasible = "raise"
+) -> Any:
     """Return the posteriors of the arcs, like the scores: an array, or a list of B of them.
 
     They are once differentiable; 0 in the padding.  Parameters and errors as in
@@ -117,7 +130,7 @@ def lattice_marginals(scores: Any, lattice: Lattice | Sequence[Lattice]) -> Any:
     """
     members, table = _table(scores, lattice)
     objective = LatticeQuantity("log-partition", members)
-    (shares,) = gradients(objective, [table], [np.arange(len(members))])
+    (shares,) = gradients(objective, [table], [np.arange(len(members))], infeasible)
     if isinstance(lattice, Lattice):
         return shares[0]
     if isinstance(scores, list | tuple):
@@ -125,18 +138,21 @@ def lattice_marginals(scores: Any, lattice: Lattice | Sequence[Lattice]) -> Any:
     return shares
 
 
-def lattice_entropy(scores: Any, lattice: Lattice | Sequence[Lattice]) -> jax.Array:
+def lattice_entropy(
+    scores: Any, lattice: Lattice | Sequence[Lattice], *, infeasible: Infeasible = "raise"
+) -> jax.Array:
     """Return the entropy of the paths in nats, () or (B,); twice differentiable.
 
     It is that of the strings if each has one path.  Parameters and errors as in
     `lattice_log_partition`.
     """
-    return _quantity("entropy", scores, lattice)
+    return _quantity("entropy", scores, lattice, infeasible)
 
 
-def _quantity(kind: Quantity, scores: Any, lattice: Any) -> jax.Array:
+def _quantity(kind: Quantity, scores: Any, lattice: Any, infeasible: Infeasible) -> jax.Array:
     members, table = _table(scores, lattice)
-    per_item = values(LatticeQuantity(kind, members), [table], [np.arange(len(members))])
+    objective = LatticeQuantity(kind, members)
+    per_item = values(objective, [table], [np.arange(len(members))], infeasible)
     return per_item[0] if isinstance(lattice, Lattice) else per_item
 
 
@@ -155,13 +171,15 @@ def _table(scores: Any, lattice: Any) -> tuple[list[Lattice], jax.Array]:
 
 
 def _evaluated(
-    kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
+    kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any, Infeasible], options: Options
 ) -> jax.Array:
-    """Convert the arguments to a batch and evaluate the objective; given : gold and the loss."""
-    check_settings(kind, given[1], options)
-    items = lattice_items(lattice, *given, options)
+    """Convert the arguments to a batch and evaluate; given : gold, loss, infeasible."""
+    gold, loss, infeasible = given
+    check_settings(kind, loss, options)
+    items = lattice_items(lattice, gold, loss, options)
     _, table = _table(scores, lattice)
-    per_item = values(LatticeObjective(kind, items, options), [table], [np.arange(len(items))])
+    objective = LatticeObjective(kind, items, options)
+    per_item = values(objective, [table], [np.arange(len(items))], infeasible)
     return per_item[0] if isinstance(lattice, Lattice) else per_item
 
 

@@ -13,6 +13,7 @@ from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import gradients, values
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 
 
@@ -31,6 +32,7 @@ def mrf_nll(
     *,
     method: str = "exact",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> jax.Array:
     """Return -log p(gold), or a surrogate of it, in nats for each item, (B,).
@@ -45,6 +47,8 @@ def mrf_nll(
     method : str
         As in `PairwiseMRF.nll`, with its options.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with items that have no labeling, or no gold labeling, of finite score.
 
     Examples
     --------
@@ -63,7 +67,7 @@ def mrf_nll(
     known = arguments.integers("gold", known, nodes.shape[:2])
     where = np.where if isinstance(known, np.ndarray) else jnp.where
     labels = where(arguments.is_ignored(known, ignore_index), UNKNOWN, known)
-    return values(FieldNll(graph, method, options), [nodes, edges], [labels])
+    return values(FieldNll(graph, method, options), [nodes, edges], [labels], infeasible)
 
 
 def mrf_log_partition(
@@ -72,6 +76,7 @@ def mrf_log_partition(
     graph: PairwiseMRF,
     *,
     method: str = "exact",
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> jax.Array:
     """Return log Z (B,) in nats, or the value of `method` for it; its gradient is the marginals.
@@ -80,7 +85,7 @@ def mrf_log_partition(
     """
     nodes, edges = tables(node_scores, edge_scores, graph)
     objective = FieldLogPartition(graph, method, options)
-    return values(objective, [nodes, edges], [_no_labels(nodes)])
+    return values(objective, [nodes, edges], [_no_labels(nodes)], infeasible)
 
 
 def mrf_marginals(
@@ -89,6 +94,7 @@ def mrf_marginals(
     graph: PairwiseMRF,
     *,
     method: str = "exact",
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> Marginals:
     """Return the marginals of nodes (B, I, C) and edges (B, E, C, C).
@@ -100,7 +106,7 @@ def mrf_marginals(
         shape = (len(nodes), graph.graph.num_edges, *edges.shape[1:])
         edges = jnp.broadcast_to(edges[:, None], shape)
     objective = FieldLogPartition(graph, method, options)
-    return Marginals(*gradients(objective, [nodes, edges], [_no_labels(nodes)]))
+    return Marginals(*gradients(objective, [nodes, edges], [_no_labels(nodes)], infeasible))
 
 
 def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, jax.Array]:

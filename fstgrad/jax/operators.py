@@ -8,6 +8,7 @@ calls it.  Constants that are known while jit traces are checked at that time.
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from inspect import Parameter
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.threads import cores
 from fstgrad.objectives.base import Array, Objective, Team
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 
 
 class _Bound:
@@ -46,22 +48,28 @@ def _cached(make: Callable[..., Any], *settings: Any) -> Any:
     return make(*settings)
 
 
-def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()) -> jax.Array:
+def values(
+    objective: Objective,
+    scores: Sequence[Any],
+    constants: Sequence[Any] = (),
+    infeasible: Infeasible = "raise",
+) -> jax.Array:
     """Return the values (B,) of an objective, differentiable in the scores (B, ...).
 
+    `infeasible` says what to do with infeasible items, as in `FeasibleItems`.
     Within `vmap`, the new axis joins the batch.  Second derivatives, in reverse mode, exist if the
     objective has a Hessian product.
     """
-    tables = tuple(map(upcast, scores))
-    result: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
+    tables, bound = tuple(map(upcast, scores)), _bound(objective, constants, infeasible)
+    result: jax.Array = _values(bound, tables, tuple(constants))
     return result
 
 
 def function_of(objective: type[Objective]) -> Callable[..., jax.Array]:
     """Return an objective as a function of arrays (B, ...) that returns values (B,).
 
-    Its parameters are the scores and the constants and, by keyword, the settings.  It is
-    differentiable in the scores.
+    Its parameters are the scores and the constants and, by keyword, the settings and `infeasible`
+    ("raise" or "zero").  It is differentiable in the scores.
 
     Parameters
     ----------
@@ -69,30 +77,45 @@ def function_of(objective: type[Objective]) -> Callable[..., jax.Array]:
     """
     many = len(objective.score_names)
 
-    def call(arrays: list[Any], settings: list[Any]) -> jax.Array:
+    def call(arrays: list[Any], settings: list[Any], infeasible: Infeasible) -> jax.Array:
         scores = [upcast(array) for array in arrays[:many]]
         constants = [
             array if isinstance(array, jax.core.Tracer) else np.asarray(array)
             for array in arrays[many:]
         ]
         objective.check_items([*scores, *constants])
-        return values(cached(objective, *settings), scores, constants)
+        return values(cached(objective, *settings), scores, constants, infeasible)
 
-    return objective.function(call)
+    option = Parameter("infeasible", Parameter.KEYWORD_ONLY, default="raise")
+    return objective.function(call, option)
 
 
 def gradients(
-    objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()
+    objective: Objective,
+    scores: Sequence[Any],
+    constants: Sequence[Any] = (),
+    infeasible: Infeasible = "raise",
 ) -> list[jax.Array]:
     """Return the gradients of the values, like the scores: marginals, once differentiable."""
-    tables = tuple(map(upcast, scores))
-    return list(_outputs(_Bound(objective, constants), tables, tuple(constants))[1])
+    tables, bound = tuple(map(upcast, scores)), _bound(objective, constants, infeasible)
+    return list(_outputs(bound, tables, tuple(constants))[1])
 
 
-def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: Any) -> jax.Array:
-    """Return the table of an objective's `measure`, a constant."""
-    result = [shape_of(shape, dtype)]
-    outputs = batched_callback(lambda *arrays: [objective.measure(arrays)], result, constants)
+def _bound(objective: Objective, constants: Sequence[Any], infeasible: Infeasible) -> _Bound:
+    return _Bound(FeasibleItems(objective, infeasible), constants)
+
+
+def measured(
+    objective: Objective, scores: jax.Array, constants: Sequence[Any], infeasible: Infeasible
+) -> jax.Array:
+    """Return an objective's `measure` of constants and scores, a constant like the scores."""
+    result, chosen = [shape_of(scores.shape, scores.dtype)], FeasibleItems(objective, infeasible)
+    given = [*constants, scores]
+    are_tracers = [isinstance(array, jax.core.Tracer) for array in given]
+    if are_tracers[-1] and not any(are_tracers[:-1]):  # errors of constants now, not within jit
+        chosen.measure([*map(np.asarray, constants), np.zeros(scores.shape)])
+    fixed = [jax.lax.stop_gradient(array) for array in given]
+    outputs = batched_callback(lambda *arrays: [chosen.measure(arrays)], result, fixed)
     table: jax.Array = jax.lax.stop_gradient(outputs[0])
     return table
 

@@ -12,6 +12,7 @@ from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import cached, measured, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import Kind, StringObjective
@@ -26,6 +27,7 @@ def softmax_margin(
     *,
     lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -42,6 +44,9 @@ def softmax_margin(
     lengths : (B,), optional
         Lengths of the items; positions beyond them get no gradient.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with items that have no string, or no gold string, of finite score, as in
+        `fstgrad.torch.softmax_margin`.
     cap, band
         As in `Loss.compile`.
     method, sampling
@@ -58,14 +63,20 @@ def softmax_margin(
     -0.7311
     """
     options = Options(cap, band, method, sampling)
-    return _evaluated("softmax-margin", scores, (gold, lengths, ignore_index), loss, options)
+    given = (gold, lengths, ignore_index, infeasible)
+    return _evaluated("softmax-margin", scores, given, loss, options)
 
 
 def crf_nll(
-    scores: Any, gold: Any, *, lengths: Any = None, ignore_index: int = IGNORE_INDEX
+    scores: Any,
+    gold: Any,
+    *,
+    lengths: Any = None,
+    ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,): `softmax_margin` without a loss."""
-    given = (gold, lengths, ignore_index)
+    given = (gold, lengths, ignore_index, infeasible)
     return _evaluated("softmax-margin", scores, given, None, Options())
 
 
@@ -76,6 +87,7 @@ def risk(
     *,
     lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -86,7 +98,7 @@ def risk(
     Parameters as in `softmax_margin`, but a loss is required.
     """
     options = Options(cap, band, method, sampling)
-    return _evaluated("risk", scores, (gold, lengths, ignore_index), loss, options)
+    return _evaluated("risk", scores, (gold, lengths, ignore_index, infeasible), loss, options)
 
 
 def nbest_risk(
@@ -97,6 +109,7 @@ def nbest_risk(
     lengths: Any = None,
     *,
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return sum_j softmax(log_probs)_j L(hypothesis_j, reference) in nats for each list, (B,).
 
@@ -110,6 +123,8 @@ def nbest_risk(
     lengths : (B,), optional
         Numbers of hypotheses.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with lists without a hypothesis of finite loss and a log-weight above -inf.
 
     Examples
     --------
@@ -123,22 +138,31 @@ def nbest_risk(
     scores = arguments.table("log_probs", log_probs, 2, axes="(B, N)")
     every = arguments.ids("hypotheses", hypotheses, (*scores.shape, None), ignore_index)
     golds = arguments.ids("references", references, (len(scores), None), ignore_index)
-    counts = arguments.lengths(lengths, len(scores), 1, scores.shape[1])
+    counts = arguments.lengths(lengths, len(scores), 0, scores.shape[1])
     objective = cached(NbestLosses, loss)
-    losses = measured(objective, scores.shape, scores.dtype, [every, golds, counts])
-    usable = jnp.isfinite(losses)
-    shares = jax.nn.softmax(jnp.where(usable, scores, -jnp.inf), axis=1)
+    losses = measured(objective, scores, [every, golds, counts], infeasible)
+    usable = jnp.isfinite(losses)  # False outside of the lists, and in all of an infeasible list
+    weights = jnp.where(usable, scores, -jnp.inf)
+    weights = jnp.where(usable.any(axis=1, keepdims=True), weights, 0.0)
+    shares = jax.nn.softmax(weights, axis=1)
     risks: jax.Array = (shares * jnp.where(usable, losses, 0.0)).sum(axis=1)
     return risks
 
 
 def _evaluated(
-    kind: Kind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, options: Options
+    kind: Kind,
+    scores: Any,
+    given: tuple[Any, Any, int, Infeasible],
+    loss: Loss | None,
+    options: Options,
 ) -> jax.Array:
-    """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
+    """Convert the arguments to a batch and evaluate.
+
+    given : gold, lengths, ignore_index, infeasible.
+    """
     instance("loss", loss, Loss | None, "a Loss")
     check_settings(kind, loss, options)
-    gold, lengths, ignore_index = given
+    gold, lengths, ignore_index, infeasible = given
     table = arguments.table("scores", scores, *range(3, 12), axes=_AXES)
     known = arguments.ids("gold", gold, (len(table), None), ignore_index)
     if known.shape[1] > table.shape[1]:
@@ -148,5 +172,5 @@ def _evaluated(
         )
     constants = [known]
     if lengths is not None:
-        constants.append(arguments.lengths(lengths, len(table), 1, known.shape[1]))
-    return values(cached(StringObjective, kind, loss, *options), [table], constants)
+        constants.append(arguments.lengths(lengths, len(table), 0, known.shape[1]))
+    return values(cached(StringObjective, kind, loss, *options), [table], constants, infeasible)

@@ -11,6 +11,9 @@ labeled : bool
     Whether the last axis of the scores holds labels.
 projective : bool
     Whether to allow only trees without crossing arcs.
+infeasible : {"raise", "zero"}
+    What to do with items that have no tree, or no gold tree, of finite score: one error names them
+    all, or their values and gradients are 0.
 """
 
 from typing import Any
@@ -20,9 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, flag
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import cached, gradients, values
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.trees import TreeKind, TreeObjective
 
 
@@ -33,6 +37,7 @@ def spanning_tree_log_partition(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return log Z in nats, (B,); its gradient is the marginals.
 
@@ -41,6 +46,7 @@ def spanning_tree_log_partition(
     scores : (B, n+1, n+1), with labels (B, n+1, n+1, y)
         score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids an arc.
     single_root, labeled, projective : bool
+    infeasible : {"raise", "zero"}
     lengths : (B,), optional
         Numbers of dependents.
 
@@ -51,7 +57,7 @@ def spanning_tree_log_partition(
     >>> round(float(jnp.exp(log_z[0])), 4)
     9.0
     """
-    family = (single_root, labeled, projective)
+    family = (single_root, labeled, projective, infeasible)
     return _evaluated("log-partition", [scores], lengths, [], family)
 
 
@@ -63,6 +69,7 @@ def spanning_tree_nll(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return -log p(tree) in nats for each item, (B,).
 
@@ -81,7 +88,9 @@ def spanning_tree_nll(
     table = _table("scores", scores, labeled)
     shape = (len(table), table.shape[1] - 1)
     gold = arguments.integers("heads", heads, (*shape, 2) if labeled else shape)
-    return _evaluated("nll", [table], lengths, [gold], (single_root, labeled, projective))
+    return _evaluated(
+        "nll", [table], lengths, [gold], (single_root, labeled, projective, infeasible)
+    )
 
 
 def spanning_tree_partial_nll(
@@ -92,6 +101,7 @@ def spanning_tree_partial_nll(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return -log of the probability of the trees that `allowed` permits, in nats, (B,).
 
@@ -104,7 +114,7 @@ def spanning_tree_partial_nll(
     else:
         shape = (len(table), table.shape[1] - 1)
         known = arguments.integers("allowed", known, (*shape, 2) if labeled else shape)
-    family = (single_root, labeled, projective)
+    family = (single_root, labeled, projective, infeasible)
     return _evaluated("partial-nll", [table], lengths, [known], family)
 
 
@@ -115,6 +125,7 @@ def spanning_tree_marginals(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return the probability of every arc (and label), like the scores; once differentiable.
 
@@ -122,7 +133,7 @@ def spanning_tree_marginals(
     """
     table = _table("scores", scores, labeled)
     objective = _family("log-partition", single_root, labeled, projective)
-    return gradients(objective, [table], [_lengths(lengths, table)])[0]
+    return gradients(objective, [table], [_lengths(lengths, table)], infeasible)[0]
 
 
 def spanning_tree_entropy(
@@ -132,9 +143,12 @@ def spanning_tree_entropy(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return the entropy in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
-    return _evaluated("entropy", [scores], lengths, [], (single_root, labeled, projective))
+    return _evaluated(
+        "entropy", [scores], lengths, [], (single_root, labeled, projective, infeasible)
+    )
 
 
 def spanning_tree_kl(
@@ -145,6 +159,7 @@ def spanning_tree_kl(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return KL(p || q) in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
     p, q = _table("p_scores", p_scores, labeled), _table("q_scores", q_scores, labeled)
@@ -153,7 +168,7 @@ def spanning_tree_kl(
             f"p_scores has the shape {p.shape} and q_scores {q.shape}; a divergence is between "
             "distributions over the same sentences and labels"
         )
-    return _evaluated("kl", [p, q], lengths, [], (single_root, labeled, projective))
+    return _evaluated("kl", [p, q], lengths, [], (single_root, labeled, projective, infeasible))
 
 
 def spanning_tree_risk(
@@ -164,6 +179,7 @@ def spanning_tree_risk(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return E[sum of the costs of the arcs], (B,).
 
@@ -175,7 +191,8 @@ def spanning_tree_risk(
     if isinstance(known, np.ndarray) and not np.isfinite(known).all():
         raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
-    shares = spanning_tree_marginals(table, single_root=single_root, **family)
+    family |= {"single_root": single_root, "infeasible": infeasible}
+    shares = spanning_tree_marginals(table, **family)
     return (shares * jnp.asarray(known, shares.dtype)).reshape(len(table), -1).sum(axis=1)
 
 
@@ -188,6 +205,7 @@ def spanning_tree_generalized_expectation(
     lengths: Any = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> jax.Array:
     """Return 1/2 |E f - target|^2, (B,).
 
@@ -200,10 +218,13 @@ def spanning_tree_generalized_expectation(
     known = _like("features", known, (*table.shape, *known.shape[-1:]))
     goal = _like("target", arguments.real("target", target), (len(table), known.shape[-1]))
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
-    shares = spanning_tree_marginals(table, single_root=single_root, **family)
+    family |= {"single_root": single_root, "infeasible": infeasible}
+    shares = spanning_tree_marginals(table, **family)
     parts = shares[..., None] * jnp.asarray(known, shares.dtype)
     gap = parts.sum(axis=tuple(range(1, table.ndim))) - jnp.asarray(goal, shares.dtype)
-    return 0.5 * jnp.square(gap).sum(axis=1)
+    is_empty = jnp.asarray(_lengths(lengths, table)) == 0
+    is_feasible = is_empty | (shares != 0).any(axis=tuple(range(1, table.ndim)))
+    return jnp.where(is_feasible, 0.5 * jnp.square(gap).sum(axis=1), 0.0)
 
 
 def _evaluated(
@@ -211,17 +232,32 @@ def _evaluated(
     scores: list[Any],
     lengths: Any,
     constants: list[Any],
-    family: tuple[bool, bool, bool],
+    family: tuple[bool, bool, bool, Infeasible],
 ) -> jax.Array:
     tables = [_table("scores", table, family[1]) for table in scores]
-    objective = _family(kind, *family)
-    return values(objective, tables, [_lengths(lengths, tables[0]), *constants])
+    *flags, infeasible = family
+    objective = _family(kind, *flags)
+    return values(objective, tables, [_lengths(lengths, tables[0]), *constants], infeasible)
+
+
+class _OfHeads(TreeObjective):
+    """The objective whose gold trees are the argument `heads`."""
+
+    def evaluate(self, *given: Any, **named: Any) -> Any:
+        """Return the values and gradients; errors name `heads`."""
+        try:
+            return super().evaluate(*given, **named)
+        except InfeasibleError as error:
+            reasons = {i: why.replace("gold", "heads", 1) for i, why in error.reasons.items()}
+            raise InfeasibleError.of_items(reasons) from error
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error).replace("gold", "heads", 1)) from error
 
 
 def _family(kind: TreeKind, *flags: bool) -> TreeObjective:
     for name, value in zip(("single_root", "labeled", "projective"), flags, strict=True):
         flag(name, value)
-    objective: TreeObjective = cached(TreeObjective, kind, *flags)
+    objective: TreeObjective = cached(_OfHeads if kind == "nll" else TreeObjective, kind, *flags)
     return objective
 
 

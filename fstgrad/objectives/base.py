@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.checks import IntArray
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.mrf.resources import ThreadRanges
 
 Array = npt.NDArray[Any]
@@ -32,13 +33,25 @@ class Team:
         self.size = size
 
     def each(self, items: int, run: Callable[[int], None]) -> None:
-        """Call run(i) for every item."""
+        """Call run(i) for every item.
+
+        Raises
+        ------
+        InfeasibleError
+            Items are infeasible; it has the reasons of all of them.
+        """
+        reasons: dict[int, str] = {}
 
         def piece(low: int, high: int) -> None:
             for i in range(low, high):
-                run(i)
+                try:
+                    run(i)
+                except InfeasibleError as error:
+                    reasons[i] = str(error)
 
         self.slices(items, piece)
+        if reasons:
+            raise InfeasibleError.of_items(reasons)
 
     def slices(self, items: int, run: Callable[[int, int], None]) -> None:
         """Call run(low, high), high exclusive, for slices of 0 .. items - 1, one per thread."""
@@ -114,6 +127,13 @@ class Objective:
         """Return whether `hessian_product` is available."""
         return False
 
+    def part(self, items: IntArray, size: int) -> "Objective":
+        """Return the objective of some items of a batch of `size`; itself if it knows no items."""
+        return self
+
+    def left_out(self, kept: IntArray, items: int) -> None:
+        """Note that only the items `kept` of a batch were evaluated last."""
+
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
@@ -127,6 +147,12 @@ class Objective:
         constants : arrays (B, ...) of any dtype, read-only
         team : Team
             The threads to use.  Results do not depend on their number, to the last bit.
+
+        Raises
+        ------
+        InfeasibleError
+            Items have no structure, or no gold, of finite score.  `FeasibleItems` names them all,
+            or goes on without them.
         """
         raise NotImplementedError
 

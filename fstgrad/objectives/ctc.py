@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray, instance
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
@@ -189,12 +189,20 @@ class CTCObjective(StringObjective):
         """
         best = np.zeros(scores.shape[:2], dtype=np.int64) if best is None else best
         shares = np.zeros(len(scores)) if shares is None else shares
-        items = []
-        sizes = _frames(scores, lengths).tolist()
-        for i, target in enumerate(_targets(gold, scores.shape[-1], self.blank)):
+        items: list[Item] = []
+        sizes, targets = (
+            _frames(scores, lengths).tolist(),
+            _targets(gold, scores.shape[-1], self.blank),
+        )
+
+        def add(i: int) -> None:
+            if sizes[i] == 0:
+                raise InfeasibleError("scores has no frame")
             where = slice(0, sizes[i])
-            automaton = self._automaton(target, i, scores[i, where])
-            items.append(Item(where, best[i, where], automaton, target, float(shares[i])))
+            automaton = self._automaton(targets[i], i, scores[i, where])
+            items.append(Item(where, best[i, where], automaton, targets[i], float(shares[i])))
+
+        ALONE.each(len(targets), add)
         return items
 
     def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:

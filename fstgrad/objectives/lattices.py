@@ -7,8 +7,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fstgrad.core.alphabet import SequenceLike
-from fstgrad.core.checks import FloatArray, instance
-from fstgrad.core.errors import InvalidInputError, StateLimitError
+from fstgrad.core.checks import FloatArray, IntArray, instance
+from fstgrad.core.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    StateLimitError,
+    UnknownSymbolError,
+)
 from fstgrad.core.sequences import batch as sequences
 from fstgrad.core.sequences import items as sequence
 from fstgrad.core.uninitialized import empty
@@ -30,11 +35,15 @@ _TOO_LARGE: WeakKeyDictionary[Lattice, set[tuple[str, bytes]]] = WeakKeyDictiona
 
 
 class Item(NamedTuple):
-    """One lattice of a batch; an objective with a loss that is not compiled is sampled."""
+    """One lattice of a batch; an objective with a loss that is not compiled is sampled.
+
+    `infeasible` says why gold has no value in the lattice, whatever the scores are; "" if it may.
+    """
 
     lattice: Lattice
     gold: SequenceLike | None
     loss: LatticeLoss | Loss | None
+    infeasible: str = ""
 
 
 class LatticeObjective(Objective):
@@ -59,6 +68,8 @@ class LatticeObjective(Objective):
 
         def run(i: int) -> None:
             item = self.items[places[i]]
+            if item.infeasible:
+                raise InfeasibleError(item.infeasible)
             arcs = slice(item.lattice.num_arcs)
             scored = item.lattice.with_scores(table[i, arcs])
             estimates[i], gradient[i, arcs] = self._one(scored, item, i)
@@ -68,6 +79,11 @@ class LatticeObjective(Objective):
         if self.options.sampling is not None:
             self.sampling.keep([estimates[i] for i in range(len(table))])
         return values, [gradient]
+
+    def left_out(self, kept: IntArray, items: int) -> None:
+        """Give the estimates of the feasible items their places."""
+        if self.options.sampling is not None:
+            self.options.sampling.keep_among(kept, items)
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Evaluate with zero scores, unless an item is sampled."""
@@ -165,7 +181,7 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
         does not fit.
     """
     if isinstance(lattices, Lattice):
-        return [_item(lattices, "gold", golds, losses, options)]
+        return [_feasible_item(lattices, "gold", golds, losses, options)]
     lattices = checked_lattices(lattices)
     size = len(lattices)
     golds = [None] * size if golds is None else sequences("gold", golds)
@@ -174,7 +190,7 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
         if len(values) != size:
             raise InvalidInputError(f"there are {size} lattices; {name} has {len(values)} items")
     return [
-        _item(lattice, f"gold[{i}]", gold, loss, options)
+        _feasible_item(lattice, f"gold[{i}]", gold, loss, options)
         for i, (lattice, gold, loss) in enumerate(zip(lattices, golds, losses, strict=True))
     ]
 
@@ -189,6 +205,16 @@ def checked_lattices(lattices: Any) -> list[Lattice]:
     if not members:
         raise InvalidInputError("lattice has no items; give at least one")
     return members
+
+
+def _feasible_item(lattice: Lattice, name: str, gold: Any, loss: Any, options: Options) -> Item:
+    """Return the item, with the reason if gold is outside the alphabet, or every loss infinite."""
+    try:
+        return _item(lattice, name, gold, loss, options)
+    except InfeasibleError as error:
+        return Item(lattice, None, None, str(error))
+    except UnknownSymbolError as error:
+        return Item(lattice, None, None, str(error).replace(name, "gold", 1))
 
 
 def _item(lattice: Lattice, name: str, gold: Any, loss: Any, options: Options) -> Item:

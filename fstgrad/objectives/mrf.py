@@ -1,13 +1,14 @@
 """Losses and log-partition functions of Markov random fields."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from fstgrad.core.checks import IntArray, generator
-from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.errors import InfeasibleError, NotSupportedError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.objectives import UNKNOWN, item_options
@@ -30,9 +31,17 @@ class FieldNll(Objective):
 
     def __init__(self, graph: PairwiseMRF, method: str, options: Mapping[str, Any]) -> None:
         self.graph, self.method, self.options = graph, method, dict(options)
+        self.which: Sequence[int] | None = None  # of a batch of `size` items; None: all of them
+        self.size: int | None = None
         self.what = f"method {self.method!r} of a Markov random field"
         if "rng" in self.options:  # share one generator, else all items draw the same numbers
             self.options["rng"] = generator(self.options["rng"])
+
+    def part(self, items: IntArray, size: int) -> "FieldNll":
+        """Return the objective of some items, with their persistent chains."""
+        chosen = copy(self)
+        chosen.which, chosen.size = items.tolist(), size
+        return chosen
 
     def is_twice_differentiable(self) -> bool:
         """Return whether the method has a Hessian product."""
@@ -47,14 +56,22 @@ class FieldNll(Objective):
         self, scores: Arrays, constants: Arrays, team: Team = ALONE
     ) -> tuple[Array, Arrays]:
         """Return the losses (B,) in nats and their gradients in node and edge scores."""
-        items = len(scores[0])
-        results = [
-            self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
-            for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
-        ]
+        which = range(len(scores[0])) if self.which is None else self.which
+        size = len(which) if self.size is None else self.size
+        results: list[tuple[float, Table]] = []
+
+        def run(i: int) -> None:
+            node, edge, gold = scores[0][i], scores[1][i], constants[0][i]
+            options = item_options(self.options, which[i], size)
+            value, table = self.one(self.graph.with_scores(node, edge), gold, options)
+            if value == np.inf:
+                raise InfeasibleError("gold has a score of -inf, so its probability is 0")
+            results.append((float(value), table))
+
+        ALONE.each(len(which), run)
         if not results:
             return np.zeros(0), zeros(scores)
-        losses = np.array([float(value) for value, _ in results])
+        losses = np.array([value for value, _ in results])
         return losses, [np.stack([table[k] for _, table in results]) for k in (0, 1)]
 
     def one(

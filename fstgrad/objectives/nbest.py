@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.kernels.arguments import Strings
@@ -19,8 +19,8 @@ SMALL = 2**21  # alignment cells of a batch; below this, threads cost more than 
 class NbestLosses(Objective):
     """The losses (B, N) of hypotheses (B, N, L) against references (B, L'); +inf for padding.
 
-    Constants are the hypotheses and the references, ids padded with `IGNORED`, and the numbers of
-    hypotheses (B,).
+    Constants are the hypotheses and the references, ids padded with `IGNORED`, the numbers of
+    hypotheses (B,), and the log-weights of the hypotheses (B, N).
     """
 
     def __init__(self, loss: Loss) -> None:
@@ -32,19 +32,22 @@ class NbestLosses(Objective):
         Raises
         ------
         InvalidInputError
-            An id is not a symbol, a number of hypotheses is not in 1 .. N, or no hypothesis of a
-            list has a finite loss.
+            An id is not a symbol, a number of hypotheses is not in 0 .. N, or a log-weight is NaN.
+        InfeasibleError
+            Lists have no hypothesis with a finite loss and a log-weight above -inf.
         """
-        table, golds, counts = constants
+        table, golds, counts, log_weights = constants
         n, room = len(self.loss.alphabet), table.shape[1]
-        check_ids(list(golds), n)
-        wrong = (counts < 1) | (counts > room)
+        check_ids(list(golds), n, "references")
+        wrong = (counts < 0) | (counts > room)
         if wrong.any():
             i = int(np.argmax(wrong))
             raise InvalidInputError(
-                f"lengths[{i}] is {int(counts[i])}; hypotheses[{i}] has room for {room}"
+                f"lengths[{i}] is {int(counts[i])}; give 1 to {room}, the hypotheses of a list"
             )
         listed = np.arange(room) < counts[:, None]
+        if not (log_weights[listed] < np.inf).all():
+            raise InvalidInputError("log_probs holds NaN or +inf; give log-weights")
         _check_hypotheses(table, listed, n)
         result = np.full(table.shape[:2], np.inf)
         if has_dynamic_program(self.loss):
@@ -52,14 +55,7 @@ class NbestLosses(Objective):
         else:
             for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):
                 result[i, listed[i]] = self._losses(rows[listed[i]], gold[gold != IGNORED])
-        hopeless = ~np.isfinite(result).any(axis=1)
-        if hopeless.any():
-            i = int(np.argmax(hopeless))
-            raise InvalidInputError(
-                f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
-                "leave this list out, or use a loss that is finite for it: an edit distance, or an "
-                "n-gram loss with smoothing > 0"
-            )
+        _check_feasible(np.isfinite(result), listed, listed & (log_weights > -np.inf))
         return result
 
     def _pairs(
@@ -87,6 +83,20 @@ class NbestLosses(Objective):
             block = rows[same]
             losses[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
         return losses
+
+
+def _check_feasible(finite: BoolArray, listed: BoolArray, allowed: BoolArray) -> None:
+    """Raise InfeasibleError if a list has no hypothesis that is finite and allowed."""
+    reasons = {}
+    for i in np.flatnonzero(~(finite & allowed).any(axis=1)).tolist():
+        if not listed[i].any():
+            reasons[i] = "hypotheses is empty"
+        elif not finite[i].any():
+            reasons[i] = "hypotheses has no hypothesis of finite loss against its reference"
+        else:
+            reasons[i] = "log_probs is -inf for every hypothesis of finite loss"
+    if reasons:
+        raise InfeasibleError.of_items(reasons)
 
 
 def _strings(rows: IntArray) -> Strings:

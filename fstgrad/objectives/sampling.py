@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.checks import instance, one_of, positive_integer
+from fstgrad.core.checks import IntArray, instance, one_of, positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.estimates import EVERYTHING, UNRELIABLE, SampledObjective
 from fstgrad.core.sequences import items
@@ -35,7 +35,7 @@ class Estimate(NamedTuple):
     effective_samples : float
         See `SampledObjective`; inf if nothing is sampled.
     how : str
-        "exact", "cap c", "band k", or "n samples (proposal)".
+        "exact", "cap c", "band k", "n samples (proposal)", or "infeasible" (value 0).
     """
 
     value: float
@@ -91,6 +91,13 @@ class Sampling:
         """Return the random generator of one item (its index) of the next batch."""
         item = positive_integer("item", item, minimum=0)
         return np.random.default_rng((self.rng, self.batches, item))
+
+    def keep_among(self, kept: IntArray, items: int) -> None:
+        """Give the last estimates the places `kept` of a batch; the others are infeasible."""
+        last = [Estimate(0.0, (0.0, 0.0), True, np.inf, "infeasible")] * items
+        for i, estimate in zip(kept.tolist(), self.last, strict=False):
+            last[i] = estimate
+        self.last = tuple(last)
 
     def keep(self, estimates: list[Estimate]) -> None:
         """Store the estimates of a batch in `last`; warn once if one of them is unreliable."""

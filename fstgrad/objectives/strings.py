@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError, StateLimitError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, StateLimitError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
@@ -109,20 +109,20 @@ class StringObjective(Objective):
             return values, [terms.reshape(table.shape).astype(table.dtype, copy=False)]
         gradient = np.zeros(table.shape, dtype=table.dtype)
         values, estimates = empty(len(items)), dict[int, Estimate]()
-        drawn = [i for i, item in enumerate(items) if self._to_compile and item.automaton is None]
-        exact = sorted(set(range(len(items))) - set(drawn))
+        is_drawn = [bool(self._to_compile) and item.automaton is None for item in items]
+        exact = [i for i, drawn in enumerate(is_drawn) if not drawn]
         if exact:
             values[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, team)
 
-        def run(k: int) -> None:
-            i = drawn[k]
-            estimates[i], gradient[i, items[i].positions] = self._sampled(
-                table[i, items[i].positions], items[i], i
-            )
-            values[i] = estimates[i].value
+        def run(i: int) -> None:
+            if is_drawn[i]:
+                estimates[i], gradient[i, items[i].positions] = self._sampled(
+                    table[i, items[i].positions], items[i], i
+                )
+                values[i] = estimates[i].value
 
-        team.each(len(drawn), run)
-        if drawn or self.options.sampling is not None:
+        team.each(len(items), run)
+        if any(is_drawn) or self.options.sampling is not None:
             for i in exact:
                 estimates[i] = self._computed(float(values[i]))
             # without settings of the caller, nothing is kept, but there are warnings
@@ -154,7 +154,12 @@ class StringObjective(Objective):
             inside[i, item.positions] = True
         used = _as_slice(np.flatnonzero(inside))
         rows = table.reshape(-1, *table.shape[2:])
-        values, gradient.reshape(rows.shape)[used] = self._solved(rows[used], chosen, team)
+        try:
+            values, gradient.reshape(rows.shape)[used] = self._solved(rows[used], chosen, team)
+        except InfeasibleError as error:  # the items are numbered within `chosen`
+            raise InfeasibleError.of_items(
+                {which[i]: reason for i, reason in error.reasons.items()}
+            ) from error
         return values
 
     def _solved(
@@ -214,6 +219,17 @@ class StringObjective(Objective):
         """Raise NotSupportedError; a subclass returns the Hessian of one risk times a direction."""
         raise self.no_second_derivative()
 
+    def part(self, items: IntArray, size: int) -> "StringObjective":
+        """Return the objective of some items, with their automata if it has one for each."""
+        if not isinstance(self.loss, tuple):
+            return self
+        return type(self)(self.kind, tuple(self.loss[i] for i in items), *self.options)
+
+    def left_out(self, kept: IntArray, items: int) -> None:
+        """Give the estimates of the feasible items their places."""
+        if self.options.sampling is not None:
+            self.options.sampling.keep_among(kept, items)
+
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Check gold, and compile the automata of its items."""
         self.items(scores[0], *constants)
@@ -267,19 +283,16 @@ class StringObjective(Objective):
         Raises
         ------
         InvalidInputError
-            The number of automata is not B, an id is not a symbol, or an item has no position.
+            The number of automata is not B, or an id is not a symbol.
+        InfeasibleError
+            Items have no position, or no string of finite loss.
         """
         if isinstance(self.loss, tuple) and len(self.loss) != len(gold):
             raise InvalidInputError(
                 f"scores have {len(gold)} items; loss has {len(self.loss)} automata"
             )
         if lengths is None and gold.size and gold.min() >= 0 and gold.max() < scores.shape[-1]:
-            every_position = slice(0, gold.shape[1])
-            used = scores[:, every_position]
-            return [
-                Item(every_position, target, self._automaton(target, i, used[i]), target)
-                for i, target in enumerate(gold)
-            ]
+            return self._with_automata([slice(0, gold.shape[1])] * len(gold), gold, scores)
         place, inside = np.arange(gold.shape[1]), gold != IGNORED
         if lengths is not None:
             inside &= place < lengths[:, None]
@@ -287,17 +300,27 @@ class StringObjective(Objective):
             check_ids(np.where(inside, gold, IGNORED), scores.shape[-1])
         counts = inside.sum(axis=1)
         if not counts.all():
-            raise InvalidInputError(
-                f"gold[{int(np.flatnonzero(counts == 0)[0])}] is empty, or all its positions are "
-                "ignored; leave this item out"
-            )
+            empty_items = np.flatnonzero(counts == 0).tolist()
+            raise InfeasibleError.of_items(dict.fromkeys(empty_items, "gold has no position left"))
         is_front = (inside == (place < counts[:, None])).all(axis=1).tolist()
-        items = []
-        for i, count in enumerate(counts.tolist()):
-            where = slice(0, count) if is_front[i] else np.flatnonzero(inside[i])
-            target = gold[i, where]
-            automaton = self._automaton(target, i, scores[i, :count])
-            items.append(Item(where, target, automaton, target))
+        where = [
+            slice(0, count) if is_front[i] else np.flatnonzero(inside[i])
+            for i, count in enumerate(counts.tolist())
+        ]
+        return self._with_automata(where, gold, scores)
+
+    def _with_automata(
+        self, where: Sequence[slice | IntArray], gold: IntArray, scores: Array
+    ) -> list[Item]:
+        """Return the items at the positions `where`."""
+        items: list[Item] = []
+
+        def add(i: int) -> None:
+            target = gold[i, where[i]]
+            used = scores[i, : len(target)]
+            items.append(Item(where[i], target, self._automaton(target, i, used), target))
+
+        ALONE.each(len(gold), add)
         return items
 
     def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
@@ -336,12 +359,12 @@ def _exact(
         ) from None
 
 
-def check_ids(rows: IntArray | Sequence[IntArray], n: int) -> None:
+def check_ids(rows: IntArray | Sequence[IntArray], n: int, name: str = "gold") -> None:
     """Raise InvalidInputError if an id is neither a symbol, 0 .. n - 1, nor `IGNORED`."""
     for i, ids in enumerate(rows):
         for position, symbol in enumerate(ids.tolist()):
             if symbol != IGNORED and not 0 <= symbol < n:
                 raise InvalidInputError(
-                    f"gold[{i}] has the id {symbol} at position {position}; the scores are for "
+                    f"{name}[{i}] has the id {symbol} at position {position}; the scores are for "
                     f"{n} symbols, so give 0 to {n - 1}, or the ignore_index"
                 )

@@ -26,7 +26,7 @@ from fstgrad.strings.kernels.arguments import (
     Dual,
     Walks,
 )
-from fstgrad.strings.solve import NO_STRING, recentered_scores, solve, used_contexts, within_range
+from fstgrad.strings.solve import no_string, recentered_scores, solve, used_contexts, within_range
 from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
@@ -73,7 +73,8 @@ class Strings(NamedTuple):
         self.check_shapes()
         if self.scores.size and not self.scores.max() <= LARGEST_SCORE:  # NaN too
             place = tuple(int(j) for j in np.argwhere(~(self.scores <= LARGEST_SCORE))[0])
-            where = f"scores{list(place[1:])} at {self._where(place[0])}"
+            i, position = self._place(place[0])
+            where = f"scores{list(place[1:])} at position {position} of item {self.first + i}"
             raise unusable_score(where, self.scores[place])
 
     def check_shapes(self) -> None:
@@ -146,17 +147,25 @@ class Strings(NamedTuple):
         """
         scores = self.scores.take(index)
         if scores.size and scores.min() == -np.inf:
-            row = int(np.flatnonzero(np.isneginf(scores))[0])
-            raise InfeasibleError(
-                f"gold has a score of -inf at {self._where(row)}: its probability is zero; do not "
-                "forbid symbols of the gold string"
+            raise self._infeasible(
+                np.isneginf(scores),
+                "gold has a score of -inf at position {}, so its probability is 0",
             )
         total: FloatArray = np.add.reduceat(scores, self.starts[:-1])
         return total
 
-    def _where(self, row: int) -> str:
+    def _place(self, row: int) -> tuple[int, int]:
+        """Return the item and the position of a row of the scores."""
         i = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"position {row - int(self.starts[i])} of item {self.first + i}"
+        return i, row - int(self.starts[i])
+
+    def _infeasible(self, rows: BoolArray, reason: str) -> InfeasibleError:
+        """Return the error of the items that have some of the `rows` (N,); {} is the position."""
+        reasons: dict[int, str] = {}
+        for row in np.flatnonzero(rows).tolist():
+            i, position = self._place(row)
+            reasons.setdefault(self.first + i, reason.format(position))
+        return InfeasibleError.of_items(reasons)
 
     def _blocks(self) -> Iterator["Strings"]:
         """Yield parts whose automata together have at most `BLOCK` arcs, or one item each."""
@@ -248,7 +257,7 @@ class Strings(NamedTuple):
         rows.flags.writeable = False  # of the view only: every call has the same kernel signature
         table, highest = empty(rows.shape), empty(len(rows))
         tally = np.zeros((len(self.automata), RECENT_RANGES + order))
-        used, forbidden = used_contexts(order, n), []
+        used, forbidden = used_contexts(order, n), np.zeros(len(rows), dtype=np.bool_)
         complete = np.array([b.is_complete for b in self.automata])
         fits = empty(len(spread), dtype=np.bool_)
 
@@ -257,7 +266,12 @@ class Strings(NamedTuple):
                 rows, self.starts, used, table, highest, tally, low, high
             )
             if row >= 0:
-                forbidden.append(row)
+                while row >= 0:  # go on with the next item
+                    forbidden[row] = True
+                    after = self._place(row)[0] + 1
+                    row = kernels.batches.shift_items(
+                        rows, self.starts, used, table, highest, tally, after, high
+                    )
                 return
             fits[low:high] = within_range(
                 tally[low:high, PREFIX_SWAP],
@@ -270,10 +284,10 @@ class Strings(NamedTuple):
             kernels.passes.exponentials(part.reshape(-1))
 
         slices(len(spread), run)
-        if forbidden:
-            raise InfeasibleError(
-                f"scores forbid every symbol at {self._where(min(forbidden))}: no string is left "
-                "(Z = 0); allow at least one symbol"
+        if forbidden.any():
+            raise self._infeasible(
+                forbidden,
+                "scores forbids every symbol at position {}: no string is left (Z = 0)",
             )
         return table, tally[:, SHIFT], fits
 
@@ -283,9 +297,11 @@ class Strings(NamedTuple):
         return [b.plain_layout for b in self.automata]
 
     def _check_feasible(self, total: FloatArray) -> None:
-        if np.isneginf(total).any():
-            i = self.first + int(np.flatnonzero(np.isneginf(total))[0])
-            raise InfeasibleError(f"item {i}: {NO_STRING}")
+        bad = np.flatnonzero(np.isneginf(total)).tolist()
+        if bad:
+            raise InfeasibleError.of_items(
+                {self.first + i: no_string(self.automata[i].is_complete) for i in bad}
+            )
 
 
 def _joined(parts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:

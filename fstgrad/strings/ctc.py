@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import LARGEST_SCORE, FloatArray, IntArray, unusable_score
+from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
@@ -98,8 +98,7 @@ class GoldPaths:
         """
         values, gradient = empty(len(self.scores)), np.zeros(self.scores.shape)
         self._run(is_normalized, None, values, gradient)
-        for i in np.flatnonzero(values == np.inf).tolist():
-            raise self._forbidden(i)
+        self._check_allowed(values == np.inf)
         self._restore_masks(values, gradient)
         return values, gradient
 
@@ -129,8 +128,7 @@ class GoldPaths:
             kernels.ctc.best_paths(*given, values[part], states[part])
 
         self.slices(items, run)
-        for i in np.flatnonzero(values == -np.inf).tolist():
-            raise self._forbidden(i)
+        self._check_allowed(values == -np.inf)
         labels = np.full((items, length), -100)
         start, end = np.full((2, *self.targets.shape), -100)
         for i, (frames, size) in enumerate(self.sizes.tolist()):
@@ -167,13 +165,12 @@ class GoldPaths:
     def _check_sizes(self) -> None:
         same = (self.targets[:, 1:] == self.targets[:, :-1]) & (self.targets[:, 1:] != self.blank)
         needed = self.sizes[:, 1] + same.sum(axis=1)
+        reasons = {}
         for i in np.flatnonzero(needed > self.sizes[:, 0]).tolist():
-            frames, size = self.sizes[i].tolist()
-            raise InfeasibleError(
-                f"gold[{i}] has {size} labels and {needed[i] - size} repeats, so every path has at "
-                f"least {needed[i]} frames, and the item has {frames}; leave it out, or give more "
-                "frames"
-            )
+            frame = "frame" if needed[i] == 1 else "frames"  # a repeated label needs a blank
+            reasons[i] = f"gold needs {needed[i]} {frame}, has {self.sizes[i, 0]}"
+        if reasons:
+            raise InfeasibleError.of_items(reasons)
 
     def _maxima(self) -> FloatArray:
         """Return the largest score of each frame, 0 beyond the frames; raise if one is unusable."""
@@ -181,10 +178,14 @@ class GoldPaths:
         largest[~self._inside] = 0.0
         for i, t in np.argwhere(~(largest <= LARGEST_SCORE)):
             raise unusable_score(f"the largest of scores[{i}, {t}]", largest[i, t])
-        for i, t in np.argwhere(largest == -np.inf):
-            raise InfeasibleError(
-                f"scores[{i}, {t}] is -inf for all labels, so no path has a finite score; allow "
-                "one, or leave this item out"
+        forbidden = largest == -np.inf
+        if forbidden.any():
+            first = forbidden.argmax(axis=1)
+            raise InfeasibleError.of_items(
+                {
+                    i: f"scores is -inf for all labels of frame {first[i]}"
+                    for i in np.flatnonzero(forbidden.any(axis=1)).tolist()
+                }
             )
         return largest
 
@@ -198,8 +199,13 @@ class GoldPaths:
         missing = np.where(masked, LOWEST - small[..., None] - depth, 0.0)
         values -= (missing * gradient).sum(axis=(1, 2))  # there, the gradient is minus a posterior
 
-    def _forbidden(self, i: int) -> InfeasibleError:
-        return InfeasibleError(
-            f"gold[{i}] has a score of -inf on every path: allow its labels and the blank, "
-            f"{self.blank}, in more frames, or leave this item out"
-        )
+    def _check_allowed(self, are_forbidden: BoolArray) -> None:
+        """Raise InfeasibleError if every path of some items is forbidden."""
+        if are_forbidden.any():
+            reason = (
+                "gold has a score of -inf on every path: allow its labels and the blank, "
+                f"{self.blank}, in more frames"
+            )
+            raise InfeasibleError.of_items(
+                dict.fromkeys(np.flatnonzero(are_forbidden).tolist(), reason)
+            )

@@ -17,6 +17,12 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.strings import kernels
 
+NO_POSITION = "no position is left: the mask is False everywhere"
+NO_STRING = (
+    "no string has a finite score (Z = 0): allow more symbols in emissions or more steps in "
+    "transitions"
+)
+GOLD_FORBIDDEN = "gold has a score of -inf: emissions or transitions forbid it"
 BLOCK = 32  # items per kernel call: fixed, so that results do not depend on the threads
 SAFE = 1e-250  # least factor of `forward_backward` at which underflow loses below 1e-50 of Z
 
@@ -81,7 +87,7 @@ class LinearChains:
     transitions : (n, n) float32 or float64
         transitions[x, y] is the log-weight of y after x, in nats; -inf forbids.
     lengths : (B,) int
-        The number of symbols of each item, 1 .. T.
+        The number of symbols of each item, 0 .. T; an item of length 0 is infeasible.
     each : callable
         each(count, run) calls run(0) .. run(count - 1), possibly in threads.
 
@@ -114,18 +120,22 @@ class LinearChains:
                 f"give ({n}, {n})"
             )
         for i, size in enumerate(np.asarray(lengths).tolist()):
-            if not 1 <= size <= length:
+            if not 0 <= size <= length:
                 raise InvalidInputError(f"item {i} has length {size}; give 1 to {length}")
         self.emissions = np.ascontiguousarray(emissions, dtype=np.float64)
         self.transitions = np.ascontiguousarray(transitions, dtype=np.float64)
-        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.is_empty = np.asarray(lengths) == 0
+        self.lengths = np.maximum(np.asarray(lengths, dtype=np.int64), 1)  # for kernels
         self.each = each
-        self._inside = np.arange(length) < self.lengths[:, None]
+        self._inside = (np.arange(length) < self.lengths[:, None]) & ~self.is_empty[:, None]
         self._largest = self._maxima("emissions", self.emissions)
         self._steepest = float(self._maxima("transitions", self.transitions).max())
 
-    def solve(self) -> Solved:
+    def solve(self, *, allows_infeasible: bool = False) -> Solved:
         """Return log Z and marginals, by matrix products; O(B T n^2).
+
+        allows_infeasible : whether to give items without a string of finite score log Z = -inf and
+        marginals of 0.
 
         Raises
         ------
@@ -157,7 +167,14 @@ class LinearChains:
             _, left, right = factors[i // BLOCK]
             left[:, i % BLOCK] = right[:, i % BLOCK] = 0.0
             log_z[i], node[i], _ = self._solve_wide(i)
-        return Solved(log_z, node, before, after, is_wide)
+        if not allows_infeasible:
+            self._check_feasible(log_z)
+        return Solved(log_z, node, before, after, is_wide & (log_z > -np.inf))
+
+    def score(self, i: int, symbols: IntArray) -> float:
+        """Return the log-weight of a string of item i in nats."""
+        steps = self.transitions[symbols[:-1], symbols[1:]]
+        return float(self.emissions[i, np.arange(len(symbols)), symbols].sum() + steps.sum())
 
     def pair_sums(self, solved: Solved, weights: FloatArray) -> FloatArray:
         """Return sum_i weights[i] E[number of steps from x to y in item i], (n, n).
@@ -281,9 +298,13 @@ class LinearChains:
         """
         items, length, n = self.emissions.shape
         found, points = np.full((items, k, length), -1), rng.random((items, k, length))
+        best = np.zeros(items)
 
         def run(i: int) -> None:
             log_before = self._log_before(i)
+            best[i] = log_before[-1].max()
+            if best[i] == -np.inf:
+                return
             symbols = np.zeros(k, dtype=np.int64)
             for t in reversed(range(self.lengths[i])):
                 rows = np.broadcast_to(log_before[t], (k, n))
@@ -295,25 +316,28 @@ class LinearChains:
                 found[i, :, t] = symbols
 
         self.each(items, run)
+        self._check_feasible(best)
         return found
 
     def _log_before(self, i: int) -> FloatArray:
         """Return the log-weights (l, n) of the prefixes of item i, by their last symbol."""
         own = self.emissions[i, : self.lengths[i]]
+        if self.is_empty[i]:
+            return np.full(own.shape, -np.inf)
         rows = empty_like(own)
         for t, emission in enumerate(own):
             rows[t] = emission
             if t > 0:
                 rows[t] += _log_sum(rows[t - 1][:, None] + self.transitions)
-        if rows[-1].max() == -np.inf:
-            raise self._infeasible(i)
         return rows
 
     def _solve_wide(self, i: int) -> tuple[float, FloatArray, FloatArray]:
         """Return log Z, marginals (T, n) and summed pair marginals (n, n), all in log space."""
         before = self._log_before(i)
-        log_z = float(_log_sum(before[-1][:, None])[0])
         node, pairs = np.zeros(self.emissions.shape[1:]), np.zeros_like(self.transitions)
+        if before[-1].max() == -np.inf:
+            return -np.inf, node, pairs
+        log_z = float(_log_sum(before[-1][:, None])[0])
         ahead = np.zeros(len(self.transitions))
         for t in reversed(range(len(before))):
             node[t] = np.exp(before[t] + ahead - log_z)
@@ -360,14 +384,11 @@ class LinearChains:
         return seen
 
     def _check_feasible(self, scores: FloatArray) -> None:
-        if np.isneginf(scores).any():
-            raise self._infeasible(int(np.flatnonzero(np.isneginf(scores))[0]))
-
-    def _infeasible(self, i: int) -> InfeasibleError:
-        return InfeasibleError(
-            f"item {i} has no string of finite score (Z = 0): allow more symbols in emissions or "
-            "more steps in transitions"
-        )
+        """Raise InfeasibleError if the best, or the summed, score of an item is -inf."""
+        bad = np.flatnonzero(np.isneginf(scores) | self.is_empty).tolist()
+        if bad:
+            reasons = {i: NO_POSITION if self.is_empty[i] else NO_STRING for i in bad}
+            raise InfeasibleError.of_items(reasons)
 
 
 def step_sums(

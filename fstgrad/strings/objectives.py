@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import FloatArray, divisor, instance, one_of
 from fstgrad.core.distribution import FAR, Distribution, Scalar, Table
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.reference import gradient_terms
@@ -290,7 +290,13 @@ def latent_softmax_margin(
     augmented = StringDistribution(scores, b).recentered
     observed = StringDistribution(augmented.scores, gold)
     log_z, terms = solve(augmented.scores, augmented.automaton)
-    log_gold, gold_terms = solve(observed.scores, observed.automaton)
+    try:
+        log_gold, gold_terms = solve(observed.scores, observed.automaton)
+    except InfeasibleError as error:
+        raise InfeasibleError(
+            "gold has no latent string of finite score, so its probability is 0: allow more "
+            "symbols in scores"
+        ) from error
     terms -= gold_terms
     return log_z - log_gold, terms
 

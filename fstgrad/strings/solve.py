@@ -108,7 +108,7 @@ def solve(
             table, flat.class_of, flat.offsets, flat.nextstate, flat.cost, flat.final, order
         )
     if total == -np.inf:
-        raise InfeasibleError(NO_STRING)
+        raise InfeasibleError(no_string(b.is_complete))
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
@@ -151,10 +151,17 @@ def score_table(scores: FloatArray) -> ScoreTable:
     return ScoreTable(table, highest, *tally[:RECENT_RANGES].tolist())
 
 
-NO_STRING = (
-    "no string has a finite score and a finite loss (Z = 0): allow more symbols in scores, or use "
-    "a loss with smoothing > 0"
-)
+def no_string(is_complete: bool) -> str:
+    """Return the message for scores and losses that leave no string.
+
+    is_complete : whether no loss is infinite.
+    """
+    if is_complete:
+        return "no string has a finite score (Z = 0): allow more symbols in scores"
+    return (
+        "no string has a finite score and a finite loss (Z = 0): allow more symbols in scores, or "
+        "use a loss that is finite for more strings"
+    )
 
 
 @lru_cache(maxsize=32)

@@ -11,7 +11,11 @@ from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Array
+from fstgrad.objectives.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.strings.linear_chain import (
+    GOLD_FORBIDDEN,
+    NO_POSITION,
+    NO_STRING,
     Each,
     LinearChains,
     one_by_one,
@@ -110,7 +114,12 @@ class CRF:
 
     @validated
     def nll(
-        self, gold: torch.Tensor, *, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
+        self,
+        gold: torch.Tensor,
+        *,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return -log p(gold) in nats; once differentiable in emissions, transitions, start, end.
 
@@ -121,10 +130,15 @@ class CRF:
             Over the items.
         ignore_index : int
             Without a mask, positions where gold is `ignore_index` do not belong to the sequences.
+        infeasible : {"raise", "zero"}
+            What to do with items that have no position, no tags of finite score, or gold of score
+            -inf.  "raise": one error names them all.  "zero": their values and gradients are 0,
+            and "mean" divides by B.
         """
         one_of("reduction", reduction, REDUCTIONS)
+        check_infeasible(infeasible)
         chain, tags = self._gold(gold, ignore_index)
-        return reduced(self._margin(chain, chain, tags), reduction)
+        return reduced(self._margin(chain, chain, tags, infeasible), reduction)
 
     @validated
     def softmax_margin(
@@ -235,24 +249,49 @@ class CRF:
             self._check_tags(tags, chain.inside)
         return chain, tags.masked_fill(~chain.inside, 0)
 
-    def _margin(self, augmented: "_Chain", chain: "_Chain", tags: torch.Tensor) -> torch.Tensor:
-        """Return log Z of the augmented chain less the score of the tags, (B,)."""
+    def _margin(
+        self,
+        augmented: "_Chain",
+        chain: "_Chain",
+        tags: torch.Tensor,
+        infeasible: Infeasible | None = None,
+    ) -> torch.Tensor:
+        """Return log Z of the augmented chain less the score of the tags, (B,).
+
+        infeasible : the option of the caller, if it has one
+        """
         if self._on_device:
-            total = on_device.path_scores(chain.emissions, self._steps(), tags, chain.inside)
-            return (self._log_partition(augmented) - total).to(self._dtype)
+            given = (chain.emissions, self._steps(), tags, chain.inside)
+            values = self._log_partition(augmented) - on_device.path_scores(*given)
+            if infeasible == "zero":
+                values = torch.where(values.isnan() & on_device.are_valid(*given), 0.0, values)
+            return values.to(self._dtype)
         score = _zero_outside(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
         steps = upcast(self.transitions)[tags[:, :-1], tags[:, 1:]]
         total = score.double().sum(1) + _zero_outside(chain.inside[:, 1:], steps).double().sum(1)
-        if not torch.compiler.is_compiling() and bool((total == -torch.inf).any()):
-            raise InfeasibleError(
-                f"gold[{int((total == -torch.inf).nonzero()[0])}] has a score of -inf: emissions "
-                "or transitions forbid it"
-            )
-        return (self._log_partition(augmented) - total).to(self._dtype)
+        allows = infeasible == "zero" or not torch.compiler.is_compiling()
+        log_z = self._log_partition(augmented, allows_infeasible=allows)
+        empty, excluded = chain.lengths == 0, total == -torch.inf
+        are_bad, values = empty | excluded | (log_z == -torch.inf), log_z - total
+        if infeasible == "zero":
+            values = torch.where(are_bad, 0.0, values)
+        elif not torch.compiler.is_compiling() and bool(are_bad.any()):
+            raise self._infeasible((are_bad, excluded, empty), has_option=infeasible is not None)
+        return values.to(self._dtype)
 
+    def _infeasible(self, masks: Sequence[torch.Tensor], *, has_option: bool) -> InfeasibleError:
+        """Return the error of items without a string, with forbidden gold, without a position."""
+        left = NO_POSITION if self.mask is not None else "gold has only ignored positions"
+        reasons: dict[int, str] = {}
+        for mask, reason in zip(masks, (NO_STRING, GOLD_FORBIDDEN, left), strict=True):
+            reasons |= dict.fromkeys(mask.nonzero()[:, 0].tolist(), reason)
+        return InfeasibleError.of_items(reasons, *([REMEDY] if has_option else []))
+
+    @validated
     def log_prob(self, tags: torch.Tensor) -> torch.Tensor:
         """Return log p(tags) (B,) in nats."""
-        return -self.nll(tags, reduction="none")
+        chain, known = self._gold(tags, IGNORE_INDEX)
+        return -self._margin(chain, chain, known)
 
     @validated
     def marginals(self) -> torch.Tensor:
@@ -364,12 +403,13 @@ class CRF:
             emissions = emissions - offset[..., None]
         return emissions, offset
 
-    def _log_partition(self, chain: "_Chain") -> torch.Tensor:
+    def _log_partition(self, chain: "_Chain", *, allows_infeasible: bool = False) -> torch.Tensor:
         if not torch.compiler.is_compiling():
             refuse_transforms([chain.emissions, self.transitions])
         if self._on_device:
             return on_device.log_partition(chain.emissions, self._steps(), chain.inside)
-        log_z: torch.Tensor = _solve(chain.emissions, self._steps(), chain.lengths)[0]
+        given = (chain.emissions, self._steps(), chain.lengths)
+        log_z: torch.Tensor = _solve(*given, allows_infeasible)[0]
         return log_z
 
     def _kbest(self, chain: "_Chain", k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -458,10 +498,11 @@ def linear_chain_nll(
     end: torch.Tensor | None = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return `CRF(emissions, transitions, mask, ...).nll(gold, ...)` in nats."""
     crf = CRF(emissions, transitions, mask, start=start, end=end)
-    return crf.nll(gold, reduction=reduction, ignore_index=ignore_index)
+    return crf.nll(gold, reduction=reduction, ignore_index=ignore_index, infeasible=infeasible)
 
 
 class _Chain(NamedTuple):
@@ -519,14 +560,21 @@ def _zero_outside(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 @torch.library.custom_op(
     "fstgrad::chains",
     mutates_args=(),
-    schema="(Tensor emissions, Tensor transitions, Tensor lengths) "
+    schema="(Tensor emissions, Tensor transitions, Tensor lengths, bool allows_infeasible=False) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def _solve(
-    emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    lengths: torch.Tensor,
+    allows_infeasible: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return log Z (B,) float64, marginals like the emissions, and factors kept on the CPU."""
-    solved = _chains(emissions, transitions, lengths).solve()
+    """Return log Z (B,) float64, marginals like the emissions, and factors kept on the CPU.
+
+    allows_infeasible : whether infeasible items have log Z = -inf and marginals of 0.
+    """
+    chains = _chains(emissions, transitions, lengths)
+    solved = chains.solve(allows_infeasible=allows_infeasible)
     log_z = to_tensor(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
     factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
     return (log_z, to_tensor(solved.node, emissions), *factors)  # type: ignore[return-value]
@@ -534,7 +582,10 @@ def _solve(
 
 @_solve.register_fake
 def _(
-    emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    lengths: torch.Tensor,
+    allows_infeasible: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     items = emissions.shape[0]
     factor = torch.empty(emissions.numel(), dtype=torch.float64)
@@ -674,8 +725,8 @@ def _backward_of_expectation(
     return by_emission, by_step, None, by_cost, by_step_cost
 
 
-def _remember(ctx: Any, inputs: Sequence[torch.Tensor], output: Sequence[torch.Tensor]) -> None:
-    ctx.save_for_backward(*inputs, *output[1:])
+def _remember(ctx: Any, inputs: Sequence[Any], output: Sequence[torch.Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:3], *output[1:])
     ctx.set_materialize_grads(False)
 
 
@@ -684,12 +735,13 @@ def _backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | 
         raise _no_second_derivative()
     weights = upstream[0]
     if weights is None:
-        return None, None, None
+        return None, None, None, None
     emissions, transitions, lengths, node, *factors = ctx.saved_tensors
     by_emission = weights[:, None, None].to(node.dtype) * node
     if not ctx.needs_input_grad[1]:
-        return by_emission, None, None
-    return by_emission, _step_sums(emissions, transitions, lengths, *factors, weights), None
+        return by_emission, None, None, None
+    by_step = _step_sums(emissions, transitions, lengths, *factors, weights)
+    return by_emission, by_step, None, None
 
 
 def _no_second_derivative(*_: Any) -> NotSupportedError:

@@ -19,6 +19,7 @@ from fstgrad.objectives.ctc import (
     check_labels,
     ctc_options,
 )
+from fstgrad.objectives.infeasible import Infeasible, check_infeasible
 from fstgrad.objectives.sampling import Method, Options, Sampling
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import to_numpy, upcast
@@ -36,6 +37,7 @@ def ctc_nll(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return -log p(gold) in nats, summed over all paths that collapse to gold.
 
@@ -56,17 +58,17 @@ def ctc_nll(
     lengths : (B,), optional
         Numbers of positions of the items.
     reduction : {"mean", "sum", "none"}
-
-    Raises
-    ------
-    InfeasibleError
-        If a target needs more positions than its item has, or its paths have scores of -inf.
+    infeasible : {"raise", "zero"}
+        What to do with items whose target needs more frames, or whose paths of gold have scores of
+        -inf.  "raise": one error names them all.  "zero": their values and gradients are 0, as with
+        PyTorch's zero_infinity; "mean" divides by the number of all items.
 
     References
     ----------
     Graves, Fernandez, Gomez and Schmidhuber (2006), Eq. 3.
     """
-    return _evaluated("nll", scores, gold, None, blank, lengths, reduction, ignore_index)
+    given = (scores, gold, None, blank, lengths, ignore_index)
+    return _evaluated("nll", given, (reduction, infeasible))
 
 
 def ctc_softmax_margin(
@@ -78,6 +80,7 @@ def ctc_softmax_margin(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method | None = None,
@@ -112,9 +115,8 @@ def ctc_softmax_margin(
     True
     """
     options = ctc_options(cap, band, method, sampling)
-    return _evaluated(
-        "softmax-margin", scores, gold, loss, blank, lengths, reduction, ignore_index, options
-    )
+    given = (scores, gold, loss, blank, lengths, ignore_index)
+    return _evaluated("softmax-margin", given, (reduction, infeasible), options)
 
 
 def ctc_risk(
@@ -126,6 +128,7 @@ def ctc_risk(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method | None = None,
@@ -136,7 +139,8 @@ def ctc_risk(
     Parameters as in `ctc_softmax_margin`.
     """
     options = ctc_options(cap, band, method, sampling)
-    return _evaluated("risk", scores, gold, loss, blank, lengths, reduction, ignore_index, options)
+    given = (scores, gold, loss, blank, lengths, ignore_index)
+    return _evaluated("risk", given, (reduction, infeasible), options)
 
 
 class CTCAlignment(NamedTuple):
@@ -198,24 +202,29 @@ def ctc_align(
     return CTCAlignment(*(parts if is_batch else [part[0] for part in parts]))
 
 
+# scores, gold, loss, blank, lengths, ignore_index
+_Given = tuple[torch.Tensor, Gold, Loss | None, int, Lengths, int]
+
+
 def _evaluated(
     kind: CTCKind,
-    scores: torch.Tensor,
-    gold: Gold,
-    loss: Loss | None,
-    blank: int,
-    lengths: Lengths,
-    reduction: Reduction,
-    ignore_index: int,
+    given: _Given,
+    treatment: tuple[Reduction, Infeasible],
     options: Options | None = None,
 ) -> torch.Tensor:
-    """Convert the arguments to a batch and evaluate the objective."""
+    """Convert the arguments to a batch and evaluate the objective.
+
+    treatment : of the values, and of infeasible items.
+    """
+    reduction, infeasible = treatment
     one_of("reduction", reduction, REDUCTIONS)
-    tables, constants, is_batch = _arguments(kind, scores, gold, loss, blank, lengths, ignore_index)
+    check_infeasible(infeasible)
+    tables, constants, is_batch = _arguments(kind, *given)
+    _, _, loss, blank, *_ = given
     objective = (
-        persistent(CTCLikelihood, blank)
+        persistent(CTCLikelihood, blank, infeasible=infeasible)
         if options is None
-        else persistent(CTCObjective, kind, loss, blank, *options)
+        else persistent(CTCObjective, kind, loss, blank, *options, infeasible=infeasible)
     )
     per_item = values(objective, tables, constants)
     return per_item[0] if not is_batch and reduction == "none" else reduced(per_item, reduction)
@@ -245,7 +254,7 @@ def _arguments(
         raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
     constants = [ids]
     if lengths is not None:
-        constants.append(checked_lengths(lengths, scores[..., 0]))
+        constants.append(checked_lengths(lengths, scores[..., 0], "frames of scores"))
     if not torch.compiler.is_compiling() and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
     return [scores], constants, is_batch

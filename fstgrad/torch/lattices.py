@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from fstgrad.core.checks import one_of
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
+from fstgrad.objectives.base import ALONE, Arrays, Objective
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 from fstgrad.objectives.lattices import (
     Item,
     Kind,
@@ -47,6 +49,7 @@ def lattice_softmax_margin(
     loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -69,6 +72,10 @@ def lattice_softmax_margin(
         lattice.  None: L = 0, and the value is -log p(gold).
     reduction : {"mean", "sum", "none"}
         Over the items of a batch.
+    infeasible : {"raise", "zero"}
+        What to do if gold is not in the lattice, its symbols are not in the alphabet, or no path
+        has a finite score and loss.  "raise": one error names all these items.  "zero": their
+        values and gradients are 0, and "mean" divides by the number of all items.
     cap : float, optional
         Replaces L by min(L, cap), in nats.
     band : int, optional
@@ -88,8 +95,8 @@ def lattice_softmax_margin(
     >>> round(float(value.exp()), 9)
     2.0
     """
-    options = Options(cap, band, method, sampling)
-    return _evaluated("softmax-margin", scores, lattice, (gold, loss), reduction, options)
+    options, treatment = Options(cap, band, method, sampling), (reduction, infeasible)
+    return _evaluated("softmax-margin", scores, lattice, (gold, loss), treatment, options)
 
 
 def lattice_crf_nll(
@@ -98,9 +105,10 @@ def lattice_crf_nll(
     gold: Gold,
     *,
     reduction: Reduction = "mean",
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return -log p(gold) in nats: `lattice_softmax_margin` without a loss."""
-    return lattice_softmax_margin(scores, lattice, gold, reduction=reduction)
+    return lattice_softmax_margin(scores, lattice, gold, reduction=reduction, infeasible=infeasible)
 
 
 @validated
@@ -111,6 +119,7 @@ def lattice_risk(
     loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -121,12 +130,14 @@ def lattice_risk(
     Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
     loss is the result of `lattice.compile(loss, target)`.
     """
-    options = Options(cap, band, method, sampling)
-    return _evaluated("risk", scores, lattice, (gold, loss), reduction, options)
+    options, treatment = Options(cap, band, method, sampling), (reduction, infeasible)
+    return _evaluated("risk", scores, lattice, (gold, loss), treatment, options)
 
 
 @uncompiled
-def lattice_log_partition(scores: Scores, lattice: Lattices) -> torch.Tensor:
+def lattice_log_partition(
+    scores: Scores, lattice: Lattices, *, infeasible: Infeasible = "raise"
+) -> torch.Tensor:
     """Return log Z of the paths in nats, () or (B,); twice differentiable.
 
     The gradient is `lattice_marginals`.  A difference of two is the log-probability of a graph of
@@ -136,6 +147,8 @@ def lattice_log_partition(scores: Scores, lattice: Lattices) -> torch.Tensor:
     ----------
     scores, lattice
         As in `lattice_softmax_margin`.
+    infeasible : {"raise", "zero"}
+        What to do with lattices in which every path has the score -inf.
 
     Raises
     ------
@@ -150,42 +163,49 @@ def lattice_log_partition(scores: Scores, lattice: Lattices) -> torch.Tensor:
     >>> round(float(log_z.exp()), 9)
     2.0
     """
-    return _quantity("log-partition", scores, lattice)
+    return _quantity("log-partition", scores, lattice, infeasible)
 
 
 @uncompiled
-def lattice_marginals(scores: Scores, lattice: Lattices) -> Any:
+def lattice_marginals(
+    scores: Scores, lattice: Lattices, *, infeasible: Infeasible = "raise"
+) -> Any:
     """Return the posteriors of the arcs, a tensor or a list of B like the scores.
 
     They are once differentiable.  Parameters and errors as in `lattice_log_partition`.
     """
-    objective, padded, places, rows = _table("log-partition", scores, lattice)
+    objective, padded, places, rows = _table("log-partition", scores, lattice, infeasible)
     (table,) = gradients(objective, [padded], [places])
     shares = [table[i, : len(row)] for i, row in enumerate(rows)]
     return shares[0] if isinstance(lattice, Lattice) else shares
 
 
 @uncompiled
-def lattice_entropy(scores: Scores, lattice: Lattices) -> torch.Tensor:
+def lattice_entropy(
+    scores: Scores, lattice: Lattices, *, infeasible: Infeasible = "raise"
+) -> torch.Tensor:
     """Return the entropy of the paths in nats, () or (B,); twice differentiable.
 
     It is that of the strings if each has one path.  Parameters and errors as in
     `lattice_log_partition`.
     """
-    return _quantity("entropy", scores, lattice)
+    return _quantity("entropy", scores, lattice, infeasible)
 
 
-def _quantity(kind: Quantity, scores: Scores, lattice: Lattices) -> torch.Tensor:
-    objective, padded, places, _ = _table(kind, scores, lattice)
+def _quantity(
+    kind: Quantity, scores: Scores, lattice: Lattices, infeasible: Infeasible
+) -> torch.Tensor:
+    objective, padded, places, _ = _table(kind, scores, lattice, infeasible)
     per_item = values(objective, [padded], [places])
     return per_item[0] if isinstance(lattice, Lattice) else per_item
 
 
-def _table(kind: Quantity, scores: Scores, lattice: Lattices) -> Any:
+def _table(kind: Quantity, scores: Scores, lattice: Lattices, infeasible: Infeasible) -> Any:
     """Return the objective of checked lattices, and their scores as in `_padded`."""
     members = checked_lattices(lattice)
     rows = _rows(scores, members, single=isinstance(lattice, Lattice))
-    return LatticeQuantity(kind, members), _padded(rows), torch.arange(len(rows)), rows
+    objective = FeasibleItems(LatticeQuantity(kind, members), infeasible)
+    return objective, _padded(rows), torch.arange(len(rows)), rows
 
 
 @uncompiled
@@ -194,10 +214,14 @@ def _evaluated(
     scores: Scores,
     lattice: Lattices,
     given: tuple[Any, Any],
-    reduction: Reduction,
+    treatment: tuple[Reduction, Infeasible],
     options: Options,
 ) -> torch.Tensor:
-    """Convert the arguments (`given` : gold and the loss) to a batch and evaluate the objective."""
+    """Convert the arguments to a batch and evaluate the objective.
+
+    given : gold and the loss; treatment : of values and of infeasible items.
+    """
+    reduction, infeasible = treatment
     one_of("reduction", reduction, REDUCTIONS)
     golds, losses = given
     check_settings(kind, losses, options)
@@ -211,10 +235,11 @@ def _evaluated(
     items = lattice_items(lattice, golds, losses, options)
     rows = _rows(scores, [item.lattice for item in items], single=single)
     if computes_on_device(rows[0]) and not any(isinstance(item.loss, Loss) for item in items):
-        per_item = _on_device(kind, rows, items).to(upcast(rows[0]).dtype)
+        per_item = _feasible_on_device(kind, rows, items, infeasible).to(upcast(rows[0]).dtype)
         return per_item[0] if single else reduced(per_item, reduction)
     places = torch.arange(len(items))
-    per_item = values(LatticeObjective(kind, items, options), [_padded(rows)], [places])
+    objective = FeasibleItems(LatticeObjective(kind, items, options), infeasible)
+    per_item = values(objective, [_padded(rows)], [places])
     return per_item[0] if single else reduced(per_item, reduction)
 
 
@@ -239,12 +264,35 @@ def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
 
 
+def _feasible_on_device(
+    kind: Kind, rows: list[torch.Tensor], items: Sequence[Item], infeasible: Infeasible
+) -> torch.Tensor:
+    """Return the values (B,), 0 for infeasible items if these are left out."""
+
+    def run(_: Objective, scores: Arrays, constants: Arrays) -> torch.Tensor:
+        places = constants[0].tolist()
+        return _on_device(kind, [rows[i] for i in places], [items[i] for i in places])
+
+    objective = FeasibleItems(LatticeObjective(kind, items), infeasible)
+    kept, values = objective.feasible_items(run, (), [np.arange(len(items))])
+    if infeasible == "raise" and values is not None:
+        return values
+    table = [torch.where(row.new_zeros((), dtype=torch.bool), row.sum(), 0.0) for row in rows]
+    for i, value in zip(kept.tolist(), () if values is None else values.unbind(), strict=True):
+        is_infeasible = value.isnan() & (rows[i] < torch.inf).all()
+        table[i] = torch.where(is_infeasible, 0.0, value)
+    return torch.stack([value.double() for value in table])
+
+
 def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> torch.Tensor:
     """Return the values (B,) by operations of PyTorch."""
     refuse_transforms(rows)
     sizes = [item.lattice.num_arcs for item in items]
     ends, total = list(accumulate(sizes)), sum(sizes)
     graphs, strings = [], []
+    reasons = {i: item.infeasible for i, item in enumerate(items) if item.infeasible}
+    if reasons:
+        raise InfeasibleError.of_items(reasons)
     for item, size, end in zip(items, sizes, ends, strict=True):
         loss, low = item.loss, end - size
         if isinstance(loss, LatticeLoss):
@@ -258,9 +306,14 @@ def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> t
 
     def of_gold() -> list[Paths]:
         paths = []
+
+        def check(i: int) -> None:
+            graph, label = items[i].lattice.graph, items[i].lattice.label
+            posterior_of_string(graph, label, np.zeros(sizes[i]), strings[i])  # raises if none
+
+        ALONE.each(len(items), check)
         for item, ids, size, end in zip(items, strings, sizes, ends, strict=True):
             graph, label = item.lattice.graph, item.lattice.label
-            posterior_of_string(graph, label, np.zeros(size), ids)  # an error without a path
             of_string, arc = paths_of_string(graph, label, ids)
             paths.append(Paths(of_string, arc + end - size, np.zeros(len(arc)), 0.0))
         return paths

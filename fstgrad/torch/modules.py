@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from fstgrad.core.checks import generator, one_of
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
@@ -22,7 +22,8 @@ class ObjectiveModule(torch.nn.Module):
     """A function of this package with its settings.
 
     The settings are `reduction`, the function's `loss` or `graph`, and all its keyword-only
-    parameters except tensors (`lengths`, `start`, `end`), with the same names and defaults.
+    parameters except tensors (`lengths`, `start`, `end`), with the same names and defaults.  A
+    module that can sample has `last`, the estimates of the last batch.
     `forward` has the other parameters in the same order, keyword-only ones last.
     """
 
@@ -43,13 +44,6 @@ class ObjectiveModule(torch.nn.Module):
             self.options = options | {"rng": generator(options["rng"])}
         if bound.arguments.get("sampling", self) is None:
             self.sampling = Sampling()
-
-    @property
-    def last(self) -> tuple[Estimate, ...]:
-        """The interval and reliability of each item of the last batch, if the module can sample."""
-        if not hasattr(self, "sampling"):
-            raise NotSupportedError(f"{type(self).__name__} is always exact and keeps no estimates")
-        return self.sampling.last
 
     def forward(self, *given: Any, **named: Any) -> torch.Tensor:
         """Return the objective of the inputs."""
@@ -98,7 +92,15 @@ def _module(name: str, function: Callable[..., torch.Tensor]) -> type[ObjectiveM
         "__module__": __name__,
         "__doc__": f"Module of `fstgrad.torch.{function.__name__}`: settings and reduction.",
     }
+    if "sampling" in parameters:
+        attributes["last"] = property(_last)
     return type(name, (ObjectiveModule,), attributes)
+
+
+def _last(module: Any) -> tuple[Estimate, ...]:
+    """Return the interval and reliability of each item of the last batch."""
+    estimates: tuple[Estimate, ...] = module.sampling.last
+    return estimates
 
 
 def module_of(objective: type[Objective]) -> type[ObjectiveModule]:

@@ -9,6 +9,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.belief_propagation import Settings
 from fstgrad.mrf.objectives import UNKNOWN
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
@@ -34,6 +35,7 @@ def mrf_nll(
     method: str = "exact",
     reduction: str = "mean",
     ignore_index: int = -100,
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
@@ -59,6 +61,9 @@ def mrf_nll(
     ignore_index : int
         Marks unknown gold labels: the loss is -log p(the known labels), for "exact", "bp", "trw"
         and "mean-field".
+    infeasible : {"raise", "zero"}
+        What to do if items have no labeling, or a gold labeling, of finite score.  "raise": one
+        error names them all.  "zero": their values and gradients are 0; "mean" divides by B.
 
     Examples
     --------
@@ -88,9 +93,12 @@ def mrf_nll(
         )
     edges = _edges_per_item(edge_scores, len(nodes))
     golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
-    per_item = _on_device(nodes, edges, golds, graph, method, options)
+    per_item = None
+    if infeasible == "raise":  # the compiled passes find infeasible items
+        per_item = _on_device(nodes, edges, golds, graph, method, options)
     if per_item is None:
-        per_item = values(FieldNll(graph, method, options), [nodes, edges], [golds])
+        objective = FeasibleItems(FieldNll(graph, method, options), infeasible)
+        per_item = values(objective, [nodes, edges], [golds])
     return reduced(per_item[0] if single else per_item, reduction)
 
 
@@ -101,6 +109,7 @@ def mrf_log_partition(
     graph: PairwiseMRF,
     *,
     method: str = "exact",
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> torch.Tensor:
     """Return log Z () or (B,) in nats, or the value of `method` for it: the Bethe estimate ("bp"),
@@ -112,11 +121,12 @@ def mrf_log_partition(
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    edges = _edges_per_item(edge_scores, len(nodes))
-    per_item = _on_device(nodes, edges, None, graph, method, options)
+    edges, per_item = _edges_per_item(edge_scores, len(nodes)), None
+    if infeasible == "raise":
+        per_item = _on_device(nodes, edges, None, graph, method, options)
     if per_item is None:
-        objective, unknown = FieldLogPartition(graph, method, options), _no_labels(nodes)
-        per_item = values(objective, [nodes, edges], [unknown])
+        objective = FeasibleItems(FieldLogPartition(graph, method, options), infeasible)
+        per_item = values(objective, [nodes, edges], [_no_labels(nodes)])
     return per_item[0] if single else per_item
 
 
@@ -126,6 +136,7 @@ def mrf_marginals(
     graph: PairwiseMRF,
     *,
     method: str = "exact",
+    infeasible: Infeasible = "raise",
     **options: Any,
 ) -> Marginals:
     """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), as a layer of a network.
@@ -141,8 +152,8 @@ def mrf_marginals(
     edges = _edges_per_item(edge_scores, len(nodes))
     if edges.ndim == 3:
         edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
-    objective, unknown = FieldLogPartition(graph, method, options), _no_labels(nodes)
-    node, edge = gradients(objective, [nodes, edges], [unknown])
+    objective = FeasibleItems(FieldLogPartition(graph, method, options), infeasible)
+    node, edge = gradients(objective, [nodes, edges], [_no_labels(nodes)])
     return Marginals(*((node[0], edge[0]) if single else (node, edge)))
 
 

@@ -7,16 +7,16 @@ import torch
 
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import instance, one_of
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch
 from fstgrad.losses import Loss
+from fstgrad.objectives.infeasible import Infeasible, check_infeasible
 from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.operators import REDUCTIONS, Reduction, measured, persistent, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, marked
-from fstgrad.torch.transforms import knows_values
 
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
 
@@ -31,6 +31,7 @@ def nbest_risk(
     *,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return sum_j p_j L(hypothesis_j, reference) in nats with p = softmax(log_probs).
 
@@ -54,13 +55,17 @@ def nbest_risk(
     reduction : {"mean", "sum", "none"}
         Over the lists.
     ignore_index : int
+    infeasible : {"raise", "zero"}
+        What to do with lists without a hypothesis that has both a log-weight above -inf and a
+        finite loss, such as empty lists.  "raise": one error names them all.  "zero": their values
+        and gradients are 0; "mean" divides by the number of all lists.
 
     Raises
     ------
     InvalidInputError
-        If shapes do not fit.
+        If shapes do not fit, or a log-weight is NaN.
     InfeasibleError
-        If no hypothesis of a list has both a log-weight above -inf and a finite loss.
+        If lists are infeasible.
 
     Notes
     -----
@@ -79,6 +84,7 @@ def nbest_risk(
     (0.5, [-0.25, 0.25])
     """
     one_of("reduction", reduction, REDUCTIONS)
+    check_infeasible(infeasible)
     arguments.floating("log_probs", log_probs)
     instance("loss", loss, Loss, "a Loss")
     if log_probs.ndim not in (1, 2):
@@ -95,22 +101,18 @@ def nbest_risk(
         )
     if lengths is not None:
         counts = arguments.integer_per_item("lengths", lengths, len(log_probs))
-    losses = measured(persistent(NbestLosses, loss), log_probs, [ids, golds, counts])
-    place = torch.arange(log_probs.shape[1], device=log_probs.device)
-    outside = place >= counts.to(log_probs.device, non_blocking=True)[:, None]
-    scores = upcast(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
-    finite = losses.isfinite()
-    if knows_values(scores, losses) and not computes_on_device(scores):
-        if not bool((scores < torch.inf).all()):
-            raise InvalidInputError("log_probs holds NaN or +inf; give log-weights")
-        none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)
-        if bool(none.any()):
-            raise InfeasibleError(
-                f"log_probs[{int(none.nonzero()[0])}] is -inf for every hypothesis of finite loss; "
-                "allow at least one of them"
-            )
-    shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
+    key = persistent(NbestLosses, loss, infeasible=infeasible)
+    known = torch.zeros(log_probs.shape) if computes_on_device(log_probs) else log_probs
+    losses = measured(key, log_probs, [ids, golds, counts, known])
+    finite = losses.isfinite()  # False outside of the lists, and in all of an infeasible list
+    scores = upcast(log_probs).to(torch.float64).masked_fill(~finite, -torch.inf)
+    none = (scores == -torch.inf).all(dim=1, keepdim=True)
+    if infeasible == "zero":
+        scores = torch.where(none, 0.0, scores)
+    shares = torch.softmax(scores, dim=1)
     risks = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(upcast(log_probs).dtype)
+    if infeasible == "zero":
+        risks = torch.where(none[:, 0], 0.0, risks)
     return risks[0] if single and reduction == "none" else reduced(risks, reduction)
 
 
@@ -136,11 +138,6 @@ def _as_table(
         raise InvalidInputError(
             f"log_probs has {len(log_probs)} lists; hypotheses has {len(lists)}"
         )
-    for i, own in enumerate(lists):
-        if len(own) == 0:
-            raise InvalidInputError(
-                f"hypotheses[{i}] is {own!r}; give the hypotheses of that list, at least one"
-            )
     counts = [len(own) for own in lists]
     if max(counts, default=0) > log_probs.shape[1]:
         raise InvalidInputError(

@@ -23,7 +23,7 @@ numbers, strings), or `values(Class(...), scores, constants)` if every batch has
 from collections.abc import Callable, Sequence
 from inspect import Parameter
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
 import torch
@@ -31,6 +31,7 @@ import torch
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.objectives.base import Objective
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
 from fstgrad.torch.threads import team
@@ -47,24 +48,27 @@ _keeps_graph: Callable[[], bool] = getattr(
 )
 
 
-def persistent(make: Callable[..., Objective], *settings: Any) -> str:
+def persistent(
+    make: Callable[..., Objective], *settings: Any, infeasible: Infeasible = "raise"
+) -> str:
     """Return the key of `make(*settings)`, which is created once and lives as long as the process.
 
+    It is the objective with the choice `infeasible` for infeasible items, as in `FeasibleItems`.
     Settings are equal if their fingerprints are equal.  Settings without a fingerprint are compared
     by value if they are numbers, strings or None, otherwise by identity.
     """
     if torch.compiler.is_compiling():  # a new number requires a new graph
         guarded = torch.fx.experimental.symbolic_shapes.guard_scalar
         settings = tuple(guarded(s) if isinstance(s, int | float) else s for s in settings)
-    key: str = _key_of(make, *settings)
+    key: str = _key_of(make, infeasible, *settings)
     return key
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _key_of(make: Callable[..., Objective], *settings: Any) -> str:
-    key = f"{make.__module__}.{make.__qualname__}{tuple(map(_token, settings))}"
+def _key_of(make: Callable[..., Objective], infeasible: Infeasible, *settings: Any) -> str:
+    key = f"{make.__module__}.{make.__qualname__}{tuple(map(_token, settings))} {infeasible!r}"
     if key not in _PERSISTENT:
-        _PERSISTENT[key] = make(*settings)
+        _PERSISTENT[key] = FeasibleItems(make(*settings), infeasible)
     return key
 
 
@@ -117,8 +121,8 @@ def gradients(
 def function_of(objective: type[Objective]) -> Callable[..., torch.Tensor]:
     """Return an objective as a function of tensors (B, ...), differentiable in its scores.
 
-    Its parameters are the scores and the constants and, by keyword, the settings and `reduction`
-    ("mean", "sum" or "none").
+    Its parameters are the scores and the constants and, by keyword, the settings, `infeasible`
+    ("raise" or "zero") and `reduction` ("mean", "sum" or "none").
 
     Parameters
     ----------
@@ -126,16 +130,21 @@ def function_of(objective: type[Objective]) -> Callable[..., torch.Tensor]:
     """
     many = len(objective.score_names)
 
-    def call(tensors: list[Any], settings: list[Any], reduction: str) -> torch.Tensor:
+    def call(
+        tensors: list[Any], settings: list[Any], infeasible: Infeasible, reduction: str
+    ) -> torch.Tensor:
         for name, given in zip(objective.constant_names, tensors[many:], strict=True):
             arguments.tensor(name, given)
         for name, given in zip(objective.score_names, tensors[:many], strict=True):
             arguments.floating(name, given)
         objective.check_items(tensors)
-        key = persistent(objective, *settings)
+        key = persistent(objective, *settings, infeasible=infeasible)
         return reduced(values(key, tensors[:many], tensors[many:]), reduction)
 
-    return objective.function(call, Parameter("reduction", Parameter.KEYWORD_ONLY, default="mean"))
+    options = (("infeasible", "raise"), ("reduction", "mean"))
+    return objective.function(
+        call, *(Parameter(name, Parameter.KEYWORD_ONLY, default=first) for name, first in options)
+    )
 
 
 def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
@@ -179,6 +188,15 @@ def _outputs(
         tables, fixed = [t[None] for t in tables], [t[None] for t in fixed]
     outputs = _values(tables, fixed, key)
     return outputs
+
+
+def are_feasible(
+    objective: str, scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """Return which items of an objective from `persistent` are feasible, (B,) bool."""
+    fixed = [[tensor.detach() for tensor in tensors] for tensors in (scores, constants)]
+    mask: torch.Tensor = _are_feasible(*fixed, objective)
+    return mask
 
 
 def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -238,6 +256,24 @@ def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -
 @_measured.register_fake
 def _(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
     return like.new_empty(like.shape, dtype=torch.float64)
+
+
+@torch.library.custom_op(
+    "fstgrad::are_feasible",
+    mutates_args=(),
+    schema="(Tensor[] scores, Tensor[] constants, str key) -> Tensor",
+)
+def _are_feasible(
+    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
+) -> torch.Tensor:
+    objective = cast(FeasibleItems, objective_of(key))
+    arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
+    return torch.from_numpy(objective.are_feasible(arrays, fixed)).to(scores[0].device)
+
+
+@_are_feasible.register_fake
+def _(scores: Sequence[torch.Tensor], constants: Any, key: str) -> torch.Tensor:
+    return scores[0].new_empty(scores[0].shape[:1], dtype=torch.bool)
 
 
 @torch.library.custom_op(
@@ -398,6 +434,12 @@ def _joined(info: Any, tensors: Sequence[torch.Tensor], axes: Sequence[int | Non
 def _(info: Any, axes: Any, scores: Any, constants: Any, key: str) -> tuple[list[Any], list[int]]:
     found = _values(_joined(info, scores, axes[0]), _joined(info, constants, axes[1]), key)
     return [t.reshape(info.batch_size, -1, *t.shape[1:]) for t in found], [0] * len(found)
+
+
+@_are_feasible.register_vmap
+def _(info: Any, axes: Any, scores: Any, constants: Any, key: str) -> tuple[Any, int]:
+    found = _are_feasible(_joined(info, scores, axes[0]), _joined(info, constants, axes[1]), key)
+    return found.reshape(info.batch_size, -1), 0
 
 
 @_measured.register_vmap

@@ -14,13 +14,14 @@ from fstgrad.core.sequences import batch, items
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.base import Objective
+from fstgrad.objectives.base import Arrays, Objective
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
-from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
+from fstgrad.objectives.strings import IGNORED, Item, Kind, StringObjective
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.solve import no_loss
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.arrays import computes_on_device, to_device, upcast, validated
 from fstgrad.torch.device import strings as on_device
 from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
 from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
@@ -40,6 +41,7 @@ def softmax_margin(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -66,6 +68,10 @@ def softmax_margin(
     ignore_index : int
         Positions where a gold tensor is `ignore_index` are left out of the string: padding, or the
         pieces of a word after the first one.  Their scores get the gradient 0.
+    infeasible : {"raise", "zero"}
+        What to do if items of the batch have no string, or a gold string, of finite score.
+        "raise": one error names them all.  "zero": their values and gradients are 0, and "mean"
+        divides by the number of all items, as PyTorch does with zero_infinity.
     cap : float, optional
         Replaces L by min(L, cap), in nats.  The automaton of a long string then stays small, and
         the value is a lower bound.
@@ -88,7 +94,7 @@ def softmax_margin(
     >>> round(float(scores.grad[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    given = (scores, gold, lengths, ignore_index)
+    given = (scores, gold, lengths, ignore_index, infeasible)
     return _evaluated(
         "softmax-margin", given, loss, reduction, Options(cap, band, method, sampling)
     )
@@ -102,9 +108,10 @@ def crf_nll(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
-    given = (scores, gold, lengths, ignore_index)
+    given = (scores, gold, lengths, ignore_index, infeasible)
     return _evaluated("softmax-margin", given, None, reduction, Options())
 
 
@@ -117,6 +124,7 @@ def risk(
     lengths: Lengths = None,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
+    infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
     method: Method = "exact",
@@ -127,7 +135,7 @@ def risk(
     Twice differentiable for orders 1 and 2 if exp(scores) is within the range of floats, otherwise
     once.  Parameters as in `softmax_margin`, but a loss is required.
     """
-    given = (scores, gold, lengths, ignore_index)
+    given = (scores, gold, lengths, ignore_index, infeasible)
     return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling))
 
 
@@ -137,8 +145,8 @@ class TensorObjective(StringObjective):
     risk_product = staticmethod(risk_hessian.product)
 
 
-# scores, gold, lengths, ignore_index: a plain tuple, which torch.compile accepts silently
-_Arguments = tuple[torch.Tensor, Gold, Lengths, int]
+# scores, gold, lengths, ignore_index, infeasible: a plain tuple, which torch.compile accepts
+_Arguments = tuple[torch.Tensor, Gold, Lengths, int, Infeasible]
 
 
 def _evaluated(
@@ -147,7 +155,8 @@ def _evaluated(
     """Convert the arguments to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
     check_settings(kind, loss, options)
-    scores, gold, lengths, ignore_index = given
+    scores, gold, lengths, ignore_index, infeasible = given
+    check_infeasible(infeasible)
     arguments.floating("scores", scores)
     arguments.check_loss(loss)
     gold = as_list("gold", gold)
@@ -165,7 +174,7 @@ def _evaluated(
     constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
     objective: str | Objective
     if loss is None or isinstance(loss, Loss):
-        objective = persistent(TensorObjective, kind, loss, *options)
+        objective = persistent(TensorObjective, kind, loss, *options, infeasible=infeasible)
     else:
         if options.cap is not None or options.band is not None or options.method != "exact":
             raise InvalidInputError(
@@ -173,7 +182,7 @@ def _evaluated(
                 "compile()"
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
-        objective = TensorObjective(kind, automata)
+        objective = FeasibleItems(TensorObjective(kind, automata), infeasible)
     if computes_on_device(scores) and options.method == "exact" and scores.ndim - axis <= 3:
         rows, fixed = (scores, constants) if axis else (scores[None], [t[None] for t in constants])
         per_item = _on_device(objective, rows, fixed).to(upcast(scores).dtype)
@@ -189,19 +198,35 @@ def _on_device(
 ) -> torch.Tensor:
     """Return the values (B,) by operations of PyTorch; gold is needed on the CPU."""
     refuse_transforms([scores])
-    known = cast(TensorObjective, objective_of(objective))
-    shape, no_scores = tuple(scores.shape), np.zeros(())  # arrays of zeros have the shapes alone
-    chosen = known.items(np.broadcast_to(no_scores, shape), *(c.cpu().numpy() for c in constants))
+    given = cast(FeasibleItems, objective_of(objective))
+    known, shape = cast(TensorObjective, given.objective), tuple(scores.shape)
+    no_scores = np.zeros(())  # arrays of zeros have the shapes alone
+    arrays = [np.broadcast_to(no_scores, shape)], [c.cpu().numpy() for c in constants]
+
+    def read(own: Objective, shapes: Arrays, golds: Arrays) -> list[Item]:
+        return cast(TensorObjective, own).items(*shapes, *golds)
+
+    kept, chosen = given.feasible_items(read, *arrays)
     if not chosen:
-        return scores.new_empty(0)
+        return torch.where(scores.new_zeros((), dtype=torch.bool), scores.flatten(1).sum(1), 0.0)
+    if len(kept) < len(scores):
+        scores = scores[to_device(kept, scores.device)]
     automata = [item.automaton or no_loss(shape[-1], len(item.gold)) for item in chosen]
     golds, places = [item.gold for item in chosen], np.arange(shape[1])
     starts = np.array([0, *accumulate(map(len, golds))])
     Strings(np.broadcast_to(no_scores, (starts[-1], *shape[2:])), starts, automata).check_shapes()
     positions = [places[item.positions] for item in chosen]
-    batch = on_device.pack(automata, positions, golds, shape, scores.device)
+    batch = on_device.pack(automata, positions, golds, tuple(scores.shape), scores.device)
     value = on_device.risk if known.kind == "risk" else on_device.softmax_margin
-    return value(upcast(scores), batch)
+    values = value(upcast(scores), batch)
+    if given.infeasible == "raise":
+        return values
+    inside = np.array([np.isin(places, own) for own in positions])
+    good = (scores < torch.inf).flatten(2).all(dim=2) | ~to_device(inside, scores.device)
+    values = torch.where(values.isnan() & good.all(dim=1), 0.0, values)
+    place = np.full(shape[0], len(kept))
+    place[kept] = np.arange(len(kept))
+    return torch.cat([values, values.new_zeros(1)])[to_device(place, scores.device)]
 
 
 def as_list(name: str, gold: Any) -> Any:
@@ -274,15 +299,20 @@ def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> Non
         )
 
 
-def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) -> torch.Tensor:
-    """Return lengths (B,) as a tensor, checked to be from 1 to the width of the ids."""
-    known = arguments.integer_per_item("lengths", lengths, len(ids))
+def checked_lengths(
+    lengths: torch.Tensor | Sequence[int], table: torch.Tensor, what: str = "positions of gold"
+) -> torch.Tensor:
+    """Return lengths (B,) as a tensor, checked to be at most the width of a table.
+
+    An item of length 0 is infeasible.
+    """
+    known = arguments.integer_per_item("lengths", lengths, len(table))
     if torch.compiler.is_compiling():
         return known
     for i, length in enumerate(known.tolist()):
-        if not 1 <= length <= ids.shape[1]:
+        if not 0 <= length <= table.shape[1]:
             raise InvalidInputError(
-                f"lengths[{i}] is {length}; give 1 to {ids.shape[1]}, the positions of gold"
+                f"lengths[{i}] is {length}; give 1 to {table.shape[1]}, the {what}"
             )
     return known
 

@@ -9,20 +9,25 @@ labeled : bool
 projective : bool
     Whether to allow only trees without crossing arcs.  Their log Z and marginals have one
     derivative less: third derivatives of log Z do not exist.
+infeasible : {"raise", "zero"}
+    What to do with items of a batch that have no tree, or no gold tree, of finite score.  "raise":
+    one error names them all.  "zero": their values and gradients are 0, and the mean of a module
+    divides by the number of all items.  This takes one more solution of the batch.
 
 Scores may have any floating-point dtype.  All computations are in float64, and values of
 half-precision scores are float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from fstgrad.core.checks import flag
 from fstgrad.core.distribution import FAR
-from fstgrad.core.errors import InvalidInputError
-from fstgrad.objectives.trees import tree_distribution
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.objectives.infeasible import Infeasible, check_infeasible
+from fstgrad.objectives.trees import TreeKind, TreeObjective, check_gold, tree_distribution
 from fstgrad.torch import arguments, tree_operators
 from fstgrad.torch.arrays import (
     computes_on_device,
@@ -34,6 +39,7 @@ from fstgrad.torch.arrays import (
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.device import trees as device
 from fstgrad.torch.device.sums import valid
+from fstgrad.torch.operators import are_feasible, persistent
 from fstgrad.torch.transforms import knows_values, vectorized
 from fstgrad.torch.tree_operators import log_partition, on_device
 from fstgrad.trees.structures import IGNORE_INDEX, PADDING
@@ -49,6 +55,7 @@ def spanning_tree_log_partition(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return log Z in nats, () or (B,); three times differentiable, projective twice.
 
@@ -64,6 +71,8 @@ def spanning_tree_log_partition(
         Whether the last axis holds labels.
     projective : bool
         Whether to allow only trees without crossing arcs.
+    infeasible : {"raise", "zero"}
+        What to do with items without a tree of finite score.
 
     Examples
     --------
@@ -73,7 +82,8 @@ def spanning_tree_log_partition(
     >>> round(float(log_z.exp()), 9)
     9.0
     """
-    return _Table(scores, lengths, labeled, single_root, projective).log_partition()
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
+    return table.feasible_result(table.log_partition)
 
 
 @validated
@@ -85,6 +95,7 @@ def spanning_tree_nll(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return -log p(gold) in nats, () or (B,); three times differentiable, projective twice.
 
@@ -92,14 +103,16 @@ def spanning_tree_nll(
     ----------
     gold : (n,) or (B, n) integer, with labels (n, 2) or (B, n, 2)
         gold[d - 1] is the head of dependent d (and its label); 0 is the root.
-    scores, single_root, lengths, labeled, projective
+    scores, single_root, lengths, labeled, projective, infeasible
         As in `spanning_tree_log_partition`.
 
     Raises
     ------
     InvalidInputError
-        If gold is not a tree, has several root arcs with single_root=True, or has crossing arcs
-        with projective=True.
+        If gold is not a tree.
+    InfeasibleError
+        If gold has several root arcs with single_root=True, crossing arcs with projective=True, or
+        an arc of score -inf.
 
     Examples
     --------
@@ -109,21 +122,20 @@ def spanning_tree_nll(
     >>> round(float(value.exp()), 4)  # one of 9 trees
     9.0
     """
-    table = _Table(scores, lengths, labeled, single_root, projective).recentered()
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible).recentered()
     arguments.integers("gold", gold)
     golds = gold if scores.ndim == table.batch.ndim else gold[None]
-    if on_device(table.arcs, projective):
-        golds = arguments.shaped(
-            "gold", golds, (*table.batch[:, 0, 1:, ...].shape[:2], 2)[: 2 + labeled]
-        )
-        given = golds.to(scores.device, torch.int64, non_blocking=True), table.inside()
-        used, is_tree = device.gold_parts(table.batch, *given, single_root=single_root)
-    else:
-        used, is_tree = gold_parts(table.batch.detach(), golds, *table.family, labeled), None
-    score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
-    if is_tree is not None:
-        score = torch.where(is_tree, valid(score), torch.nan)
-    return table.values(log_partition(table.arcs, *table.family) - score)
+
+    def compute() -> torch.Tensor:
+        if on_device(table.arcs, projective):
+            score = table.score_on_device(golds)
+        else:
+            known = table.where_feasible(golds, _chain_of(golds, labeled))
+            used = gold_parts(table.batch.detach(), known, *table.family, labeled)
+            score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
+        return table.values(log_partition(table.arcs, *table.family) - score)
+
+    return table.feasible_result(compute, "nll", golds)
 
 
 @validated
@@ -135,13 +147,14 @@ def spanning_tree_partial_nll(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return -log of the probability of the trees that `allowed` permits, () or (B,), in nats.
 
     allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 or -100 for
         an unknown head (or label).
     """
-    table = _Table(scores, lengths, labeled, single_root, projective).recentered()
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible).recentered()
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
         allowed = arguments.integers("allowed", allowed)
         allowed = torch.where(allowed == IGNORE_INDEX, PADDING, allowed)
@@ -154,12 +167,15 @@ def spanning_tree_partial_nll(
         known = arguments.shaped("allowed", given, (size, nodes - 1, 2)[: 2 + labeled])
         _check_known(known, (nodes, *table.batch.shape[3:]))
         mask = _within(known, table.batch.shape, labeled)
-    agreeing = _Table(
-        table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
-        projective,
-    )  # fmt: skip
-    log_z, partial = (log_partition(t.arcs, *table.family) for t in (table, agreeing))
-    return table.values(log_z - partial)
+
+    def compute() -> torch.Tensor:
+        excluded = ~table.where_feasible(mask, True)
+        agreeing = table.batch.masked_fill(excluded, -torch.inf)
+        arcs = _summed_labels(agreeing) if labeled else agreeing
+        log_z, partial = (log_partition(t, *table.family) for t in (table.arcs, arcs))
+        return table.values(log_z - partial)
+
+    return table.feasible_result(compute, "partial-nll", mask)
 
 
 @validated
@@ -170,13 +186,19 @@ def spanning_tree_marginals(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return the probability of every arc (and label), like the scores; twice differentiable.
 
     Parameters as in `spanning_tree_log_partition`; once differentiable if projective.
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
-    return table.marginals().to(upcast(scores).dtype).reshape(scores.shape)
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
+
+    def compute() -> torch.Tensor:
+        marginals = table.where_feasible(table.marginals(), 0.0)
+        return marginals.to(upcast(scores).dtype).reshape(scores.shape)
+
+    return table.feasible_result(compute)
 
 
 @validated
@@ -187,15 +209,21 @@ def spanning_tree_entropy(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return the entropy in nats, () or (B,); twice differentiable, projective once."""
-    table = _Table(scores, lengths, labeled, single_root, projective)
-    value = tree_operators.entropy(table.arcs, *table.family)
-    if labeled:
-        logs = table.label_logs()
-        own = -(logs.exp() * finite(logs)).sum(dim=-1)
-        value = value + (tree_operators.solve(table.arcs, *table.family)[1] * own).sum(dim=(1, 2))
-    return table.values(value)
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
+
+    def compute() -> torch.Tensor:
+        value = tree_operators.entropy(table.arcs, *table.family)
+        if labeled:
+            logs = table.label_logs()
+            own = -(logs.exp() * finite(logs)).sum(dim=-1)
+            mu = tree_operators.solve(table.arcs, *table.family)[1]
+            value = value + (mu * own).sum(dim=(1, 2))
+        return table.values(value)
+
+    return table.feasible_result(compute)
 
 
 @validated
@@ -207,25 +235,32 @@ def spanning_tree_kl(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return KL(p || q) in nats, () or (B,); twice differentiable in both, projective once."""
-    p = _Table(p_scores, lengths, labeled, single_root, projective)
-    q = _Table(q_scores, lengths, labeled, single_root, projective)
+    p, q = (
+        _Table(scores, lengths, labeled, single_root, projective, infeasible)
+        for scores in (p_scores, q_scores)
+    )
     if p.batch.shape != q.batch.shape:
         raise InvalidInputError(
             f"p_scores has shape {tuple(p_scores.shape)} and q_scores {tuple(q_scores.shape)}; "
             "a divergence is between distributions over the same sentences and labels"
         )
-    value = tree_operators.divergence(p.arcs, q.arcs, *p.family)
-    if labeled:
-        first, second = p.label_logs(), q.label_logs()
-        share = first.exp()
-        lost = (share > 0) & (second == -torch.inf)
-        gap = torch.where(lost, torch.inf, share * (finite(first) - finite(second)))
-        mu = tree_operators.solve(p.arcs, *p.family)[1]
-        own = torch.where(mu > 0, gap.sum(dim=-1), 0.0)
-        value = value + torch.where(mu > 0, mu * own, 0.0).sum(dim=(1, 2))
-    return p.values(value)
+
+    def compute() -> torch.Tensor:
+        value = tree_operators.divergence(p.arcs, q.arcs, *p.family)
+        if labeled:
+            first, second = p.label_logs(), q.label_logs()
+            share = first.exp()
+            lost = (share > 0) & (second == -torch.inf)
+            gap = torch.where(lost, torch.inf, share * (finite(first) - finite(second)))
+            mu = tree_operators.solve(p.arcs, *p.family)[1]
+            own = torch.where(mu > 0, gap.sum(dim=-1), 0.0)
+            value = value + torch.where(mu > 0, mu * own, 0.0).sum(dim=(1, 2))
+        return p.values(q.where_feasible(value, 0.0))
+
+    return p.feasible_result(lambda: q.feasible_result(compute, other=p), other=q)
 
 
 @validated
@@ -237,6 +272,7 @@ def spanning_tree_risk(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return E[sum of the costs of the arcs], () or (B,); twice differentiable.
 
@@ -244,11 +280,13 @@ def spanning_tree_risk(
     With cost 1 for every arc except the gold ones, the value is n minus the expected number of
     correct attachments.
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
     wide = arguments.finite("costs", costs).to(scores.device, non_blocking=True)
     wide = arguments.shaped("costs", wide, scores.shape, table.batch.shape[1:])
     wide = wide.reshape(table.batch.shape)
-    return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
+    return table.feasible_result(
+        lambda: table.values((table.marginals() * wide).flatten(1).sum(dim=1))
+    )
 
 
 @validated
@@ -261,12 +299,13 @@ def spanning_tree_generalized_expectation(
     lengths: Lengths = None,
     labeled: bool = False,
     projective: bool = False,
+    infeasible: Infeasible = "raise",
 ) -> torch.Tensor:
     """Return 1/2 |E f - target|^2, () or (B,); its gradient takes one Hessian-vector product.
 
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
+    table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
     wide = arguments.finite("features", features).to(scores.device, non_blocking=True)
     if wide.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
@@ -275,8 +314,12 @@ def spanning_tree_generalized_expectation(
     goal = arguments.finite("target", target).to(scores.device, non_blocking=True)
     goal = arguments.shaped("target", goal, (len(table.batch), count), (count,))
     flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
-    expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
-    return table.values(0.5 * (expected - goal).square().sum(dim=-1))
+
+    def compute() -> torch.Tensor:
+        expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
+        return table.values(0.5 * (expected - goal).square().sum(dim=-1))
+
+    return table.feasible_result(compute)
 
 
 class _Table:
@@ -293,7 +336,9 @@ class _Table:
         labeled: bool,
         single_root: bool,
         projective: bool,
+        infeasible: Infeasible = "raise",
     ) -> None:
+        check_infeasible(infeasible)
         arguments.floating("scores", scores)
         for name, given in (("single_root", single_root), ("projective", projective)):
             flag(name, given)
@@ -314,6 +359,9 @@ class _Table:
         self.labeled, self.lengths = labeled, None if lengths is None else sizes
         self.family = (sizes, single_root, projective)
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
+        self.infeasible: Infeasible = infeasible
+        self.feasible: torch.Tensor | None = None  # (B,) bool, once the infeasible ones are known
+        self.is_valid = torch.ones((), dtype=torch.bool, device=scores.device)
         if lengths is not None and on_device(self.arcs, projective) and sizes.device.type == "cpu":
             arguments.in_range("lengths", sizes, 1, nodes - 1)
 
@@ -337,14 +385,95 @@ class _Table:
             self.arcs = _summed_labels(self.batch) if self.labeled else self.batch
         return self
 
+    def score_on_device(self, gold: torch.Tensor) -> torch.Tensor:
+        """Return the scores (B,) of gold by operations of PyTorch, NaN unless they are trees."""
+        shape = (*self.batch[:, 0, 1:, ...].shape[:2], 2)[: 2 + self.labeled]
+        golds = arguments.shaped("gold", gold, shape).to(
+            self.given.device, torch.int64, non_blocking=True
+        )
+        used, is_tree = device.gold_parts(self.batch, golds, self.inside(), single_root=False)
+        self.is_valid = is_tree
+        if self.family[1]:
+            heads = golds[..., 0] if self.labeled else golds
+            is_tree = is_tree & ((self.inside() & (heads == 0)).sum(dim=1) == 1)
+        score = torch.where(used, self.batch, 0.0).flatten(1).sum(dim=1)
+        return torch.where(is_tree, valid(score), torch.nan)
+
+    def feasible_result(
+        self,
+        compute: Callable[[], torch.Tensor],
+        kind: TreeKind = "log-partition",
+        *constants: torch.Tensor,
+        other: "_Table | None" = None,
+    ) -> torch.Tensor:
+        """Return compute(), with all infeasible items named in one error, or left out.
+
+        kind, constants : the objective, and its constants after the lengths, that say which items
+        are infeasible.  Those left out get scores of 0.
+        other : another table of the objective
+        """
+        if on_device(self.arcs, self.family[2]):
+            return self._result_on_device(compute, other)
+        sizes, single_root, projective = self.family
+        flags = (single_root, self.labeled, projective)
+        key = persistent(TreeObjective, kind, *flags, infeasible=self.infeasible)
+        if self.infeasible == "zero":
+            self.feasible = are_feasible(key, [self.batch], [sizes, *constants])
+            self.batch = self.where_feasible(self.batch, 0.0)
+            self.arcs = _summed_labels(self.batch) if self.labeled else self.batch
+        elif not torch.compiler.is_compiling():
+            try:
+                return compute()
+            except InfeasibleError:
+                are_feasible(key, [self.batch], [sizes, *constants])  # raises it for all items
+                raise
+        return compute()
+
+    def _result_on_device(
+        self, compute: Callable[[], torch.Tensor], other: "_Table | None"
+    ) -> torch.Tensor:
+        """Return compute(), in which an infeasible item is NaN, or 0 if these are left out."""
+        if self.infeasible == "raise":
+            return compute()
+        with torch.no_grad():
+            log_z = log_partition(self.arcs.detach(), *self.family)
+        self.feasible = ~(log_z.isnan() & self._has_numbers())
+        given, self.batch = self.batch, self.where_feasible(self.batch, 0.0)
+        self.arcs = _summed_labels(self.batch) if self.labeled else self.batch
+        result = compute()
+        self.batch = given
+        batch = result if self.given.ndim == self.batch.ndim else result[None]
+        is_bad = batch.isnan().reshape(len(batch), -1).any(dim=1) & self._has_numbers()
+        if other is not None:
+            is_bad = is_bad & other._has_numbers()
+        shape = (-1, *(1,) * (batch.ndim - 1))
+        batch = torch.where(is_bad.reshape(shape), 0.0, batch)
+        return batch if self.given.ndim == self.batch.ndim else batch[0]
+
+    def _has_numbers(self) -> torch.Tensor:
+        """Return whether the scores and gold of an item are valid, (B,): it may be infeasible."""
+        heads = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
+        is_arc = heads[:, :, None] & torch.nn.functional.pad(self.inside(), (1, 0))[:, None]
+        good = (self.batch < torch.inf).all(dim=3) if self.labeled else self.batch < torch.inf
+        return (good | ~is_arc).flatten(1).all(dim=1) & self.is_valid
+
+    def where_feasible(self, table: torch.Tensor, rest: Any) -> torch.Tensor:
+        """Return a table (B, ...), with `rest` for infeasible items."""
+        if self.feasible is None:
+            return table
+        return torch.where(self.feasible.reshape(-1, *(1,) * (table.ndim - 1)), table, rest)
+
     def values(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values (B,) in the dtype of the scores (half: float32), () without a batch."""
-        typed = values.to(upcast(self.given).dtype)
+        """Return values (B,) in the dtype of the scores (half: float32), () without a batch.
+
+        Those of infeasible items are 0.
+        """
+        typed = self.where_feasible(values, 0.0).to(upcast(self.given).dtype)
         return typed if self.given.ndim == self.batch.ndim else typed[0]
 
     def log_partition(self) -> torch.Tensor:
         """Return log Z (B,), or () without a batch, in the dtype of the scores (half: float32)."""
-        if self.labeled or self.lengths is not None:
+        if self.labeled or self.lengths is not None or self.infeasible == "zero":
             return self.values(log_partition(self.arcs, *self.family))
         value = log_partition(self.wide, None, *self.family[1:])
         return value.to(upcast(self.given).dtype)
@@ -372,6 +501,12 @@ def _check_known(known: torch.Tensor, sizes: tuple[int, ...]) -> None:
         )
 
 
+def _chain_of(gold: torch.Tensor, labeled: bool) -> torch.Tensor:
+    """Return a tree in the shape of gold: the head of each dependent is the one before it."""
+    heads = torch.arange(gold.shape[1], device=gold.device)
+    return torch.stack([heads, torch.zeros_like(heads)], dim=1) if labeled else heads
+
+
 def _within(gold: torch.Tensor, shape: tuple[int, ...], labeled: bool) -> torch.Tensor:
     """Return a mask of the arcs (and labels) that partial trees allow; -1 allows all."""
     heads = gold[..., 0] if labeled else gold
@@ -397,9 +532,10 @@ def gold_parts(
     """Return a mask of the scores that the gold trees use; raise if gold is not a tree."""
     if len(scores) == 0:
         return torch.empty_like(scores, dtype=torch.bool)
-    sizes = lengths.cpu().numpy()
+    sizes, known = lengths.cpu().numpy(), gold.cpu().numpy()
     trees = tree_distribution(to_float64(scores), sizes, single_root, projective, labeled)
-    return to_float64_tensor(trees.gold_parts(gold.cpu().numpy()), scores) > 0
+    check_gold(trees, known)
+    return to_float64_tensor(trees.gold_parts(known), scores) > 0
 
 
 @gold_parts.register_fake

@@ -1,6 +1,6 @@
 """`ArcTable`: the checked scores of a batch of sentences, labels summed or maximised out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Protocol
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees import kernels, structures
 
 
@@ -127,6 +127,16 @@ class ArcTable:
             return ""
         where = tuple(int(i) for i in np.unravel_index(item, self.batch_shape))
         return f" of item {where[0] if len(where) == 1 else where}"
+
+    def infeasible_error(self, reasons: Mapping[int, str]) -> InfeasibleError:
+        """Return the error of items that have no tree, with the reasons by item."""
+        if not self.batch_shape:
+            return InfeasibleError(reasons[0])
+        if len(self.batch_shape) == 1:
+            return InfeasibleError.of_items(reasons)
+        places = zip(*np.unravel_index(list(reasons), self.batch_shape), strict=True)
+        named = [tuple(map(int, place)) for place in places]
+        return InfeasibleError.of_items(dict(zip(named, reasons.values(), strict=True)))
 
     def items(self) -> Iterator["ArcTable"]:
         """Yield each item as a table without padding."""

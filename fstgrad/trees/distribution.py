@@ -17,7 +17,7 @@ from fstgrad import plot
 from fstgrad.core import checks
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scalar
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import constraints, structures
 from fstgrad.trees.arcs import ArcTable
@@ -174,17 +174,18 @@ class TreeDistribution(ArrayDistribution):
         if self._solved is None:
             solved = self._solve()
             if solved.infeasible >= 0:
-                self._raise_infeasible(solved.infeasible)
+                raise self._infeasible(np.isneginf(solved.log_partition))
             self._solved = solved
         return self._solved
 
-    def _raise_infeasible(self, item: int) -> None:
-        n = int(self._table.lengths[item])
-        raise structures.explain_infeasible(
-            self._table.arcs[item, : n + 1, : n + 1],
-            self._table.name(item),
-            single_root=self.single_root,
-        )
+    def _infeasible(self, are_bad: BoolArray) -> InfeasibleError:
+        """Return the error of the items (b,) without a tree."""
+        table, reasons = self._table, {}
+        for item in np.flatnonzero(are_bad).tolist():
+            n = int(table.lengths[item])
+            arcs = table.arcs[item, : n + 1, : n + 1]
+            reasons[item] = structures.explain_infeasible(arcs, single_root=self.single_root)
+        return table.infeasible_error(reasons)
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, in the batch's shape: O(n^3)."""
@@ -288,7 +289,7 @@ class TreeDistribution(ArrayDistribution):
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
         heads, infeasible = self._find_best(self._table.best_arcs, self._table.lengths)
         if infeasible >= 0:
-            self._raise_infeasible(infeasible)
+            raise self._infeasible((heads < 0).all(axis=1) & (self._table.lengths > 0))
         if not self.labeled:
             return self._with_labels(heads, None)
         items, dependents = np.indices(heads.shape)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 
 PADDING = -1
 IGNORE_INDEX = -100  # also marks what is unknown, as in padded gold of PyTorch
@@ -119,22 +119,22 @@ def arc_table(heads: IntArray, labels: IntArray | None, shape: tuple[int, ...]) 
     return table
 
 
-def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> InfeasibleError:
-    """Return the error for a table (n+1, n+1) that allows no tree; it names the nodes concerned."""
+def explain_infeasible(scores: FloatArray, *, single_root: bool) -> str:
+    """Return why a table (n+1, n+1) allows no tree, with the nodes concerned."""
     allowed = scores > -np.inf
     allowed[:, 0] = False
     np.fill_diagonal(allowed, False)
     headless = np.flatnonzero(~allowed[:, 1:].any(axis=0)) + 1
     if len(headless):
-        return InfeasibleError(
-            f"dependents {headless.tolist()}{item} have no allowed head: scores[:, d] is -inf "
-            "there; allow at least one"
+        return (
+            f"dependents {headless.tolist()} have no allowed head: scores[:, d] is -inf there; "
+            "allow at least one"
         )
     unreachable = np.flatnonzero(~_reached(allowed, [0]))
     if len(unreachable):
-        return InfeasibleError(
-            f"no allowed arcs lead from the root to dependents {unreachable.tolist()}{item}: "
-            "Z = 0; allow an arc into this set from outside it"
+        return (
+            f"no allowed arcs lead from the root to dependents {unreachable.tolist()}: Z = 0; "
+            "allow an arc into this set from outside it"
         )
     unreached = {
         child: np.flatnonzero(~_reached(allowed, [child]))[1:].tolist()
@@ -142,13 +142,13 @@ def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> I
     }
     if single_root and all(unreached.values()):
         why = [f"{child} does not reach {nodes}" for child, nodes in unreached.items()]
-        return InfeasibleError(
-            f"no tree with a single root arc is allowed{item}: Z = 0; of the root's dependents "
+        return (
+            "no tree with a single root arc is allowed: Z = 0; of the root's dependents "
             f"{'; '.join(why)}; allow arcs between them or pass single_root=False"
         )
-    return InfeasibleError(
-        f"every allowed tree has crossing arcs{item}: Z = 0 over projective trees; allow more arcs "
-        "or use SpanningTrees"
+    return (
+        "every allowed tree has crossing arcs: Z = 0 over projective trees; allow more arcs or use "
+        "trees that may cross"
     )
 
 

@@ -61,7 +61,9 @@ def test_a_class_is_a_function_and_a_module_of_pytorch(monkeypatch):
     assert torch.autograd.gradcheck(lambda s: brier(s, gold=gold, reduction="none"), scores)
     compiled = torch.compile(brier, fullgraph=True, backend="aot_eager")
     assert compiled(scores, gold, factor=2.0).item() == brier(scores, gold, factor=2.0).item()
-    assert str(inspect.signature(brier)) == "(scores, gold, *, factor=1.0, reduction='mean')"
+    assert str(inspect.signature(brier)) == (
+        "(scores, gold, *, factor=1.0, infeasible='raise', reduction='mean')"
+    )
     assert (brier.__name__, module.__name__, brier.__doc__) == ("Brier", "BrierLoss", Brier.__doc__)
     monkeypatch.setattr(sys.modules[__name__], "BrierLoss", module, raising=False)
     assert pickle.loads(pickle.dumps(module(factor=3.0))).factor == 3.0
@@ -79,7 +81,7 @@ def test_a_class_is_a_function_of_jax():
 
     found = jax.jit(jax.grad(lambda s: brier(s, gold, factor=2.0).sum()))(jax.numpy.array(SCORES))
     np.testing.assert_allclose(found, jax.grad(by_jax)(jax.numpy.array(SCORES)), atol=1e-6)
-    assert str(inspect.signature(brier)) == "(scores, gold, *, factor=1.0)"
+    assert str(inspect.signature(brier)) == ("(scores, gold, *, factor=1.0, infeasible='raise')")
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])

@@ -147,7 +147,6 @@ def test_one_symbol_one_position():
         (lambda e, t: fgt.CRF(e[0], t), "emissions has the shape"),
         (lambda e, t: fgt.CRF(e, t[:2]).decode(), "transitions has the shape"),
         (lambda e, t: fgt.CRF(e, t, MASK.long()), "mask is torch.int64"),
-        (lambda e, t: fgt.CRF(e, t, MASK & False).log_partition(), "length 0"),
         (lambda e, t: fgt.CRF(e * torch.nan, t).log_partition(), r"emissions\[0, 0\] is nan"),
         (lambda e, t: fgt.CRF(e, t + torch.inf).log_partition(), r"transitions\[0\] is inf"),
         (lambda e, t: fgt.CRF(e, t).nll(GOLD + 1), "the tag 3"),
@@ -170,6 +169,8 @@ def test_forbidden_strings():
     for call in (none.log_partition, none.decode, none.marginals, lambda: none.sample(1)):
         with pytest.raises(fg.InfeasibleError, match="item 0"):
             call()
+    with pytest.raises(fg.InfeasibleError, match="item 2: no position is left"):
+        fgt.CRF(emissions, transitions, MASK & False).log_partition()
     emissions[1, 0, 2] = -torch.inf
     with pytest.raises(fg.InfeasibleError, match=r"gold\[1\]"):
         fgt.CRF(emissions, transitions).nll(GOLD)

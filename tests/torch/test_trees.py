@@ -182,7 +182,7 @@ def test_gold_trees_of_every_family(options):
     np.testing.assert_allclose(slope.numpy(), gradient, atol=1e-12)
     crossing = torch.tensor([0, 1, 1, 2])
     if options["projective"]:
-        with pytest.raises(fg.InvalidInputError, match="crossing arcs"):
+        with pytest.raises(fg.InfeasibleError, match="crossing arcs"):
             fgt.spanning_tree_nll(torch.zeros(5, 5), crossing, **options)
 
 

@@ -48,7 +48,7 @@ def infeasible(single_root, *blocked, shape=(4, 4)):
     "distribution, words",
     [
         (infeasible(False, np.s_[:, 2]), ["[2] have no allowed head"]),
-        (infeasible(True, np.s_[1, :, 3], shape=(2, 4, 4)), ["[3]", "of item 1", "head"]),
+        (infeasible(True, np.s_[1, :, 3], shape=(2, 4, 4)), ["[3]", "item 1: ", "head"]),
         (
             infeasible(False, np.s_[0, 2:], np.s_[1, 2:]),
             ["from the root to dependents [2, 3]", "Z = 0"],

@@ -377,7 +377,7 @@ def _finite(loss: float) -> float:
     if not np.isfinite(loss):
         raise InfeasibleError(
             "every string of the lattice has an infinite loss against the target; use a loss that "
-            "is finite on some string (smoothing > 0, or insertions and deletions)"
+            "is finite on some string of the lattice"
         )
     return loss
 

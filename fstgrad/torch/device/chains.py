@@ -78,6 +78,14 @@ def path_scores(
     return torch.where(wrong, torch.nan, valid(score))
 
 
+def are_valid(
+    emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Return whether the numbers and the tags of an item are valid, (B,): it may be infeasible."""
+    good = (emissions < torch.inf).all(dim=2) & (tags >= 0) & (tags < emissions.shape[2])
+    return (good | ~mask).all(dim=1) & (transitions < torch.inf).all()
+
+
 def kbest(
     emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor, k: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
