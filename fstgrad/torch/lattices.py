@@ -235,6 +235,8 @@ def _evaluated(
     items = lattice_items(lattice, golds, losses, options)
     rows = _rows(scores, [item.lattice for item in items], single=single)
     if computes_on_device(rows[0]) and not any(isinstance(item.loss, Loss) for item in items):
+        if options.sampling is not None:
+            options.sampling.keep([])  # an estimate has the value, which is on the device
         per_item = _feasible_on_device(kind, rows, items, infeasible).to(upcast(rows[0]).dtype)
         return per_item[0] if single else reduced(per_item, reduction)
     places = torch.arange(len(items))

@@ -200,6 +200,8 @@ def _on_device(
     refuse_transforms([scores])
     given = cast(FeasibleItems, objective_of(objective))
     known, shape = cast(TensorObjective, given.objective), tuple(scores.shape)
+    if known.options.sampling is not None:
+        known.sampling.keep([])  # an estimate has the value, which is on the device
     no_scores = np.zeros(())  # arrays of zeros have the shapes alone
     arrays = [np.broadcast_to(no_scores, shape)], [c.cpu().numpy() for c in constants]
 

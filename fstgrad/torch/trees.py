@@ -363,7 +363,7 @@ class _Table:
         self.feasible: torch.Tensor | None = None  # (B,) bool, once the infeasible ones are known
         self.is_valid = torch.ones((), dtype=torch.bool, device=scores.device)
         if lengths is not None and on_device(self.arcs, projective) and sizes.device.type == "cpu":
-            arguments.in_range("lengths", sizes, 1, nodes - 1)
+            arguments.in_range("lengths", sizes, 0, nodes - 1)
 
     def inside(self) -> torch.Tensor:
         """Return a mask (B, n) of the dependents of each item."""

@@ -597,10 +597,32 @@ def test_a_bad_field_is_nan_alone(method):
         values = fgt.mrf_nll(nodes, edges, gold, grid, method=method, reduction="none")
         assert values.isnan().tolist() == [True, False]
         assert torch.autograd.grad(values[1], edges)[0].isfinite().all()
-        gold[1, 0] = 3
-        assert fgt.mrf_nll(nodes, edges, gold, grid, method=method).isnan()
-    with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+    with fgt.use_device_paths(validate=True), pytest.raises(fg.InvalidInputError):
         fgt.mrf_nll(nodes, edges, gold, grid, method=method)
+    gold[1, 0] = 3  # on the CPU, gold can be read
+    with fgt.use_device_paths(), pytest.raises(fg.InvalidInputError, match="3"):
+        fgt.mrf_nll(nodes, edges, gold, grid, method=method)
+
+
+def test_a_field_without_edges():
+    graph = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((0, 2, 2)), np.zeros((0, 2), dtype=int))
+    nodes = torch.randn(1, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    gold, none = torch.tensor([[0, 1, 1]]), torch.zeros(0, 2, 2, dtype=torch.float64)
+    expected = -nodes.log_softmax(-1).gather(2, gold[..., None]).sum().item()
+    for method in ("bp", "pseudolikelihood"):
+        with fgt.use_device_paths():
+            value = fgt.mrf_nll(nodes, none, gold, graph, method=method)
+        assert value.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_estimates_of_an_earlier_batch_do_not_stay():
+    module = fgt.RiskLoss(LOSSES["edit"])
+    scores = torch.zeros(3, 7, 4)
+    module(scores, WORD)
+    assert len(module.last) == 3
+    with fgt.use_device_paths():
+        module(scores, WORD)
+    assert module.last == ()
 
 
 @pytest.mark.parametrize("method", ["bp", "pseudolikelihood"])

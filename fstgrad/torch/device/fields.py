@@ -148,6 +148,8 @@ class _RowSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, ends: Ends) -> torch.Tensor:
         ctx.ends = ends
+        if len(rows) == 0:
+            return rows.new_zeros(len(ends.degree), *rows.shape[1:])
         for table in ends.tables:
             entries = rows[table.clamp_min(0)]
             missing = (table < 0).reshape(*table.shape, *(1,) * (rows.ndim - 1))
