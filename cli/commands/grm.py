@@ -1,6 +1,7 @@
 """`fstgrad grm`: fit, read, sample and score generalized root models of counts."""
 
 import csv
+import dataclasses
 import io
 import sys
 from typing import Any, Literal
@@ -8,9 +9,8 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from fstgrad.cli.command import Group
+from fstgrad.cli.command import Group, option_group
 from fstgrad.cli.commands.grm_tables import (
-    Rows,
     TableLayout,
     columns_in_order,
     layout_options,
@@ -30,7 +30,6 @@ from fstgrad.cli.parameter_types import (
     gib_to_bytes,
     integer_from,
 )
-from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
@@ -40,6 +39,26 @@ _WRITE_COUNTS = r"printf 'cat,dog\n0,2\n3,1\n1,4\n2,0\n' > counts.csv"
 _FIT = "fstgrad grm fit counts.csv --alpha 0.1 -o model.npz"
 
 OUTPUT = Output()
+
+
+@dataclasses.dataclass(frozen=True)
+class RowTables:
+    """Files with a value, or with covariates, for each row of the counts."""
+
+    covariates: str | None
+    offset: str | None
+    weights: str | None
+
+
+row_tables = option_group(
+    "tables",
+    RowTables,
+    click.option(
+        "--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit."
+    ),
+    click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit."),
+    click.option("--weights", type=FILE, help="Table of the weights of the rows."),
+)
 
 
 @click.group(cls=Group)
@@ -286,17 +305,13 @@ def sample(
 @click.argument("model", type=FILE)
 @click.argument("counts", type=FILE)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
-@click.option("--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit.")
-@click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit.")
-@click.option("--weights", type=FILE, help="Table of the weights of the rows.")
+@row_tables
 @layout_options
 def score(
     model: str,
     counts: str,
     variable: str | None,
-    covariates: str | None,
-    offset: str | None,
-    weights: str | None,
+    tables: RowTables,
     layout: TableLayout,
 ) -> None:
     """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
@@ -304,18 +319,8 @@ def score(
     This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
     Columns are those of the fit by name, or by position if COUNTS or the fit had no names.
     """
-    from fstgrad.grm.model import GeneralizedRootModel
-
-    fitted = GeneralizedRootModel.load(model)
-    (matrix, names, *_), rows = read_tables(
-        layout, counts, variable, covariates=covariates, offset=offset, weights=weights
-    )
-    matrix = columns_in_order(counts, matrix, names, fitted.names_)
-    mean_log_probability = fitted.score(
-        matrix, covariates=_covariates(fitted, covariates, rows),
-        offset=single_column("--offset", rows["offset"]),
-        sample_weight=single_column("--weights", rows["weights"]),
-    )  # fmt: skip
+    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
+    mean_log_probability = fitted.score(matrix, **row_arguments)
     echo(f"{mean_log_probability:.12g}")
 
 
@@ -325,7 +330,7 @@ def score(
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @draws_option("Number of rows drawn from the model.", 2000)
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-@click.option("--covariates", type=FILE, help="Table of the covariates of the rows, as in the fit.")
+@row_tables
 @click.option(
     "--bootstrap", type=integer_from(0), default=0, show_default=True,
     help="Number of fits to resampled rows, to measure the stability of the sets; 0 for none.",
@@ -337,7 +342,6 @@ def score(
     show_default=True,
     help="Number of sets of each size.",
 )
-@click.option("--offset", type=FILE, help="Table of the offsets of the rows, as in the fit.")
 @layout_options
 def report(
     model: str,
@@ -345,10 +349,9 @@ def report(
     variable: str | None,
     draws: int,
     seed: int,
-    covariates: str | None,
+    tables: RowTables,
     bootstrap: int,
     top: int,
-    offset: str | None,
     layout: TableLayout,
 ) -> None:
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
@@ -356,27 +359,35 @@ def report(
     The comparison covers means, variances, zeros and pairs of columns.  The sets are listed with
     their signs and the rows of COUNTS that support them.
     """
-    from fstgrad.grm.model import GeneralizedRootModel
-
-    fitted = GeneralizedRootModel.load(model)
-    (matrix, names, *_), rows = read_tables(
-        layout, counts, variable, covariates=covariates, offset=offset
-    )
-    matrix = columns_in_order(counts, matrix, names, fitted.names_)
+    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
     comparison = fitted.report(
-        matrix, samples=draws, rng=seed, covariates=_covariates(fitted, covariates, rows),
-        bootstrap=bootstrap, top=top, offset=single_column("--offset", rows["offset"]),
-    )  # fmt: skip
+        matrix, samples=draws, rng=seed, bootstrap=bootstrap, top=top, **row_arguments
+    )
     echo(str(comparison))
 
 
-def _covariates(fitted: Any, path: str | None, rows: dict[str, Rows | None]) -> FloatArray | None:
-    """Return the covariates of --covariates in the order of those of the fit; None without."""
-    table = rows["covariates"]
-    if table is None or path is None:
-        return None
-    values: FloatArray = columns_in_order(path, table.values, table.names, fitted.covariate_names_)
-    return values
+def _model_and_rows(
+    model: str, counts: str, variable: str | None, tables: RowTables, layout: TableLayout
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a model, the counts in the order of its columns, and what its methods take of rows."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    fitted = GeneralizedRootModel.load(model)
+    paths = dataclasses.asdict(tables)
+    (matrix, names, *_), rows = read_tables(layout, counts, variable, **paths)
+    covariates = rows["covariates"]
+    if covariates is not None and tables.covariates is not None:
+        values: Any = columns_in_order(
+            tables.covariates, covariates.values, covariates.names, fitted.covariate_names_
+        )
+    else:
+        values = None
+    arguments = {
+        "covariates": values,
+        "offset": single_column("--offset", rows["offset"]),
+        "sample_weight": single_column("--weights", rows["weights"]),
+    }
+    return fitted, columns_in_order(counts, matrix, names, fitted.names_), arguments
 
 
 def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:

@@ -656,6 +656,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         *,
         samples: int = 2000,
         rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
         bootstrap: int = 0,
@@ -676,8 +677,9 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             random row of X.
         rng : Generator, int or None
             For the draws and the resampled rows.
-        offset, covariates
-            As in `fit`; required if the fit had them.
+        sample_weight, offset, covariates
+            As in `fit`; the last two are required if the fit had them.  A row with a weight k
+            counts as k copies (`report.copies_of_rows`).
         bootstrap : int
             The number of fits to rows drawn with replacement, with the settings of the model; 0 for
             none.  The report then has the share of fits that select each set with the same sign.
@@ -685,17 +687,15 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             The number of sets of each size in the report.
         """
         self._fitted()
-        check_same_rows(X=X, offset=offset, covariates=covariates)
-        x = self._validated(X, reset=False)
-        shift = None
+        check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
+        x, shift = self._validated(X, reset=False), None
         if self.uses_offset_ or self.parameters_.covariates or offset is not None:
             shift = self._shifts(x.shape[0], offset, covariates)
         elif covariates is not None:
             row_covariates.checked(covariates, x.shape[0], 0)
-        rows = {"offset": offset, "covariates": covariates}
-        return report.fit_report(
-            self, x, shift, rows, samples=samples, rng=rng, bootstrap=bootstrap, top=top
-        )
+        copies = report.copies_of_rows(sample_weight, x.shape[0])
+        rows, sizes = {"offset": offset, "covariates": covariates}, (samples, bootstrap, top)
+        return report.fit_report(self, x, shift, rows, copies, sizes, rng)
 
     def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
         """Return up to `top` rows of X with the largest |product| of the columns `names`.

@@ -7,15 +7,17 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
-from fstgrad.core.checks import FloatArray, Seed
+from fstgrad.core.checks import FloatArray, IntArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.grm import sampling
 from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.preparation import sample_weights
 
 MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pairs are computed
 MOST_PAIRS = 200  # pairs of columns in the mean discrepancy
@@ -150,49 +152,72 @@ def fit_report(
     data: sparse.csr_matrix,
     shift: FloatArray | None,
     row_arguments: dict[str, Any],
-    *,
-    samples: int,
+    copies: IntArray,
+    sizes: tuple[int, int, int],
     rng: Seed,
-    bootstrap: int,
-    top: int,
 ) -> FitReport:
     """Return a comparison of Gibbs draws of a fitted model with data (n, p), and its sets.
 
     shift : (n, p), added to eta_1, if the rows have offsets or covariates.
     row_arguments : the offsets and covariates of the rows, for fits to resampled rows.
-    samples, rng, bootstrap, top : as in `GeneralizedRootModel.report`.
+    copies : the rows that count, in which a row is repeated by its weight.
+    sizes : samples, bootstrap and top, as rng in `GeneralizedRootModel.report`.
     """
     generator = checks.generator(rng)
-    samples = checks.positive_integer("samples", samples)
-    bootstrap = checks.positive_integer("bootstrap", bootstrap, minimum=0)
-    top = checks.positive_integer("top", top, minimum=0)
+    samples = checks.positive_integer("samples", sizes[0])
+    bootstrap = checks.positive_integer("bootstrap", sizes[1], minimum=0)
+    top = checks.positive_integer("top", sizes[2], minimum=0)
     x, worst = data.toarray(), np.nan
+    counted = x * np.isin(np.arange(len(x)), copies)[:, None]
+    x = x[copies]
     if shift is None:
         draws = model.gibbs(samples, generator, chains=min(100, samples))
         values, defined = draws.values, draws.r_hat[~np.isnan(draws.r_hat)]
         worst = float(defined.max()) if defined.size else np.nan
     else:
-        chosen = shift[generator.integers(len(x), size=samples)]
+        chosen = shift[copies[generator.integers(len(copies), size=samples)]]
         values = sampling.one_each(model.parameters_, chosen, SWEEPS, generator)
     sets = [
         SetReport(
-            strong.names, strong.value, supporting_rows(x, list(strong.members), SUPPORTS), np.nan
+            strong.names,
+            strong.value,
+            supporting_rows(counted, list(strong.members), SUPPORTS),
+            np.nan,
         )
         for order in range(2, model.k + 1)
         for strong in (model.top_interactions(order, top) if top else [])
     ]
     if bootstrap and sets:
-        sets = _stable(model, data, row_arguments, sets, bootstrap, generator)
+        sets = _stable(model, data, row_arguments, copies, sets, bootstrap, generator)
     return FitReport(
         list(model.names_), _columns(x), _columns(values), spearman_difference(x, values),
         pair_discrepancy(x, values, generator), worst, sets,
     )  # fmt: skip
 
 
+def copies_of_rows(sample_weight: npt.ArrayLike | None, rows: int) -> IntArray:
+    """Return the numbers of the rows, each repeated by its weight.
+
+    Weights that are no integers, or sum to more than 2^20, give as many rows as there are, at equal
+    steps of the cumulated weights, so that the number of copies is within 1 of the share.
+    """
+    every = np.arange(rows)
+    if sample_weight is None:
+        return every
+    relative = sample_weights(sample_weight, rows)
+    given = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), rows)
+    if (given % 1 == 0).all() and given.sum() <= 2**20:
+        return np.repeat(every, given.astype(np.int64))
+    edges = np.cumsum(relative)
+    places: IntArray = np.searchsorted(edges, (every + 0.5) / rows * edges[-1])
+    return np.minimum(places, rows - 1)
+
+
 def _stable(
     model: Any,
     data: sparse.csr_matrix,
     row_arguments: dict[str, Any],
+    copies: IntArray,
     sets: list[SetReport],
     fits: int,
     rng: np.random.Generator,
@@ -202,7 +227,7 @@ def _stable(
 
     counts = np.zeros(len(sets))
     for _ in range(fits):
-        rows = rng.integers(data.shape[0], size=data.shape[0])
+        rows = copies[rng.integers(len(copies), size=len(copies))]
         resampled = {
             name: None if a is None else np.asarray(a)[rows] for name, a in row_arguments.items()
         }

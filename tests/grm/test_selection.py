@@ -141,3 +141,23 @@ def test_a_set_that_no_resampled_fit_has_is_not_stable(monkeypatch):
     sets = model.report(x, samples=20, bootstrap=2).sets
     assert any(found.value > 0 for found in sets)
     assert [found.stability for found in sets] == [0.0] * len(sets)
+
+
+@pytest.mark.parametrize("offset", [False, True])
+def test_a_weight_in_a_report_is_a_number_of_copies(offset):
+    x, weight = counts(n=200, p=3), np.random.default_rng(0).integers(0, 3, size=200)
+    shift = 0.1 * np.arange(200) / 200 if offset else None
+    copies = np.repeat(np.arange(200), weight)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x, sample_weight=weight, offset=shift)
+    given = {"samples": 100, "bootstrap": 2, "rng": 1}
+    found = model.report(x, sample_weight=weight, offset=shift, **given)
+    expected = model.report(x[copies], offset=None if shift is None else shift[copies], **given)
+    for one, other in ((found.data, expected.data), (found.samples, expected.samples)):
+        assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
+    assert (found.spearman, found.discrepancy) == (expected.spearman, expected.discrepancy)
+    assert [s.stability for s in found.sets] == [s.stability for s in expected.sets]
+    assert all(weight[row] > 0 for own in found.sets for row in own.rows)
+    uneven = report.copies_of_rows([0.5, 1.5, 0.0, 2.25], 4)  # shares 0.47, 1.41, 0, 2.12 of 4
+    assert uneven.tolist() == [1, 1, 3, 3]
+    with pytest.raises(InvalidInputError, match="sample_weight"):
+        model.report(x, sample_weight=-weight, offset=shift)
