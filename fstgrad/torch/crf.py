@@ -726,7 +726,8 @@ def _backward_of_expectation(
 
 
 def _remember(ctx: Any, inputs: Sequence[Any], output: Sequence[torch.Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:3], *output[1:])
+    tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
+    ctx.save_for_backward(*tensors, *output[1:])
     ctx.set_materialize_grads(False)
 
 
