@@ -1,8 +1,8 @@
 """PyTorch: a tagger trained with the cost of each error
 =====================================================
 
-For this BiLSTM-CRF tagger, missing a rare tag costs five times as much as other errors.  The
-softmax margin with these costs is the likelihood of a CRF with the costs added to its emissions.
+For this BiLSTM-CRF tagger, missing a rare tag costs five times as much as other errors, and the
+softmax margin has these costs.  Without costs, it is the likelihood.
 
     python examples/torch_rare_tags.py
 """
@@ -58,10 +58,9 @@ def trained(costs: torch.Tensor, train: int, epochs: int) -> Tagger:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(epochs):
         for batch in torch.randperm(train).split(25):
-            gold = tags[batch]
-            emissions = model(words[batch]) + costs[gold.clamp(min=0)]
             optimizer.zero_grad()
-            fgt.CRF(emissions, model.transitions).nll(gold).backward()
+            crf = fgt.CRF(model(words[batch]), model.transitions)
+            crf.softmax_margin(tags[batch], costs).backward()
             optimizer.step()
     return model
 

@@ -211,7 +211,7 @@ class CRF:
         other : CRF
             The distribution q, of emissions of the same shape and with the same mask.
         """
-        instance("other", other, CRF, "an fstgrad.torch.CRF")
+        instance("other", other, CRF, "an fstgrad.torch.CRF, as nn.CRF.distribution returns it")
         arguments.shaped("the emissions of other", other.emissions, self.emissions.shape)
         is_known = not (torch.compiler.is_compiling() or self._on_device)
         if is_known and not _same_mask(self.mask, other.mask):

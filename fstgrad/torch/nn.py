@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fstgrad.core.axis_labels import check_positions
 from fstgrad.core.checks import BoolArray, flag, index_array, one_of, optional, positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.tag_schemes import TagScheme
@@ -42,9 +43,9 @@ class CRF(torch.nn.Module):
         Whether tensors are (B, T, ...) instead of (T, B, ...).
     scheme : fg.TagScheme, optional
         Allow the transitions, starts and ends of BIO, BIOES, BILOU or BMES tags alone.
-    allowed : (n, n) bool, or pairs (P, 2) of tags, optional
+    allowed : (n, n) bool, or list of pairs of tags, optional
         The transitions from tag x to tag y that are allowed: True at [x, y], or a pair (x, y).
-    allowed_start, allowed_end : (n,) bool, or tags, optional
+    allowed_start, allowed_end : (n,) bool, or list of tags, optional
         The tags with which a sequence may begin, or end.
 
     Attributes
@@ -289,12 +290,18 @@ def _forbidden(scores: torch.Tensor, blocked: torch.Tensor | None) -> torch.Tens
 
 
 def _table(name: str, given: Allowed, shape: tuple[int, ...]) -> BoolArray:
-    """Return what is allowed as bool of a shape, from such a table or from tags or pairs of them.
+    """Return what is allowed as bool of a shape, from such a table or a list of tags or pairs.
 
-    given : bool of this shape, or integers (P,) or (P, 2)
+    Arrays of integers are refused: a table of 0 and 1 for two tags would be two pairs.
     """
+    check_positions(name, given)
     array = given.cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
-    if array.dtype == bool:
+    if array.dtype == bool or not isinstance(given, list | tuple):
+        if array.dtype != bool:
+            kind = "tags" if len(shape) == 1 else "pairs of tags"
+            raise InvalidInputError(
+                f"{name} has the dtype {array.dtype}; give bool {shape}, or a list of {kind}"
+            )
         if array.shape != shape:
             raise InvalidInputError(f"{name} has the shape {array.shape}; give {shape}")
         return array
