@@ -16,6 +16,7 @@ from fstgrad.core.checks import BoolArray, flag, index_array, one_of, optional, 
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.tag_schemes import TagScheme
 from fstgrad.losses import Loss
+from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.torch import arguments, crf
 from fstgrad.torch.arrays import computes_on_device
 from fstgrad.torch.operators import reduced
@@ -136,15 +137,20 @@ class CRF(torch.nn.Module):
         tags: torch.Tensor,
         mask: torch.Tensor | None = None,
         reduction: Reduction = "sum",
+        *,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return the log-likelihood of tags in nats.
 
         emissions, mask : as in `distribution`
         tags : (T, B), or (B, T) with batch_first, integers; -100 leaves a position out
         reduction : {"none", "sum", "mean", "token_mean"}
+        infeasible : {"raise", "zero"}
+            "zero": sequences without a position, or whose tags are not allowed, add nothing.
         """
         of_batch, gold = self._given(emissions, tags, mask)
-        return _reduced(-of_batch.nll(gold, reduction="none"), of_batch, reduction)
+        nll = of_batch.nll(gold, reduction="none", infeasible=infeasible)
+        return _reduced(-nll, of_batch, reduction)
 
     def softmax_margin(
         self,

@@ -198,6 +198,20 @@ def test_equal_scores_go_to_smaller_tags():
     assert module.decode(torch.zeros(1, 3, 3)) == [[0, 0, 0]]
 
 
+def test_sequences_that_add_nothing():
+    """One without a position, and one whose tags are not allowed, beside a good one."""
+    module, (emissions, _) = layer(**CONSTRAINTS["scheme"]), inputs()
+    tags = torch.tensor([[-100] * 4, [0, 2, 0, 0], [1, 2, 0, 0]])
+    found = module(emissions, tags, infeasible="zero", reduction="none")
+    alone = module(emissions[2:], tags[2:])
+    assert found[:2].tolist() == [0.0, 0.0]
+    assert found[2].item() == alone.item()
+    slopes = [torch.autograd.grad(v.sum(), module.parameters()) for v in (found, alone)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+    with pytest.raises(fg.InfeasibleError, match="2 items are infeasible"):
+        module(emissions, tags)
+
+
 def test_gold_that_is_not_allowed():
     module, (emissions, _) = layer(**CONSTRAINTS["scheme"]), inputs()
     with pytest.raises(fg.InfeasibleError, match=r"gold\[0\]"):
