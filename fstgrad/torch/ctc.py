@@ -4,14 +4,16 @@ The collapse is that of connectionist temporal classification (CTC): runs of one
 label, then blanks are removed.  The likelihood is exact; margins and risks are exact or sampled.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+import numpy as np
 import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
+from fstgrad.objectives.base import Arrays, Objective
 from fstgrad.objectives.ctc import (
     CTCKind,
     CTCLikelihood,
@@ -19,16 +21,20 @@ from fstgrad.objectives.ctc import (
     check_labels,
     ctc_options,
 )
-from fstgrad.objectives.infeasible import Infeasible, check_infeasible
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
 from fstgrad.objectives.sampling import Method, Options, Sampling
+from fstgrad.objectives.strings import IGNORED, Item
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import to_numpy, upcast
-from fstgrad.torch.operators import REDUCTIONS, Reduction, persistent, reduced, values
-from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
+from fstgrad.torch.arrays import computes_on_device, to_numpy, upcast, validated
+from fstgrad.torch.device import ctc as on_device
+from fstgrad.torch.device import strings
+from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
+from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths, packed
 from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import uncompiled
+from fstgrad.torch.transforms import refuse_transforms, uncompiled
 
 
+@validated
 def ctc_nll(
     scores: torch.Tensor,
     gold: Gold,
@@ -71,6 +77,7 @@ def ctc_nll(
     return _evaluated("nll", given, (reduction, infeasible))
 
 
+@validated
 def ctc_softmax_margin(
     scores: torch.Tensor,
     gold: Gold,
@@ -119,6 +126,7 @@ def ctc_softmax_margin(
     return _evaluated("softmax-margin", given, (reduction, infeasible), options)
 
 
+@validated
 def ctc_risk(
     scores: torch.Tensor,
     gold: Gold,
@@ -194,12 +202,29 @@ def ctc_align(
     tables, constants, is_batch = _arguments(
         "nll", scores, gold, None, blank, lengths, ignore_index
     )
+    if computes_on_device(scores):
+        found = _aligned(tables[0], constants, blank)
+        return found if is_batch else CTCAlignment(*(part[0] for part in found))
     arrays, fixed = ([to_numpy(t) for t in tensors] for tensors in (tables, constants))
-    found = CTCLikelihood(blank).align(arrays, fixed, team())
-    like = upcast(scores)
-    parts = [torch.from_numpy(part).to(scores.device) for part in found]
-    parts[3] = parts[3].to(like.dtype)
+    parts = list(map(torch.from_numpy, CTCLikelihood(blank).align(arrays, fixed, team())))
+    parts[3] = parts[3].to(upcast(scores).dtype)
     return CTCAlignment(*(parts if is_batch else [part[0] for part in parts]))
+
+
+def _aligned(scores: torch.Tensor, constants: list[torch.Tensor], blank: int) -> CTCAlignment:
+    """Return the best paths by operations of PyTorch; -100 and NaN for an item without a path."""
+    states = on_device.states_of(scores, *constants, blank=blank, ignored=IGNORED)
+    path, log_prob = on_device.best_states(scores, states)
+    good = ~log_prob.isnan()[:, None]
+    kept = (constants[0] != IGNORED).to(scores.device, non_blocking=True)
+    reads = 2 * kept.cumsum(dim=1) - 1  # the state of each label of gold
+    labels = torch.where(states.inside & good, states.labels.gather(1, path), IGNORE_INDEX)
+    inside = states.inside[..., None]
+    start, end = (
+        torch.where(kept & good, (inside & (path[..., None] < state[:, None])).sum(1), IGNORE_INDEX)
+        for state in (reads, reads + 1)
+    )
+    return CTCAlignment(labels, start, end, log_prob.to(upcast(scores).dtype))
 
 
 # scores, gold, loss, blank, lengths, ignore_index
@@ -221,6 +246,11 @@ def _evaluated(
     check_infeasible(infeasible)
     tables, constants, is_batch = _arguments(kind, *given)
     _, _, loss, blank, *_ = given
+    if computes_on_device(tables[0]):
+        known = _on_device((kind, loss, blank, options), tables[0], constants, infeasible)
+        if known is not None:
+            known = known.to(upcast(tables[0]).dtype)
+            return known[0] if not is_batch and reduction == "none" else reduced(known, reduction)
     objective = (
         persistent(CTCLikelihood, blank, infeasible=infeasible)
         if options is None
@@ -228,6 +258,58 @@ def _evaluated(
     )
     per_item = values(objective, tables, constants)
     return per_item[0] if not is_batch and reduction == "none" else reduced(per_item, reduction)
+
+
+def _on_device(
+    settings: tuple[CTCKind, Loss | None, int, Options | None],
+    scores: torch.Tensor,
+    constants: list[torch.Tensor],
+    infeasible: Infeasible,
+) -> torch.Tensor | None:
+    """Return the values (B,) by operations of PyTorch, None if an item is sampled."""
+    if not torch.compiler.is_compiling():
+        refuse_transforms([scores])
+    kind, loss, blank, options = settings
+    states = on_device.states_of(scores, *constants, blank=blank, ignored=IGNORED)
+    if options is None:
+        results = on_device.nll(scores, states)
+    else:
+        key = persistent(CTCObjective, kind, loss, blank, *options, infeasible=infeasible)
+        batch = _packed(cast(FeasibleItems, objective_of(key)), scores, constants)
+        if batch is None:
+            return None
+        if kind == "risk":
+            results = strings.risk(upcast(scores), batch)
+        else:
+            log_gold = on_device.log_gold(scores, states)
+            results = strings.log_partition(upcast(scores), batch) - log_gold
+    if infeasible == "raise":
+        return results
+    good = ((scores < torch.inf) | ~states.inside[..., None]).flatten(1).all(dim=1)
+    return torch.where(results.isnan() & good & states.is_valid, 0.0, results)
+
+
+@uncompiled
+def _packed(
+    objective: FeasibleItems, scores: torch.Tensor, constants: list[torch.Tensor]
+) -> strings.Batch | None:
+    """Return the automata of the items, on the device; gold is needed on the CPU.
+
+    None if an item is sampled, or has no frame.
+    """
+    shape = tuple(scores.shape)
+    arrays = [np.broadcast_to(np.zeros(()), shape)], [c.cpu().numpy() for c in constants]
+
+    def read(own: Objective, shapes: Arrays, golds: Arrays) -> list[Item]:
+        return cast(CTCObjective, own).items(*shapes, *golds)
+
+    kept, items = objective.feasible_items(read, *arrays)
+    if not items or len(kept) < len(scores) or any(item.automaton is None for item in items):
+        return None
+    options = cast(CTCObjective, objective.objective).options
+    if options.sampling is not None:
+        options.sampling.keep([])  # an estimate has the value, which is on the device
+    return packed(items, shape, scores.device)
 
 
 def _arguments(
@@ -255,6 +337,7 @@ def _arguments(
     constants = [ids]
     if lengths is not None:
         constants.append(checked_lengths(lengths, scores[..., 0], "frames of scores"))
-    if not torch.compiler.is_compiling() and bool((ids == blank).any()):
+    is_known = not (torch.compiler.is_compiling() or computes_on_device(scores))
+    if is_known and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
     return [scores], constants, is_batch

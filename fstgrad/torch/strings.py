@@ -30,6 +30,7 @@ LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
 Lengths = torch.Tensor | Sequence[int] | None
 IGNORE_INDEX = -100
+_NO_SCORES = np.zeros(())  # arrays of it have the shapes alone
 
 
 @validated
@@ -202,8 +203,7 @@ def _on_device(
     known, shape = cast(TensorObjective, given.objective), tuple(scores.shape)
     if known.options.sampling is not None:
         known.sampling.keep([])  # an estimate has the value, which is on the device
-    no_scores = np.zeros(())  # arrays of zeros have the shapes alone
-    arrays = [np.broadcast_to(no_scores, shape)], [c.cpu().numpy() for c in constants]
+    arrays = [np.broadcast_to(_NO_SCORES, shape)], [c.cpu().numpy() for c in constants]
 
     def read(own: Objective, shapes: Arrays, golds: Arrays) -> list[Item]:
         return cast(TensorObjective, own).items(*shapes, *golds)
@@ -213,22 +213,29 @@ def _on_device(
         return torch.where(scores.new_zeros((), dtype=torch.bool), scores.flatten(1).sum(1), 0.0)
     if len(kept) < len(scores):
         scores = scores[to_device(kept, scores.device)]
-    automata = [item.automaton or no_loss(shape[-1], len(item.gold)) for item in chosen]
-    golds, places = [item.gold for item in chosen], np.arange(shape[1])
-    starts = np.array([0, *accumulate(map(len, golds))])
-    Strings(np.broadcast_to(no_scores, (starts[-1], *shape[2:])), starts, automata).check_shapes()
-    positions = [places[item.positions] for item in chosen]
-    batch = on_device.pack(automata, positions, golds, tuple(scores.shape), scores.device)
+    batch = packed(chosen, tuple(scores.shape), scores.device)
     value = on_device.risk if known.kind == "risk" else on_device.softmax_margin
     values = value(upcast(scores), batch)
     if given.infeasible == "raise":
         return values
-    inside = np.array([np.isin(places, own) for own in positions])
+    places = np.arange(shape[1])
+    inside = np.array([np.isin(places, places[item.positions]) for item in chosen])
     good = (scores < torch.inf).flatten(2).all(dim=2) | ~to_device(inside, scores.device)
     values = torch.where(values.isnan() & good.all(dim=1), 0.0, values)
     place = np.full(shape[0], len(kept))
     place[kept] = np.arange(len(kept))
     return torch.cat([values, values.new_zeros(1)])[to_device(place, scores.device)]
+
+
+def packed(chosen: Sequence[Item], shape: tuple[int, ...], device: torch.device) -> on_device.Batch:
+    """Return the automata and the gold of items on a device, for scores of a shape (B, L, ...)."""
+    automata = [item.automaton or no_loss(shape[-1], len(item.gold)) for item in chosen]
+    golds, places = [item.gold for item in chosen], np.arange(shape[1])
+    starts = np.array([0, *accumulate(map(len, golds))])
+    rows = np.broadcast_to(_NO_SCORES, (starts[-1], *shape[2:]))
+    Strings(rows, starts, automata).check_shapes()
+    positions = [places[item.positions] for item in chosen]
+    return on_device.pack(automata, positions, golds, shape, device)
 
 
 def as_list(name: str, gold: Any) -> Any:
@@ -309,7 +316,7 @@ def checked_lengths(
     An item of length 0 is infeasible.
     """
     known = arguments.integer_per_item("lengths", lengths, len(table))
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or known.device.type != "cpu":
         return known
     for i, length in enumerate(known.tolist()):
         if not 0 <= length <= table.shape[1]:

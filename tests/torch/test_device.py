@@ -23,7 +23,8 @@ ROWS = [
     "SoftmaxMarginLoss band", "RiskLoss", "CRFLoss", "NBestRiskLoss", "SpanningTreeLoss",
     "SpanningTreeEntropyLoss", "SpanningTreeKLLoss", "SpanningTreeRiskLoss",
     "SpanningTreeGeneralizedExpectationLoss", "LatticeSoftmaxMarginLoss", "LatticeRiskLoss",
-    "LatticeCRFLoss", "spanning_tree_log_partition", "spanning_tree_partial_nll",
+    "LatticeCRFLoss", "CTCLoss", "CTCSoftmaxMarginLoss", "CTCRiskLoss",
+    "spanning_tree_log_partition", "spanning_tree_partial_nll",
     "spanning_tree_marginals",
 ]  # fmt: skip
 
@@ -202,6 +203,93 @@ def test_second_derivatives_of_chains():
             return fgt.CRF(*tensors, MASK).nll(GOLD, reduction="none")
 
     assert torch.autograd.gradgradcheck(nll, parts)
+
+
+CTC_GOLD = torch.tensor([[1, 1, 2], [3, -100, 2], [-100] * 3, [-100, 1, -100]])
+CTC_FRAMES = torch.tensor([9, 8, 7, 5])
+
+
+def frames_of(scale, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    scores = scale * torch.randn(4, 9, 4, generator=generator, dtype=torch.float64)
+    for i, count in enumerate(CTC_FRAMES):
+        scores[i, count:] = torch.nan
+    return scores
+
+
+@pytest.mark.parametrize("scale", [1.0, 500.0])
+def test_paths_with_blanks(scale):
+    """Values, gradients and best paths of masked scores; repeats, holes, a silent item."""
+    scores = frames_of(scale)
+    scores[1, 2, 0], scores[2, 4] = -torch.inf, torch.finfo(torch.float32).min
+    scores.requires_grad_()
+
+    def results():
+        value = fgt.ctc_nll(scores, CTC_GOLD, lengths=CTC_FRAMES, reduction="none")
+        weights = torch.tensor([0.3, -2.0, 1.7, 0.5], dtype=torch.float64)
+        best = fgt.ctc_align(scores, CTC_GOLD, lengths=CTC_FRAMES)
+        return [value.detach(), *torch.autograd.grad(value @ weights, scores), *best]
+
+    expected = results()
+    with fgt.use_device_paths():
+        found = results()
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf", "no path", "blank in gold", "too short"])
+def test_a_bad_item_of_paths_is_nan_alone(kind):
+    scores, gold, frames = frames_of(1.0), CTC_GOLD.clone(), CTC_FRAMES.clone()
+    good = fgt.ctc_nll(scores, gold, lengths=frames, reduction="none")
+    if kind == "blank in gold":
+        gold[1, 0] = 0
+    elif kind == "too short":
+        frames[1] = 1
+    else:
+        scores[1, 2] = {"nan": torch.nan, "inf": torch.inf, "no path": -torch.inf}[kind]
+    scores.requires_grad_()
+    with fgt.use_device_paths():
+        values = fgt.ctc_nll(scores, gold, lengths=frames, reduction="none")
+        best = fgt.ctc_align(scores, gold, lengths=frames)
+    kept = [0, 2, 3]
+    for result in (values, best.log_prob):
+        assert result.isnan().tolist() == [False, True, False, False]
+    assert (best.labels[1] == -100).all()
+    torch.testing.assert_close(values[kept], good[kept], rtol=1e-12, atol=0)
+    values[kept].sum().backward()
+    assert scores.grad.isfinite().all()
+    with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError):
+        fgt.ctc_nll(scores, gold, lengths=frames)
+    with fgt.use_device_paths():
+        values = fgt.ctc_nll(scores, gold, lengths=frames, reduction="none", infeasible="zero")
+    if kind in ("no path", "too short"):
+        assert values[1] == 0.0
+        assert not torch.autograd.grad(values[1], scores)[0].any()
+    else:
+        assert values[1].isnan()
+
+
+def test_second_derivatives_of_paths():
+    scores = frames_of(1.0)[:, :5].contiguous().requires_grad_()
+
+    def nll(scores):
+        with fgt.use_device_paths():
+            return fgt.ctc_nll(scores, CTC_GOLD, reduction="none")
+
+    assert torch.autograd.gradgradcheck(nll, (scores,))
+
+
+def test_float32_scores_of_long_paths():
+    """The sums are float64, so the digits are those of the scores."""
+    scores = 5.0 * torch.randn(2, 300, 6, generator=torch.Generator().manual_seed(1))
+    gold = torch.arange(60)[None].repeat(2, 1) % 5 + 1
+    scores.requires_grad_()
+    expected = fgt.ctc_nll(scores, gold, reduction="none")
+    with fgt.use_device_paths():
+        value = fgt.ctc_nll(scores, gold, reduction="none")
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+    (mine,), (other,) = (torch.autograd.grad(v.sum(), scores) for v in (value, expected))
+    torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow

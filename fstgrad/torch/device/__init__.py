@@ -11,6 +11,7 @@ Reading order
 -------------
 - `sums` : log-sum-exp of products.
 - `arcs`, `strings` : strings along their loss automata.
+- `ctc` : paths with blanks.
 - `lattices` : paths of lattices.
 - `chains` : linear chains; sums, best paths and samples.
 - `trees` : spanning trees.

@@ -52,6 +52,11 @@ def softmax_margin(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
     return _solved(rows, batch, is_risk=False)[0] - valid(own)
 
 
+def log_partition(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return log Z (B,) in nats of scores (B, L, n), less the largest of each position."""
+    return _solved(_rows(scores, batch), batch, is_risk=False)[0]
+
+
 def risk(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
     """Return E[L] (B,) in nats; scores as in `softmax_margin`."""
     log_z, mean = _solved(_rows(scores, batch), batch, is_risk=True)
