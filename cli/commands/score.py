@@ -1,6 +1,7 @@
 """`fstgrad score`: error rates of hypotheses, with counts, intervals, groups and comparisons."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
@@ -320,6 +321,8 @@ def _print_score(result: Score, how: str | None, as_json: bool) -> None:
     for row in result.rows:
         line: dict[str, Any] = {"decode": how} if how else {}
         line |= {name: value for name, value in row._asdict().items() if value is not None}
+        if row.loss is not None and not math.isfinite(row.loss.value):
+            line["loss"] = None  # JSON has no infinity
         echo(json.dumps(line, ensure_ascii=False))
 
 

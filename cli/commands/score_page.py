@@ -11,10 +11,9 @@ from fstgrad.cli.commands.page import Page
 from fstgrad.core.errors import InvalidInputError, MissingDependencyError
 from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import Edits
-from fstgrad.learning.score import Score, decoded
+from fstgrad.learning.score import Score, oracle_path
 from fstgrad.losses import Loss
 from fstgrad.strings import Lattice
-from fstgrad.strings.lattices.search import best_path_of_string
 
 _LATTICES = 10  # most lattices that are drawn
 _ARCS = 300  # most arcs of a lattice that is drawn
@@ -120,9 +119,8 @@ def add_lattices(
     )
     for i in small[:_LATTICES]:
         lattice, reference = lattices[i], list(references[i])
-        oracle = decoded(lattice, reference, "oracle", loss)
-        ids = lattice.alphabet.encode(oracle)
-        path, _ = best_path_of_string(lattice.graph, lattice.label, lattice.recentered.scores, ids)
+        path = oracle_path(lattice, reference, loss)
+        oracle = lattice.alphabet.decode(lattice.string(path))
         below = aligned_words(oracle, reference)
         caption = (
             f"{names[i]}: {int(result.errors[i])} errors; oracle: {' '.join(oracle) or '–'}; "

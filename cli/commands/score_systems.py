@@ -120,6 +120,8 @@ def read_system(
         collection = _in_order(collection, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets)))
     found = reading.texts(path, "hypothesis", format)
+    if path != "-" and os.path.exists(file) and os.path.samefile(path, file):
+        _check_one_table(found, path)
     if format in ("auto", "ctm") and path.lower().endswith((".ctm", ".ctm.gz")):
         found = _with_silent(found, references)
     if "lines" not in (format, reading.reference_format):
@@ -167,6 +169,15 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
         raise InvalidInputError(
             f"{path}: the lines begin with words such as {first[1][0]!r}, which may be ids; give "
             "--format kaldi and --reference-format kaldi if they are, else --format lines"
+        )
+
+
+def _check_one_table(found: Sequence[Utterance], path: str) -> None:
+    """Raise UsageError if a file of hypotheses and references has no names of these columns."""
+    if not any(name in one.fields for one in found for name in ("reference", "ref", "hypothesis")):
+        raise click.UsageError(
+            f"{path} is given twice; in one table, name the columns id, hypothesis and reference "
+            "in the first line"
         )
 
 

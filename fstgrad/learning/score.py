@@ -38,7 +38,8 @@ class ScoreRow(NamedTuple):
         hypothesis lacks, an insertion one that it adds.
     errors : their sum.
     error_rate : errors / max(1, symbols), with its interval.
-    loss : the mean loss per pair, in nats, with its interval; None without a `Loss`.
+    loss : the mean loss per pair, in nats, with its interval; None without a `Loss`.  All three are
+        inf if a pair has an infinite loss.
     """
 
     group: str
@@ -274,12 +275,16 @@ def _strings(
     targets = _split(zs, "references", unit)
     one_of("decode", decode, get_args(Decode))
     lattices = [y for y in ys if isinstance(y, Lattice)]
-    if lattices and len(lattices) == len(ys) == len(targets):
+    if lattices and len(lattices) < len(ys):
+        raise InvalidInputError("hypotheses has lattices and strings; give one kind")
+    if lattices and len(ys) == len(targets):
         ys = [
             decoded(lattice, target, decode, loss if isinstance(loss, Loss) else None)
             for lattice, target in zip(lattices, targets, strict=True)
         ]
-    elif decode != "best" and not lattices:
+    elif lattices:
+        ys = [()] * len(ys)  # the numbers differ, which is an error below
+    elif decode != "best":
         raise InvalidInputError(
             f"decode is {decode!r}, but no hypothesis is a Lattice; give lattices"
         )
@@ -318,7 +323,15 @@ def decoded(
                 stacklevel=3,
             )
         return lattice.alphabet.decode(chosen.ids)
-    return lattice.alphabet.decode(lattice.compile(loss, reference).closest()[0])
+    return lattice.alphabet.decode(lattice.string(oracle_path(lattice, reference, loss)))
+
+
+def oracle_path(lattice: Lattice, reference: Sequence[str], loss: Loss | None = None) -> IntArray:
+    """Return the arcs of a path with the least loss, of those whose score is not -inf."""
+    loss = EditDistance(lattice.alphabet) if loss is None else loss
+    ids = lattice.alphabet.encode(reference, name="a reference")
+    allowed = np.where(lattice.scores > -np.inf, 0.0, -np.inf)
+    return lattice.compile(loss, ids).best(lattice.graph, allowed, -1.0)[0]
 
 
 def _rows(
@@ -342,9 +355,13 @@ def _rows(
 def _row(name: str, table: FloatArray, has_loss: bool, resamples: int, rng: Seed) -> ScoreRow:
     counts = table[:, :4].sum(axis=0).astype(int).tolist()
     errors, size, one, loss = range(4, 8)
-    sums = resampled_sums(table[:, errors:], resamples, rng).T
-    with np.errstate(invalid="ignore"):  # of infinite losses
-        mean = interval(sums[loss - errors] / sums[one - errors]) if has_loss else None
+    drawn = np.where(np.isfinite(table), table, 0.0)[:, errors:]
+    sums = resampled_sums(drawn, resamples, rng).T
+    mean = None
+    if has_loss:
+        mean = Interval(np.inf, np.inf, np.inf)
+        if np.isfinite(table[:, loss]).all():
+            mean = interval(sums[loss - errors] / sums[one - errors])
     return ScoreRow(
         name,
         len(table),

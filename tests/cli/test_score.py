@@ -138,12 +138,12 @@ def test_words_of_a_reference_below_those_of_a_hypothesis():
 
 
 def test_comparison_and_lines_of_text(files, run):
-    files(a="x b\nc\n" * 20, b="a b\nd\n" * 20, r="a b\nc\n" * 20)
+    files(a="x b\nc\n" * 20, b="a b\nd\n" * 20, r="a b\nc\n" * 20, c="a b\nc\n" * 20)
     code, out, _ = run("score", "a", "r", "--compare", "b")
     assert code == 0
     assert "40 segments, +0 errors per segment, z = 0, p = 1" in out
     assert "33.33%   33.33%     +0.00 %" in out
-    code, out, err = run("score", "a", "r", "--compare", "r", "--json", "--errors")
+    code, out, err = run("score", "a", "r", "--compare", "c", "--json", "--errors")
     test = json.loads(out.splitlines()[1])["matched_pairs"]
     assert test == [20, -1.0, None, None]  # all segments have one error less
     assert "x for a" in err
@@ -153,6 +153,12 @@ def test_another_loss_adds_its_mean(files, run):
     files(a="a b\n\n", r="a c\nb\n")
     found = rows(run, "a", "r", "--loss", "edit", "--substitute-cost", "0.5")[0]
     assert (found["loss"][0], found["errors"]) == (0.75, 2)
+
+
+def test_a_table_of_both_names_its_columns(files, run):
+    files(p="a b\ta c\nc\tb\n")  # as for fstgrad loss
+    code, out, err = run("score", "p", "p")
+    assert (code, out, "p is given twice" in err) == (2, "", True)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +177,7 @@ def test_another_loss_adds_its_mean(files, run):
         (('{"id": 1}\n', "1\ta\n"), (), "h:1: no text; name it hypothesis"),
         (("a\n", "a\n"), ("--decode", "oracle"), "needs n-best lists with scores, or lattices"),
         (("a\n", "a\n"), ("--nbest", "2"), "no effect without -o"),
+        (("a\n", "a\n"), ("--symbols", "h"), "--symbols has no effect without lattices"),
         (("a\n", "a\n"), ("--loss", "cer", "--tokens", "words"), "counts chars"),
         (("a\n", "a\n"), ("--loss", "none"), "give another loss"),
         (("u\t1\ta\n", "u\t1\ta\nu\t2\tb\n"), (), "r:1: 'u' has 2 texts; a reference has one"),

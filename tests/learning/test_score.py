@@ -206,6 +206,19 @@ def test_losses_and_lattices():
     assert result.losses.tolist() == [1 / 3, 1.0]
     assert result.rows[-1].loss.value == 2 / 3
     assert result.unit == "words"
+    result = fg.score(["ab", "a"], ["abb", "a"], fg.Hamming(fg.Alphabet("ab")))
+    assert result.rows[-1].loss == (np.inf, np.inf, np.inf)
+
+
+def test_the_oracle_is_an_allowed_path():
+    lattice = fg.Lattice.from_nbest(["ab", "b"], [-np.inf, 0.0], fg.Alphabet("ab"))
+    assert fg.score([lattice], ["ab"], "cer", decode="oracle").errors.tolist() == [1]
+    with pytest.raises(fg.InvalidInputError, match="lattices and strings; give one kind"):
+        fg.score([lattice, "ab"], ["ab", "ab"], "cer")
+    with pytest.raises(fg.InvalidInputError, match="hypotheses 1, references 2"):
+        fg.score([lattice], ["ab", "ab"], "cer")
+    with pytest.raises(fg.AlphabetError, match=r"a reference\[1\] is 'x'"):
+        fg.score([lattice], ["ax"], "cer", decode="oracle")
 
 
 @pytest.mark.parametrize(
