@@ -271,7 +271,8 @@ class Alphabet:
         return ids
 
     def _preview(self, most: int = 10) -> str:
-        shown = " ".join(symbol[:16] for symbol in self.symbols[:most])
+        first = (symbol[:16] for symbol in self.symbols[:most])
+        shown = " ".join(symbol if symbol.split() == [symbol] else repr(symbol) for symbol in first)
         return shown if len(self) <= most else shown + " ..."
 
 

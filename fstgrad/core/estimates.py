@@ -18,8 +18,8 @@ EVERYTHING = (-np.inf, np.inf)
 
 
 UNRELIABLE = (
-    "too few for a trustworthy value; draw more samples (samples=), let proposal='auto' choose a "
-    "band, or cap the loss (cap=)"
+    "too few for a trustworthy value; draw more samples, let proposal='auto' choose a band, or cap "
+    "the loss"
 )
 
 

@@ -254,7 +254,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> m.hamming_costs([0, 1]).node.tolist()
         [[0.0, 1.0], [1.0, 0.0]]
         """
-        parts = self.parts(gold)
+        parts = self.parts(self.labeling(gold, "gold"))
         edge = np.zeros(self.scores.edge.shape)
         return Table(1.0 - parts.node, edge, np.zeros(self.factors.table.shape))
 
@@ -274,7 +274,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> bool(np.isclose(value, np.log(1 + np.e)))
         True
         """
-        parts = self.parts(gold)
+        parts = self.parts(self.labeling(gold, "gold"))
         if costs is None:
             return self.nll(gold)
         table = self._like_scores("costs", costs, finite=True)

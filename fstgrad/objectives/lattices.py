@@ -21,6 +21,7 @@ from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
+from fstgrad.objectives.strings import REMEDY
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 
@@ -266,5 +267,10 @@ def _compiled(
     known = _COMPILED.setdefault(lattice, {})
     key = (loss.fingerprint, ids.tobytes(), repr(cap), repr(band))
     if key not in known:
-        known[key] = lattice.compile(loss, ids, cap=cap, band=band, **limits)
+        try:
+            known[key] = lattice.compile(loss, ids, cap=cap, band=band, **limits)
+        except StateLimitError as error:  # without arguments that the caller does not have
+            raise StateLimitError(
+                error.states, error.limit, where=error.where, remedy=REMEDY, nbytes=error.nbytes
+            ) from None
     return known[key]

@@ -33,7 +33,7 @@ _LOCK = Lock()
 _DEFAULTS = Sampling()  # never changed: only a Sampling of the caller stores estimates
 SMALL = 2**13  # scores of a batch; below this, threads cost more than they save
 AUTO_STATES = 50_000  # method="auto" is exact up to this many states
-_REMEDY = (
+REMEDY = (
     "Give method='auto', which samples an item whose automaton is large, or a lower cap (cap=), "
     "which replaces the loss L by min(L, cap)."
 )
@@ -355,7 +355,7 @@ def _exact(
         return _AUTOMATA.automaton(loss, target, length, cap=cap, band=band)
     except StateLimitError as error:
         raise StateLimitError(
-            error.states, error.limit, where=error.where, remedy=_REMEDY, nbytes=error.nbytes
+            error.states, error.limit, where=error.where, remedy=REMEDY, nbytes=error.nbytes
         ) from None
 
 
@@ -365,6 +365,6 @@ def check_ids(rows: IntArray | Sequence[IntArray], n: int, name: str = "gold") -
         for position, symbol in enumerate(ids.tolist()):
             if symbol != IGNORED and not 0 <= symbol < n:
                 raise InvalidInputError(
-                    f"{name}[{i}] has the id {symbol} at position {position}; the scores are for "
+                    f"{name}[{i}] has the id {symbol} at position {position}; there are "
                     f"{n} symbols, so give 0 to {n - 1}, or the ignore_index"
                 )

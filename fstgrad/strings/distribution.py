@@ -176,7 +176,7 @@ class StringDistribution(ArrayDistribution):
         InfeasibleError
             The score is -inf.
         """
-        index = self._flat_index(structure)
+        index = self._flat_index(structure, "gold")
         scores = self.scores.take(index)
         total = float(np.add.reduce(scores))
         if total == -np.inf:
@@ -291,14 +291,14 @@ class StringDistribution(ArrayDistribution):
         """Return log Z of the paths and the mean of their tangent."""
         return Passes(self.scores, paths).forward()
 
-    def _flat_index(self, structure: SequenceLike) -> IntArray:
-        return flat_index(self._ids(structure), self.order, self.scores.shape[-1])
+    def _flat_index(self, structure: SequenceLike, name: str = "structure") -> IntArray:
+        return flat_index(self._ids(structure, name), self.order, self.scores.shape[-1])
 
-    def _ids(self, structure: SequenceLike) -> IntArray:
-        ids = self.automaton.alphabet.encode(structure, name="structure")
+    def _ids(self, structure: SequenceLike, name: str = "structure") -> IntArray:
+        ids = self.automaton.alphabet.encode(structure, name=name)
         if len(ids) != self.length:
             raise InvalidInputError(
-                f"structure has length {len(ids)}; the strings have length {self.length}"
+                f"{name} has length {len(ids)}; the strings have length {self.length}"
             )
         return ids
 

@@ -130,7 +130,9 @@ def spanning_tree_nll(
         if on_device(table.arcs, projective):
             score = table.score_on_device(golds)
         else:
-            known = table.where_feasible(golds, _chain_of(golds, labeled))
+            known = golds
+            if table.feasible is not None:
+                known = table.where_feasible(golds, _chain_of(golds, labeled))
             used = gold_parts(table.batch.detach(), known, *table.family, labeled)
             score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
         return table.values(log_partition(table.arcs, *table.family) - score)
@@ -239,8 +241,8 @@ def spanning_tree_kl(
 ) -> torch.Tensor:
     """Return KL(p || q) in nats, () or (B,); twice differentiable in both, projective once."""
     p, q = (
-        _Table(scores, lengths, labeled, single_root, projective, infeasible)
-        for scores in (p_scores, q_scores)
+        _Table(scores, lengths, labeled, single_root, projective, infeasible, name)
+        for name, scores in (("p_scores", p_scores), ("q_scores", q_scores))
     )
     if p.batch.shape != q.batch.shape:
         raise InvalidInputError(
@@ -337,16 +339,17 @@ class _Table:
         single_root: bool,
         projective: bool,
         infeasible: Infeasible = "raise",
+        name: str = "scores",
     ) -> None:
         check_infeasible(infeasible)
-        arguments.floating("scores", scores)
+        arguments.floating(name, scores)
         for name, given in (("single_root", single_root), ("projective", projective)):
             flag(name, given)
         event = 3 if flag("labeled", labeled) else 2
         if scores.ndim not in (event, event + 1):
             axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
             raise InvalidInputError(
-                f"scores has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
+                f"{name} has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
             )
         self.given = scores
         self.wide = scores.to(torch.float64)

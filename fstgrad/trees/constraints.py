@@ -30,7 +30,7 @@ def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
     return scores
 
 
-def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
+def allowed_by(table: ArcTable, partial: npt.ArrayLike, name: str = "allowed") -> BoolArray:
     """Return the entries of the scores that partial trees allow, as a table like the scores.
 
     partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
@@ -39,31 +39,31 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
     try:
         array = np.asarray(partial)
     except Exception as error:  # __array__ of a foreign object may raise anything
-        raise InvalidInputError(f"partial is not an array: {error}") from error
+        raise InvalidInputError(f"{name} is not an array: {error}") from error
     shape = table.scores.shape
     if array.dtype == np.bool_:
         try:
             return np.broadcast_to(array, shape)
         except ValueError as error:
             raise InvalidInputError(
-                f"partial has shape {array.shape}; it must fit the scores, {shape}"
+                f"{name} has shape {array.shape}; it must fit the scores, {shape}"
             ) from error
     n = shape[len(table.batch_shape)] - 1
     wanted = (*table.batch_shape, n, 2) if table.labeled else (*table.batch_shape, n)
-    array = checks.integers("partial", array)
+    array = checks.integers(name, array)
     array = np.where(array == IGNORE_INDEX, PADDING, array)
-    array = checks.index_array("partial", array, max(shape[-1], n + 1), lower=PADDING)
+    array = checks.index_array(name, array, max(shape[-1], n + 1), lower=PADDING)
     if array.shape != wanted:
         raise InvalidInputError(
-            f"partial has shape {array.shape}; the shape must be {wanted}, -1 where nothing is "
+            f"{name} has shape {array.shape}; the shape must be {wanted}, -1 where nothing is "
             "known, or a bool table like the scores"
         )
     heads = array[..., 0] if table.labeled else array
-    checks.index_array("heads of partial", heads, n + 1, lower=PADDING)
+    checks.index_array(f"heads of {name}", heads, n + 1, lower=PADDING)
     allowed = _fits(heads, n + 1)
     if not table.labeled:
         return allowed
-    checks.index_array("labels of partial", array[..., 1], shape[-1], lower=PADDING)
+    checks.index_array(f"labels of {name}", array[..., 1], shape[-1], lower=PADDING)
     labels = np.moveaxis(_fits(array[..., 1], shape[-1]), -2, -1)
     return allowed[..., None] & labels[..., None, :, :]
 

@@ -279,7 +279,7 @@ class TreeDistribution(ArrayDistribution):
         >>> round(float(np.exp(-value)), 6)
         0.333333
         """
-        agreeing = self.with_arcs(allowed=known)
+        agreeing = self.with_arcs(allowed=constraints.allowed_by(self._table, known, "known"))
         value = self.log_partition() - agreeing.log_partition()
         return value, self.marginals() - agreeing.marginals()
 

@@ -83,7 +83,7 @@ def test_constraints_of_each_item(family, single_root):
     "call, words",
     [
         (lambda t: t.partial_nll([-1, 0]), ["shape (2,)", "-1 where nothing is known"]),
-        (lambda t: t.partial_nll([-1, 0, 4]), ["partial[2] is 4"]),
+        (lambda t: t.partial_nll([-1, 0, 4]), ["known[2] is 4"]),
         (lambda t: t.partial_nll(np.ones((3, 3), bool)), ["(3, 3)", "(4, 4)"]),
         (lambda t: t.with_arcs(required=[[(0, 1)], [(1, 2)]]), ["required", "2 items", "has 1"]),
         (lambda t: t.with_arcs(allowed=[1, 2, 0.5]), ["dtype float64"]),
