@@ -4,7 +4,6 @@ The table of commands is in `fstgrad.cli.commands`.
 """
 
 import codecs
-import contextlib
 import difflib
 import importlib
 import io
@@ -26,7 +25,7 @@ from fstgrad.cli.interrupts import (
     end_silently_on_sigint,
     exit_despite_threads,
 )
-from fstgrad.cli.output import NOTES, echo, escape_unprintable
+from fstgrad.cli.output import NOTES, discard_output, echo, escape_unprintable
 from fstgrad.core.errors import FstgradError
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
     The exit code is 0 after success, 1 after a failure, 2 after a usage error, 70 after a defect of
     fstgrad (FSTGRAD_TRACEBACK=1 shows where it is), 130 after SIGINT, 141 if the reader of standard
-    output has closed it, and 143 after SIGTERM.
+    output has closed it (but a command with --output finishes its file), and 143 after SIGTERM.
     """
     if not _open_streams():
         sys.exit(1)
@@ -117,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        _discard_output()
+        discard_output()
         if code == 0 and not isinstance(error, BrokenPipeError):
             click.echo(f"fstgrad: standard output cannot be written: {error}", err=True)
         code = code or (141 if isinstance(error, BrokenPipeError) else 1)
@@ -228,9 +227,3 @@ def _open_streams() -> bool:
                 click.echo("fstgrad: standard output is closed; open it", err=True)
                 return False
     return True
-
-
-def _discard_output() -> None:
-    """Discard the buffer of standard output, so that Python does not try to write it again."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -90,10 +90,10 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
     return model, ModelReading(tokens_x, tokens_y, None, decompose), tags
 
 
-def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:
+def model_loss(path: str, model: SequenceModel, choice: LossChoice | None = None) -> Loss | None:
     """Return the loss of the command line, or with `--loss model` that of the model file.
 
-    None means no loss.
+    Without a choice, it is that of the file.  The result None means no loss.
 
     Raises
     ------
@@ -102,10 +102,11 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
     click.UsageError
         A parameter of the loss is on the command line with `--loss model`.
     """
-    if choice.loss != MODEL_LOSS:
-        return build_loss(choice, model.alphabet_)
-    names = [field.name for field in dataclasses.fields(LossChoice) if field.name != "loss"]
-    reject_options(names, "with --loss model")
+    if choice is not None:
+        if choice.loss != MODEL_LOSS:
+            return build_loss(choice, model.alphabet_)
+        names = [field.name for field in dataclasses.fields(LossChoice) if field.name != "loss"]
+        reject_options(names, "with --loss model")
     if "choice" not in model.about_:
         return model.loss_
     try:

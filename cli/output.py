@@ -1,7 +1,10 @@
 """Text on standard output and standard error, progress bars and tables."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -73,4 +76,33 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text; on a terminal, escape control characters so that data cannot control it."""
     stream = sys.stderr if err else sys.stdout
     line = str(text)
-    click.echo(escape_unprintable(line) if stream.isatty() else line, err=err, nl=nl)
+    with finishing_files():
+        click.echo(escape_unprintable(line) if stream.isatty() else line, err=err, nl=nl)
+
+
+@contextmanager
+def finishing_files() -> Iterator[None]:
+    """Write to standard output; if its reader has closed it, go on where there is an --output.
+
+    The rest of standard output is discarded then, and a note says so.
+
+    Raises
+    ------
+    BrokenPipeError
+        Standard output is closed, and the command writes no file.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        context = click.get_current_context(silent=True)
+        path = None if context is None else context.params.get("output")
+        if path is None:
+            raise
+        discard_output()
+        note(f"fstgrad: standard output was closed before its end; {path} is complete")
+
+
+def discard_output() -> None:
+    """Discard the buffer of standard output and what follows, so that Python does not write it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

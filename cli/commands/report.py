@@ -12,7 +12,7 @@ from fstgrad._version import __version__
 from fstgrad.cli.command import Command
 from fstgrad.cli.commands.page import Page
 from fstgrad.cli.commands.score_page import add_errors, add_picture
-from fstgrad.cli.model_files import inputs_and_targets, open_model
+from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
 from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, integer_from
@@ -22,9 +22,12 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import load_arrays, read_lines, write_text
 from fstgrad.learning import measures
 from fstgrad.learning.edits import Edits
+from fstgrad.learning.recipes import RECIPES
 from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.storage import NO_PART_OF_THE_RESULT
 
-_EDGES = 30  # largest number of sets of each size in a word graph
+_EDGES = 30  # largest number of sets of each size in a picture of a root model
+_UNITS = "Objectives are in nats, but a risk is an expected loss, in the unit of the loss."
 
 
 @click.command(
@@ -119,8 +122,9 @@ def _add_lines(page: Page, run: str, top: int) -> None:
         mean, worst = float(np.mean(values)), float(max(values))
         page.table(
             ("measure", "value"),
-            [("pairs", len(rows)), ("mean objective, nats", mean), ("largest, nats", worst)],
+            [("pairs", len(rows)), ("mean objective", mean), ("largest objective", worst)],
         )
+        page.note(_UNITS)
     names = list(dict.fromkeys(name for row in rows for name in row))
     order = sorted(rows, key=lambda row: -_number(row.get("objective")))
     page.note(f"The {min(top, len(rows)):,} of {len(rows):,} pairs with the largest objective.")
@@ -160,17 +164,28 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     """Add a sequence model: settings, curves, and its worst predictions."""
     model, reading, tags = open_model(run)
     settings = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
-    settings |= {name: value for name, value in model.get_params().items() if name != "alphabet"}
+    left_out = ("alphabet", *NO_PART_OF_THE_RESULT)
+    settings |= {name: v for name, v in model.get_params().items() if name not in left_out}
+    recipes = [RECIPES[objective] for objective in model.objective.split("-then-")]
+    for name in ("epochs", "learning_rate", "l2"):
+        if settings[name] is None:
+            values = dict.fromkeys(f"{getattr(recipe, name):g}" for recipe in recipes)
+            more = ", more for targets of over 10 symbols" if name == "l2" else ""
+            settings[name] = f"{', then '.join(values)}{more} (default)"
     choice = model.about_.get("choice")
     if isinstance(choice, dict):  # the loss of `train` and its parameters
         settings |= {name: value for name, value in choice.items() if value is not None}
-    page.table(("setting", "value"), [(name, _cell(v)) for name, v in settings.items()])
+    page.table(
+        ("setting", "value"),
+        [(name, "none" if v is None else _cell(v)) for name, v in settings.items()],
+    )
     if model.history_:
         _add_curves(page, model)
     if pairs is not None:
+        model.loss_ = model_loss(run, model)
         inputs, targets = inputs_and_targets(pairs, reading, tags)
-        predictions = [list(y) for y in model.predict(inputs)]
-        _add_worst(page, inputs, predictions, targets, top)
+        separator = " " if reading.tokens_y == "words" else None
+        _add_worst(page, model, inputs, targets, top, separator)
 
 
 def _add_curves(page: Page, model: SequenceModel) -> None:
@@ -181,23 +196,32 @@ def _add_curves(page: Page, model: SequenceModel) -> None:
         lambda: plot.learning(model.history_),
         "Objective, gradient norm and validation by epoch.",
     )
-    names = ("epoch", "objective", "gradient_norm", "validation", "seconds")
+    if len({epoch.stage for epoch in model.history_}) > 1:
+        page.note(
+            "The training has several stages.  weaker l2: as many epochs again, from the best "
+            "weights; all pairs: with the pairs that were held out before; the best epoch by "
+            "validation is kept.  Objectives of different stages are not comparable."
+        )
+    page.note(_UNITS)
+    names = ("epoch", "stage", "objective", "gradient_norm", "validation", "seconds")
     page.table(names, [[getattr(epoch, name) for name in names] for epoch in model.history_])
 
 
 def _add_worst(
     page: Page,
+    model: SequenceModel,
     inputs: Sequence[Any],
-    predictions: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
     top: int,
+    separator: str | None,
 ) -> None:
     """Add the measures of predictions, and alignments of the pairs with the most edits."""
-    result = measures.evaluate(predictions, targets, None)
+    predictions = [list(y) for y in model.predict(inputs)]
+    result = measures.evaluate(predictions, targets, model.loss_)
     page.table(("measure", "value"), [(name, _cell(v)) for name, v in result._asdict().items()])
     edits = Edits.of([tuple(y) for y in predictions], [tuple(y) for y in targets])
     shown = [" ".join(map(str, x)) for x in inputs]
-    add_errors(page, edits, {"row": range(1, len(shown) + 1), "x": shown}, top)
+    add_errors(page, edits, {"row": range(1, len(shown) + 1), "x": shown}, top, separator=separator)
 
 
 def _add_counts(page: Page, run: str, top: int) -> None:
@@ -213,8 +237,8 @@ def _add_counts(page: Page, run: str, top: int) -> None:
     add_picture(
         page,
         lambda: plot.word_graph(model.to_networkx(num_edges)),
-        f"The {num_edges} strongest sets of each size: words that occur together, and words that "
-        "avoid each other.",
+        f"The {num_edges} strongest sets of each size: columns that are large together, and "
+        "columns that avoid each other.",
     )
     page.note("The strongest sets of each size; a set of size 1 is the root term of its column.")
     sets = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]

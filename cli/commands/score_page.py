@@ -36,7 +36,8 @@ def add_score(page: Page, result: Score, names: Sequence[str]) -> None:
             for row in result.rows
         ],
     )  # fmt: skip
-    add_errors(page, result.edits, {"id": names}, _PAIRS, result.losses)
+    separator = " " if result.unit == "words" else None
+    add_errors(page, result.edits, {"id": names}, _PAIRS, result.losses, separator=separator)
     add_confusions(page, result.edits)
 
 
@@ -46,8 +47,13 @@ def add_errors(
     columns: Mapping[str, Sequence[Any]],
     top: int,
     losses: Any = None,
+    *,
+    separator: str | None = None,
 ) -> None:
-    """Add the alignments of the pairs with the most errors; `columns` (N each) name the pairs."""
+    """Add the alignments of the pairs with the most errors; `columns` (N each) name the pairs.
+
+    separator : between symbols, as in `Alignment.text`.
+    """
     errors = edits.errors
     order = np.argsort(-errors if losses is None else -losses, kind="stable")
     wrong = order[errors[order] > 0]
@@ -63,7 +69,7 @@ def add_errors(
                 *(column[i] for column in columns.values()),
                 int(errors[i]),
                 *(() if losses is None else (float(losses[i]),)),
-                str(edits.alignment(i)),
+                edits.alignment(i).text(separator),
             )
             for i in wrong[:top].tolist()
         ],

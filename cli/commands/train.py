@@ -333,8 +333,9 @@ def _check_options(
 
 def _print_epoch(epoch: Epoch) -> None:
     validation = "" if epoch.validation is None else f", validation {epoch.validation:.4f}"
+    unit = "" if epoch.stage.startswith("risk") else " nats"  # a risk has the unit of the loss
     echo(
-        f"epoch {epoch.epoch}: objective {epoch.objective:.6f} nats, gradient norm "
-        f"{epoch.gradient_norm:.3g}{validation}, {epoch.seconds:.1f} s",
+        f"epoch {epoch.epoch} ({epoch.stage}): objective {epoch.objective:.6f}{unit}, "
+        f"gradient norm {epoch.gradient_norm:.3g}{validation}, {epoch.seconds:.1f} s",
         err=True,
     )

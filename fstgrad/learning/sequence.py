@@ -549,6 +549,7 @@ def training_settings(model: SequenceModel) -> Settings:
         recipe.l2 if model.l2 is None else model.l2,
         model.seed,
         model.patience,
+        stage=model.objective,
     )
 
 

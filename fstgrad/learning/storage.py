@@ -23,12 +23,12 @@ from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_array
 from fstgrad.learning.outputs import SLOTS, LatentOutputs, LengthModel
 from fstgrad.learning.template_features import Pairs
 from fstgrad.learning.templates import Template, Window
-from fstgrad.learning.trainer import EPOCH, Epoch
+from fstgrad.learning.trainer import Epoch
 from fstgrad.learning.vocabulary import Names, Vocabulary, WindowNames
 
 FORMAT = "fstgrad.models 3"
 WHAT = "a model that SequenceModel.save wrote"
-_NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
+NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 _LEFT_OUT = ("callbacks", "checkpoint")
 _LONGEST = 2**17  # symbols of an output, or a thousand per symbol of the input
 _ARRAYS = {
@@ -99,7 +99,7 @@ def save(model: Any, path: Path) -> None:
 
 def fingerprint(model: Any, *data: object) -> str:
     """Return a digest of settings, loss, alphabet and data, which determine the weights."""
-    settings = {k: v for k, v in model.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
+    settings = {k: v for k, v in model.get_params().items() if k not in NO_PART_OF_THE_RESULT}
     settings["loss"] = model.loss_ and model.loss_.fingerprint
     if not isinstance(model.features, str):
         settings["features"] = getattr(model.features, "__qualname__", "own")
@@ -116,7 +116,7 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         text = json_object(str(arrays["text"]), _TEXT)
         _check(text)
         alphabet = Alphabet(_strings(text, "symbols"))
-        history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
+        history = [Epoch.from_json(epoch) for epoch in text["history"]]
         ratio = positive_number("ratio", text["ratio"], allow_zero=True)
         if text["joined"] not in (True, False, "ids"):
             raise InvalidInputError(f"'joined' in its text is {shown(text['joined'])}")

@@ -39,10 +39,13 @@ _MOMENT_DECAY = (0.9, 0.999)  # decays of the two moments of Adam
 class Epoch:
     """The record of one epoch: a pass over the pairs, or one iteration of L-BFGS.
 
-    objective : f in nats; with minibatches, the mean during the epoch plus the penalty at its end.
+    objective : f in nats, or the expected loss of "risk", plus the penalty; with minibatches, the
+        mean during the epoch plus the penalty at its end.
     gradient_norm : Euclidean norm of the mean gradient.
     seconds : wall time.
     validation : error rate on the validation pairs, None without them.
+    stage : the objective that was trained, with ", weaker l2" or ", all pairs" for the epochs after
+        those of the settings; values of different stages are not comparable.
     """
 
     epoch: int
@@ -50,6 +53,20 @@ class Epoch:
     gradient_norm: float
     seconds: float
     validation: float | None = None
+    stage: str = ""
+
+    @classmethod
+    def from_json(cls, value: object) -> "Epoch":
+        """Return the epoch of an object that `asdict` made, also without a stage.
+
+        Raises
+        ------
+        InvalidInputError
+            It is no such object.
+        """
+        if isinstance(value, dict):
+            value = {"stage": "", **value}
+        return cls(**json_object(json.dumps(value), EPOCH))
 
 
 Callback = Callable[[Epoch], object]
@@ -60,6 +77,7 @@ class Settings:
     """Settings of the training; `SequenceModel` documents each of them.
 
     weaker_l2 : the l2 of `Trainer.train_with_weaker_l2`, if any.
+    stage : the stage of the epochs.
     """
 
     optimizer: Optimizer = "adam"
@@ -70,6 +88,7 @@ class Settings:
     seed: int = 0
     patience: int | None = None
     weaker_l2: float | None = None
+    stage: str = ""
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -87,7 +106,7 @@ class Settings:
 
 EPOCH: dict[str, type | tuple[type, ...]] = {
     "epoch": int, "objective": (int, float), "gradient_norm": (int, float),
-    "seconds": (int, float), "validation": (int, float, type(None)),
+    "seconds": (int, float), "validation": (int, float, type(None)), "stage": str,
 }  # fmt: skip
 _STATE = {
     "text": Field("text"),
@@ -146,7 +165,7 @@ class State:
         arrays = read_arrays(path, _STATE, what=what)
         try:
             text = json_object(str(arrays.pop("text")), _STATE_TEXT)
-            history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
+            history = [Epoch.from_json(epoch) for epoch in text["history"]]
         except InvalidInputError as error:
             raise InvalidInputError(f"{path} is not {what}: {error}") from error
         if text.pop("fingerprint") != fingerprint or len(arrays["w"]) != size:
@@ -285,7 +304,7 @@ class Trainer:
         epochs, weaker = self.settings.epochs, self.settings.weaker_l2
         if weaker is None or self._ended or len(state.history) < epochs:
             return
-        trainer = self._after(epochs, epochs, share=0.5, l2=weaker)
+        trainer = self._after(epochs, epochs, share=0.5, l2=weaker, what="weaker l2")
         if len(state.history) == epochs:
             if state.best_validation == 0:
                 return
@@ -307,18 +326,23 @@ class Trainer:
         if weaker is not None and min(errors[first:], default=np.inf) < min(errors[:first]):
             l2 = weaker
         trainer = replace(self, pairs=pairs, validate=None)
-        trainer = trainer._after(before, -(-first // 4), share=0.2, l2=l2)
+        trainer = trainer._after(before, -(-first // 4), share=0.2, l2=l2, what="all pairs")
         if before == len(state.history):
             state.w, state.finished = state.best.copy(), False
             state.steps = before * len(trainer._minibatches())
         trainer.run(state)
         state.best = state.w
 
-    def _after(self, before: int, epochs: int, *, share: float, l2: float) -> "Trainer":
+    def _after(self, before: int, epochs: int, *, share: float, l2: float, what: str) -> "Trainer":
         """Return a trainer for further epochs, whose rate falls from a share of the initial one."""
         rate = self.settings.learning_rate * share * (before + epochs) / epochs
         settings = replace(
-            self.settings, epochs=before + epochs, learning_rate=rate, l2=l2, patience=None
+            self.settings,
+            epochs=before + epochs,
+            learning_rate=rate,
+            l2=l2,
+            patience=None,
+            stage=f"{self.settings.stage}, {what}",
         )
         return replace(self, settings=settings)
 
@@ -403,7 +427,9 @@ class Trainer:
             what = f"an objective of {objective:g} and a gradient of norm {norm:g}"
             raise self._diverges(state, what)
         seconds = time.perf_counter() - started
-        epoch = Epoch(len(state.history) + 1, float(objective), norm, seconds, validation)
+        epoch = Epoch(
+            len(state.history) + 1, float(objective), norm, seconds, validation, self.settings.stage
+        )
         state.history.append(epoch)
         if validation is not None and validation < state.best_validation:
             state.best_validation, state.best = validation, state.w.copy()

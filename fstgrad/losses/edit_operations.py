@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fstgrad import plot
-from fstgrad.core.checks import LARGEST_COST, BoolArray, FloatArray, IntArray, positive_number
+from fstgrad.core.checks import (
+    LARGEST_COST,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    instance,
+    positive_number,
+)
 from fstgrad.core.short_repr import short_repr
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
@@ -128,6 +135,16 @@ class Alignment:
     _repr_svg_ = plot.notebook(plot.alignment, lambda self: len(self.operations) <= 200)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, separator: str | None = None) -> str:
+        """Return y, the marks of the edits and the target as three lines.
+
+        `separator` is written between symbols; by default a space if a symbol has several
+        characters, else nothing.
+        """
+        if separator is not None:
+            instance("separator", separator, str, "a str")
         columns = [
             (op.y or GAP, _MARKS[op.kind], op.target or GAP)
             if op.kind != "skip"
@@ -135,7 +152,9 @@ class Alignment:
             for op in self.operations
         ]
         widths = [max(map(len, column)) for column in columns]
-        between = " " if max(widths, default=1) > 1 else ""
+        between = separator
+        if between is None:
+            between = " " if max(widths, default=1) > 1 else ""
         lines = zip(*columns, strict=True) if columns else ((), (), ())
         return "\n".join(
             between.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))

@@ -88,7 +88,8 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
     """Return a figure of the objective, the gradient norm and the validation error by epoch.
 
     A circle marks the epoch of the smallest validation error, or, without validation, of the
-    smallest objective.
+    smallest objective.  A dotted line is the border of two stages of the training, whose objectives
+    are not comparable.
 
     Parameters
     ----------
@@ -109,10 +110,10 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
     if not history:
         raise InvalidInputError("history has no epoch; fit the model first")
     tables = {
-        "objective (nats)": [epoch.objective for epoch in history],
+        "objective": [epoch.objective for epoch in history],
         "gradient norm": [epoch.gradient_norm for epoch in history],
     }
-    judge = tables["objective (nats)"]
+    judge = tables["objective"]
     if any(epoch.validation is not None for epoch in history):
         shown = [np.nan if epoch.validation is None else epoch.validation for epoch in history]
         judge = tables["validation error rate"] = shown
@@ -121,8 +122,16 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
     figure = blank(3.4 * len(tables), 2.8, theme)
     plots = figure.subplots(1, len(tables), squeeze=False)[0]
     epochs = [epoch.epoch for epoch in history]
+    stages = [getattr(epoch, "stage", "") for epoch in history]
+    borders = [
+        (a + b) / 2
+        for a, b, before, after in zip(epochs, epochs[1:], stages, stages[1:], strict=False)
+        if before != after
+    ]
     for axes, (name, values) in zip(plots, tables.items(), strict=True):
         axes.plot(epochs, values, marker=".", color=theme.color(0))
+        for border in borders:
+            axes.axvline(border, color=MARK, ls=":", lw=1)
         axes.plot(epochs[best], values[best], "o", color=MARK, ms=7, mfc="none", mew=2)
         axes.set(xlabel="epoch", ylabel=name)
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
 
 from fstgrad.cli.interrupts import Interrupts, Terminated
@@ -41,6 +42,46 @@ def run(tmp_path):
         )
 
     return call
+
+
+ROW = "{}\tw\t_\t_\t_\t_\t_\t_\t_\t_\n"
+
+
+@pytest.mark.parametrize(
+    "command, lines, code",
+    [
+        ("trees decode scores.npz --conllu words.conllu -o out.conllu", 1, 0),
+        ("grad pairs.tsv --order 1 -o out.npz", 0, 0),
+        ("trees decode scores.npz", 1, 141),
+    ],
+)
+def test_a_reader_that_leaves_early_costs_no_file(tmp_path, command, lines, code):
+    """Like `trees decode -o | head -1`: the file is finished, and a line says so."""
+    words, many = "".join(ROW.format(k) for k in (1, 2)), 400
+    (tmp_path / "words.conllu").write_text(f"{words}\n" * many)
+    names = {str(k): np.eye(3) for k in range(many)}
+    np.savez(tmp_path / "scores.npz", **names)
+    (tmp_path / "pairs.tsv").write_text("ab\tba\n" * many)
+    program = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
+    process = subprocess.Popen(
+        [*program, *command.split()], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    for _ in range(lines):
+        process.stdout.readline()
+    process.stdout.close()
+    told = process.stderr.read()
+    assert process.wait(120) == code, told
+    process.stderr.close()
+    outputs = list(tmp_path.glob("out.*"))
+    assert len(outputs) == (code == 0)
+    for out in outputs:
+        line = f"fstgrad: standard output was closed before its end; {out.name} is complete"
+        assert line in told.splitlines()
+        if out.suffix == ".conllu":
+            assert out.read_text().count("\n\n") == many
+        else:
+            assert np.load(out)["pairs"] == many
 
 
 @pytest.mark.parametrize("place", [1, 4, 10])

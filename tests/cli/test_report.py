@@ -2,6 +2,7 @@
 
 import html.parser
 import importlib
+import json
 import re
 import shutil
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 
 import pytest
+
+import fstgrad as fg
 
 EVIL = "<b>&'"  # a symbol of the data for each of these
 
@@ -69,11 +72,15 @@ def test_the_page(page):
     for part in ("learning_rate", "1-gram", "mean objective", "accuracy", "worst of", "alpha"):
         assert part in text
     assert text.count("<svg") == 2  # curves of the model, and the word graph
-    assert "occur together" in text
+    assert "large together" in text
     number = r'<td class="number">'
     for size, names in ((1, r"\w+"), (2, r"\w+ \+ \w+")):
         assert re.search(rf"<tr>{number}{size}</td>{number}[^<]+</td><td>{names}</td></tr>", text)
-    assert "not measured (no loss was given)" in text
+    mean_loss = json.loads((page.parent / "evaluate.json").read_text())["loss"]
+    rows = re.findall(rf"<tr><td>loss</td>{number}([^<]+)</td></tr>", text)
+    assert [float(value) for value in rows] == pytest.approx([mean_loss] * 2, rel=1e-5)
+    assert "words that" not in text
+    assert "<td>l2</td><td></td>" not in text
     assert ">nan<" not in text.lower()
     links = Links()
     links.feed(text)
@@ -82,6 +89,33 @@ def test_the_page(page):
     assert "default-src 'none'" in text
     assert "<b>&'" not in text
     assert "&lt;b&gt;&amp;&#x27;" in text
+
+
+def test_a_report_says_which_stage_an_epoch_belongs_to(folder, tmp_path, run):
+    """More epochs than asked for, and a jump of the objective, have a reason."""
+    rows = [f"{x}\t{x[0]} {x[1:]}\n" for x in ("aab", "bba", "abb", "bab", "baa", "bbb") * 12]
+    (tmp_path / "pairs.tsv").write_text("".join(rows))
+    model, out = tmp_path / "model.npz", tmp_path / "page.html"
+    code, _, told = run("train", tmp_path / "pairs.tsv", "--tokens-y", "words", "--objective",
+                        "crf-then-risk", "--epochs", 2, "--seed", 1, "-o", model)  # fmt: skip
+    assert code == 0
+    assert "epoch 1 (crf): objective" in told
+    assert re.search(r"\(risk\): objective [\d.]+, gradient", told)  # a risk is not in nats
+    assert "(risk, all pairs)" in told
+    other = tmp_path / "other.tsv"
+    other.write_text("aab\tb aa\n")
+    assert run("report", model, "--pairs", other, "-o", out)[0] == 0
+    text = out.read_text()
+    assert "Objectives of different stages are not comparable." in text
+    for stage in ("crf", "risk", "risk, all pairs"):
+        assert f"<td>{stage}</td>" in text
+    assert "0.1, then 0.03 (default)" in text
+
+
+def test_alignments_keep_the_spaces_between_words_of_one_letter():
+    shown = fg.EditDistance(fg.Alphabet("abc")).align("ab", "ac")
+    assert str(shown) == "ab\n.S\nac"
+    assert shown.text(" ") == "a b\n. S\na c"
 
 
 def test_a_signal_that_the_import_of_a_package_swallows_leaves_no_page(
