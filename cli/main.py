@@ -25,7 +25,14 @@ from fstgrad.cli.interrupts import (
     end_silently_on_sigint,
     exit_despite_threads,
 )
-from fstgrad.cli.output import NOTES, discard_output, echo, escape_unprintable
+from fstgrad.cli.output import (
+    NOTES,
+    discard_output,
+    echo,
+    escape_unprintable,
+    log_lines,
+    report_compilation,
+)
 from fstgrad.core.errors import FstgradError
 
 if TYPE_CHECKING:
@@ -111,6 +118,8 @@ def main(args: Sequence[str] | None = None) -> None:
     code, message = _run_command(args)
     if args is None:
         end_silently_on_sigint()
+    if code == 0:
+        report_compilation()
     if message:
         click.echo("fstgrad: " + escape_unprintable(" ".join(message.split())), err=True)
     try:
@@ -131,7 +140,7 @@ def _run_command(args: Sequence[str] | None) -> tuple[int, str]:
     is_program = args is None
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_ESCAPE_BYTES)
-    with interrupts.handled(), warnings.catch_warnings():
+    with interrupts.handled(), warnings.catch_warnings(), log_lines():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
             warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # of numpy

@@ -1,11 +1,11 @@
 """Text on standard output and standard error, progress bars and tables."""
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from functools import cache
 from typing import TypeVar
 
 import click
@@ -30,13 +30,28 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
     yield from track(items, label, total=total, console=Console(stderr=True), transient=True)
 
 
-@cache
-def announce_compilation() -> None:
-    """Report once, on standard error, when kernels are compiled, which takes seconds."""
-    from fstgrad.core import kernel_cache
+class _LogLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        echo(f"fstgrad: {record.getMessage()}", err=True)
 
-    text = f"fstgrad: {kernel_cache.COMPILING}"
-    kernel_cache.announce_compilation(lambda: echo(text, err=True))
+
+@contextmanager
+def log_lines() -> Iterator[None]:
+    """Print what the library logs, such as the compilation of kernels, to standard error."""
+    logger, handler = logging.getLogger("fstgrad"), _LogLines()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def report_compilation() -> None:
+    """Say on standard error what kernels were compiled, and how long it took."""
+    kernel_cache = sys.modules.get("fstgrad.core.kernel_cache")  # loaded if there was a kernel
+    text = None if kernel_cache is None else kernel_cache.COMPILATIONS.report()
+    if text is not None:
+        echo(f"fstgrad: {text}", err=True)
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from fstgrad.cli.command import reject_options
 from fstgrad.cli.loss_options import build_loss
-from fstgrad.cli.output import announce_compilation
 from fstgrad.cli.pair_options import (
     LOSS_PARAMETERS,
     NEED_LOSS,
@@ -66,7 +65,6 @@ def open_problem(
         The alphabet or the weights are invalid.  Rows are checked only when they are computed.
     """
     _check_options(options, kind, estimation)
-    announce_compilation()
     given_weights, weights_alphabet = read_weights_option(options.model)
     rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=weights_alphabet)
     loss = build_loss(options.choice, alphabet)

@@ -23,8 +23,7 @@ def shared_data():
 @pytest.fixture(autouse=True)
 def _quiet_compilation(monkeypatch):
     """Suppress the notice of the test that compiles the first kernel."""
-    for module in ("fstgrad.cli.problem", "fstgrad.cli.commands.grammar_fit"):
-        monkeypatch.setattr(f"{module}.announce_compilation", lambda: None)
+    monkeypatch.setattr("fstgrad.core.kernel_cache.COMPILATIONS.begin", lambda module: None)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from fstgrad.cli.commands.grammar_options import (
     symbols_are_words,
     symbols_option,
 )
-from fstgrad.cli.output import announce_compilation, echo
+from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import WRITE_PAIRS
 from fstgrad.cli.parameter_types import FILE_OR_DASH, SEED, Input, NameOrFileEntry, Number, Output
 from fstgrad.core.errors import FstgradError
@@ -173,7 +173,6 @@ def fit(
     for path, endings in ((output, (".far", ".fst", ".tsv")), (table, (".tsv",))):
         if path is not None and pathlib.Path(path).suffix not in endings:
             raise click.UsageError(f"{path!r}: give a name that ends in {' or '.join(endings)}")
-    announce_compilation()
     is_words = symbols_are_words(reference, alphabet, symbols)
     rows, file_rows = read_word_pairs(pairs, is_words)
     loss = loss_over_data(reference, rows, alphabet, symbols)
@@ -312,7 +311,6 @@ def compare(
     FIRST and SECOND are grammars, `edit`, or files (x.far:NAME, x.fst, x.txt).  Words of equal cost
     get the mean of their ranks.  Brackets show 95 percent intervals of a bootstrap over the pairs.
     """
-    announce_compilation()
     is_words = any(symbols_are_words(name, alphabet, symbols) for name in (first, second))
     rows, _ = read_word_pairs(pairs, is_words)
     dictionary = read_dictionary(rows, words, is_words)

@@ -34,10 +34,12 @@ from fstgrad.core.kernel_signatures import encode
 from fstgrad.core.numba_internals import config, processor, user_cache_folder
 from fstgrad.core.uninitialized import IS_FILLED
 
-COMPILING = (
-    "compiling kernels for the first run on this machine; this takes from seconds to a minute, and "
-    "the result is kept for later runs"
-)
+# what the kernels of each package are for
+_FAMILIES = {
+    "core": "vectors", "costs": "learned costs", "grm": "root models", "losses": "losses",
+    "learning": "sequence models", "mrf": "random fields", "strings": "strings and lattices",
+    "trees": "trees",
+}  # fmt: skip
 MAX_BYTES = 1 << 29  # of all files; a full run of the tests writes about 60 MB
 _DAY = 86_400.0
 _RECORD = os.environ.get("FSTGRAD_RECORD_KERNELS", "")
@@ -86,11 +88,12 @@ class KernelCache(numba_internals.Cache):  # type: ignore[misc]
             found = _read(path, target_context)
             if found is not None:
                 return found
-        _announce()
+        COMPILATIONS.begin(self._function[0])
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled kernel for a signature; the first time, make room for it."""
+        COMPILATIONS.end()
         path = self.path(sig, data.codegen)
         if path is None or not numba_internals.can_be_kept(data):
             return
@@ -359,22 +362,53 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def announce_compilation(announce: Callable[[], object]) -> None:
-    """Set the function to call once, before the first compilation; never if all is cached.
+class Compilations:
+    """The kernels that this process compiles: how many, of which families, for how long.
 
-    The default function logs a warning to the logger "fstgrad".
+    The first one of a family is announced as a warning of the logger "fstgrad".
     """
-    _PENDING[:] = [announce]
+
+    def __init__(self) -> None:
+        self._depth, self._start = 0, 0.0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.count, self.seconds = 0, 0.0
+        self.families: list[str] = []
+
+    def begin(self, module: str) -> None:
+        """Note that a kernel of a module is compiled until `end`, with those that it calls."""
+        package = module.removeprefix("fstgrad.").partition(".")[0]
+        family = _FAMILIES.get(package, module)
+        if family not in self.families:
+            self.families.append(family)
+            if multiprocessing.current_process().name == "MainProcess":
+                logging.getLogger("fstgrad").warning(
+                    "compiling kernels of %s for this processor; that may take more than a minute, "
+                    "once",
+                    family,
+                )
+        if not self._depth:
+            self._start = time.perf_counter()
+        self._depth += 1
+        self.count += 1
+
+    def end(self) -> None:
+        """Note that the kernel begun last is compiled."""
+        self._depth -= 1
+        if not self._depth:
+            self.seconds += time.perf_counter() - self._start
+
+    def report(self) -> str | None:
+        """Return what was compiled since the last report, as text; None if nothing was."""
+        if not self.count:
+            return None
+        text = (
+            f"compiled {self.count} kernels of {', '.join(self.families)} in {self.seconds:.1f} s"
+        )
+        kept = "" if cache_folder() is None else "; they are kept for later runs"
+        self._clear()
+        return text + kept
 
 
-def _log_compilation() -> None:
-    if multiprocessing.current_process().name == "MainProcess":
-        logging.getLogger("fstgrad").warning(COMPILING)
-
-
-_PENDING: list[Callable[[], object]] = [_log_compilation]
-
-
-def _announce() -> None:
-    if _PENDING:
-        _PENDING.pop()()
+COMPILATIONS = Compilations()

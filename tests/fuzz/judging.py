@@ -19,7 +19,7 @@ from tests.helpers.sources import ROOT
 OURS = tuple(str(ROOT / folder) for folder in ("fstgrad", "grammars", "cli"))
 _NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
 WRONG = wrong.__file__
-_NOTICE = re.compile(r"^(fstgrad: )?compiling kernels.*\n", re.M)
+_NOTICE = re.compile(r"^(fstgrad: )?compil(ing|ed \d+) kernels.*\n", re.M)
 _NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
 
 

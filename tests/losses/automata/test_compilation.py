@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -28,8 +29,13 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
         )
         for _ in range(2)
     ]
-    assert "compiling kernels" in runs[0].stderr
-    assert "compiling kernels" not in runs[1].stderr
+    assert "fstgrad: compiling kernels of losses for this processor" in runs[0].stderr
+    counts = re.search(
+        r"fstgrad: compiled (\d+) kernels of (.*) in ([\d.]+) s; they", runs[0].stderr
+    )
+    assert int(counts[1]) >= 10
+    assert float(counts[3]) > 1.0  # the time is said, not promised
+    assert "compil" not in runs[1].stderr
     # the kernels of determinization, each for one kind of arguments: what more costs seconds
     compiled = [path.name for path in (tmp_path / "numba").rglob("*.nbk")]
     determinization = [
@@ -40,19 +46,21 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
     assert runs[0].stdout.split("seconds")[0] == runs[1].stdout.split("seconds")[0]
 
 
-def test_one_announcement_for_all_kernels():
-    from fstgrad.core.compiler import kernel
-    from fstgrad.core.kernel_cache import announce_compilation
+def test_compilations_are_announced_by_family_and_counted_with_their_time(caplog, monkeypatch):
+    """A kernel that another one calls is compiled within its time."""
+    from fstgrad.core import kernel_cache
 
-    said = []
-    announce_compilation(lambda: said.append("compiling"))
-
-    def one(x: float) -> float:
-        return x + 1.0
-
-    def two(x: float) -> float:
-        return x + 2.0
-
-    assert kernel(one)(1.0) == 2.0
-    assert kernel(two)(1.0) == 3.0
-    assert said in (["compiling"], [])
+    seconds = iter([1.0, 4.0, 10.0, 10.5])
+    monkeypatch.setattr(kernel_cache.time, "perf_counter", lambda: next(seconds))
+    compilations = kernel_cache.Compilations()
+    assert compilations.report() is None
+    compilations.begin("fstgrad.grm.kernels.one")
+    compilations.begin("fstgrad.core.vectors")
+    compilations.end()
+    compilations.end()
+    compilations.begin("fstgrad.grm.kernels.two")
+    compilations.end()
+    said = [record.getMessage().split(" for this")[0] for record in caplog.records]
+    assert said == ["compiling kernels of root models", "compiling kernels of vectors"]
+    assert "compiled 3 kernels of root models, vectors in 3.5 s" in compilations.report()
+    assert compilations.report() is None
