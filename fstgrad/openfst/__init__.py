@@ -12,6 +12,7 @@ Index
 -----
 - `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
 - `with_arc_type`, `symbol_table`, `with_symbols`, `with_character_symbols` : types and symbols.
+- `acceptor_for` : one string with the labels of an FST, for pynini.
 - `over_alphabet`, `acceptor_over` : an FST with the labels of an alphabet, matched by symbol.
 - `read_file`, `read_collection`, `is_fst_file`, `is_binary`, `write_file`, `write_archive`,
     "over_alphabet", "parse_lattices", "parse_text", "project", "prune", "read",
@@ -39,6 +40,7 @@ Reading order
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
 from fstgrad.openfst.conversion import (
     Fst,
+    acceptor_for,
     from_arrays,
     read,
     to_arrays,
@@ -86,8 +88,9 @@ from fstgrad.openfst.text import parse_text
 
 __all__ = [
     "IS_INSTALLED", "RULES",
-    "ArcType", "Fst", "FstArrays", "Symbols", "acceptor_over", "arc_sort", "caught_messages",
-    "check_sides", "check_symbols", "compose", "connect", "determinize", "from_arrays",
+    "ArcType", "Fst", "FstArrays", "Symbols", "acceptor_for", "acceptor_over", "arc_sort",
+    "caught_messages", "check_sides", "check_symbols", "compose", "connect", "determinize",
+    "from_arrays",
     "is_acceptor", "is_acyclic", "is_binary", "is_empty", "is_fst_file", "minimize", "missing",
     "over_alphabet", "parse_lattices", "parse_text", "project", "prune", "read",
     "read_collection", "read_file", "read_rule_names", "remove_epsilons", "shortest_distance",

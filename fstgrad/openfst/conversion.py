@@ -2,14 +2,16 @@
 
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import instance, one_of
-from fstgrad.core.errors import FstError
+from fstgrad.core.errors import AlphabetError, FstError
+from fstgrad.core.sequences import items
 from fstgrad.openfst.arrays import ArcType, FstArrays
 from fstgrad.openfst.binary import FST_MAGIC, WEIGHTS, parse_fst, records
 from fstgrad.openfst.library import pynini, pywrapfst
@@ -150,6 +152,61 @@ def with_character_symbols(fst: Fst) -> Fst:
             pairs = [(label, generated.get(label) or _character(label)) for label in sorted(used)]
             attach(as_table(((0, EPSILON_SYMBOL), *pairs)))
     return result
+
+
+def acceptor_for(
+    sequence: str | Sequence[str], fst: pywrapfst.Fst, side: Literal["input", "output"] = "input"
+) -> Fst:
+    """Return the acceptor of one string with the labels and symbols of a side of an FST.
+
+    pynini composes it with the FST; a str that is given to `pynini.compose` itself has the labels
+    of its bytes instead, and the composition with an FST of other labels is empty.
+
+    Parameters
+    ----------
+    sequence : str, or sequence of symbols
+        A str is split into characters.
+    fst : pynini.Fst
+        With a symbol table on that side; without one, labels are characters.
+    side : {"input", "output"}
+
+    Raises
+    ------
+    AlphabetError
+        The FST has no label for a symbol.
+
+    Examples
+    --------
+    >>> import pynini
+    >>> from fstgrad.grammars import Grammar
+    >>> names = Grammar.load("names").build()
+    >>> words = [acceptor_for(word, names, "output") for word in ("jones", "smith")]
+    >>> best = pynini.shortestpath(acceptor_for("smyth", names) @ names @ pynini.union(*words))
+    >>> best.project("output").rmepsilon().string(token_type=names.output_symbols())
+    's m i t h'
+    """
+    one_of("side", side, ("input", "output"))
+    symbols = items("sequence", sequence)
+    table = to_arrays(with_character_symbols(fst))
+    pairs = (table.input_symbols if side == "input" else table.output_symbols) or ()
+    label_of = {symbol: label for label, symbol in pairs if label != 0}
+    unknown = [
+        symbol for symbol in symbols if not isinstance(symbol, str) or symbol not in label_of
+    ]
+    if unknown:
+        shown = " ".join(list(label_of)[:20])
+        raise AlphabetError(
+            f"{unknown[0]!r} in sequence is no symbol of the {side} side of the FST ({shown}); a "
+            "str is split into characters, so give symbols of several characters as a list"
+        )
+    labels = np.array([label_of[symbol] for symbol in symbols], dtype=np.int64)
+    at = np.arange(len(labels))
+    final = np.append(np.full(len(labels), np.inf), 0.0)
+    weight = np.zeros(len(labels))
+    arc_type = _checked_arc_type(fst)
+    return from_arrays(
+        FstArrays(arc_type, 0, final, at, labels, labels, at + 1, weight, pairs, pairs)
+    )
 
 
 def _character(label: int) -> str:

@@ -49,7 +49,8 @@ def compose(left: Fst, right: Fst) -> Fst:
     ------
     FstError
         The arc types differ, or the output symbols of `left` differ from the input symbols of
-        `right`.
+        `right`; or the result is empty, and only one of these two sides has a symbol table, as if a
+        str of pynini, whose labels are bytes, is composed with a grammar.
     MemoryLimitError
         The result needs more than half of the memory.
     """
@@ -57,8 +58,19 @@ def compose(left: Fst, right: Fst) -> Fst:
     check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
     sorted_left = arc_sort(left, "olabel")
     if left.num_states() * len(right.write_to_string()) > _LARGE:
-        return _call(run_in_subprocess, "compose", sorted_left, right)
-    return read(_call(pynini.compose, sorted_left, right))
+        result = _call(run_in_subprocess, "compose", sorted_left, right)
+    else:
+        result = read(_call(pynini.compose, sorted_left, right))
+    is_mixed = (left.output_symbols() is None) != (right.input_symbols() is None)
+    if is_mixed and is_empty(result) and not is_empty(left) and not is_empty(right):
+        side = "left" if left.output_symbols() is None else "right"
+        raise FstError(
+            f"the composition is empty, and {side} has no symbol table but the other side has one; "
+            "a str of pynini has the labels of its bytes, so make it with "
+            "fstgrad.openfst.acceptor_for(word, fst), or pynini.accep(' '.join(word), "
+            "token_type=fst.input_symbols())"
+        )
+    return result
 
 
 def project(fst: Fst, side: Literal["input", "output"]) -> Fst:

@@ -11,6 +11,7 @@ import pywrapfst
 
 import fstgrad as fg
 from fstgrad import openfst
+from fstgrad.losses import transducers
 from fstgrad.openfst import conversion
 from fstgrad.openfst.library import caught_messages
 
@@ -355,3 +356,28 @@ def test_a_cycle_has_no_topological_order():
     for operation in (openfst.topsort, openfst.string_lengths):
         with pytest.raises(fg.FstError, match="has a cycle"):
             operation(loop)
+
+
+def test_a_word_for_pynini_has_the_labels_of_the_grammar():
+    """Strings of pynini have the labels of bytes, so that a composition with them is empty."""
+    abc, sounds = fg.Alphabet("abc"), fg.Alphabet(["K", "AE"])
+    grammar = openfst.with_symbols(transducers.edit_transducer(abc), abc)
+    word, byte_string = openfst.acceptor_for("ab", grammar), pynini.accep("ab")
+    assert pynini.accep("a b", token_type=grammar.input_symbols()) == word
+    assert not openfst.is_empty(openfst.compose(word, grammar))
+    assert pynini.compose(byte_string, grammar).num_states() == 0
+    for left, right, side in ((byte_string, grammar, "left"), (grammar, byte_string, "right")):
+        with pytest.raises(
+            fg.FstError, match=f"the composition is empty, and {side} has no symbol"
+        ):
+            openfst.compose(left, right)
+    with pytest.raises(fg.AlphabetError, match="'z' in sequence is no symbol of the input side"):
+        openfst.acceptor_for("az", grammar)
+    phones = openfst.with_symbols(transducers.edit_transducer(sounds), sounds)
+    spelled = openfst.acceptor_for(["K", "AE"], phones, "output")
+    assert spelled == pynini.accep("K AE", token_type=phones.output_symbols())
+    assert openfst.acceptor_for("ab", pynini.cross("ab", "c")) == openfst.with_character_symbols(
+        byte_string
+    )
+    log64 = openfst.with_arc_type(grammar, "log64")
+    assert openfst.acceptor_for("", log64).arc_type() == "log64"
