@@ -7,10 +7,10 @@ Reading order
 - `lattices`, `grad`, `loss` : objectives over pairs and over lattices; losses, marginals and
   alignments of pairs.
 - `train`, `predict` : sequence models.
-- `page`, `score_page`, `report` : HTML pages about runs.
+- `grm_tables`, `page`, `score_page`, `report` : tables of counts; HTML pages about runs.
 - `score_systems`, `score` : error rates of hypotheses.
 - `grammar_options`, `grammar_fit`, `grammar` : `fstgrad grammar`.
-- `grm_tables`, `grm`, `trees`, `mrf` : the other families.
+- `grm`, `trees`, `mrf` : the other families.
 - `doctor`, `completion` : the installation.
 """
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from fstgrad.cli.command import Group, option_group
+from fstgrad.cli.command import Group, option_group, reject_options
 from fstgrad.cli.commands.grm_tables import (
     TableLayout,
     columns_in_order,
@@ -61,6 +61,21 @@ row_tables = option_group(
 )
 
 
+class Alpha(click.ParamType):  # type: ignore[type-arg]
+    """A number > 0, or the name of a criterion that chooses it."""
+
+    name = "float|cv|ebic"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a float, "cv" or "ebic"."""
+        if value in ("cv", "ebic"):
+            return value
+        try:
+            return POSITIVE.convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}; give a number > 0, cv or ebic", param, ctx)
+
+
 @click.group(cls=Group)
 def grm() -> None:
     """Generalized root models: k-wise graphical models of counts."""
@@ -72,8 +87,10 @@ def grm() -> None:
     "--k", type=COUNT, default=2, show_default=True, help="Largest size of an interaction set."
 )
 @click.option(
-    "--alpha", type=POSITIVE, default=0.01, show_default=True, help="Weight of the l1 penalty."
-)
+    "--alpha", type=Alpha(), default=0.01, show_default=True,
+    help="Weight of the l1 penalty; cv or ebic: the best of ten weights by cross-validation or the "
+    "extended BIC.",
+)  # fmt: skip
 @click.option(
     "--base", type=click.Choice(list(BASES)), default="poisson",
     show_default=True, metavar="FAMILY",
@@ -143,7 +160,7 @@ def grm() -> None:
 def fit(
     counts: str,
     k: int,
-    alpha: float,
+    alpha: float | Literal["cv", "ebic"],
     base: str,
     features: int | None,
     variable: str | None,
@@ -178,22 +195,31 @@ def fit(
             f"--k is {k}, and {matrix.shape[1]} columns of {counts} are used; give --k "
             f"{matrix.shape[1]} or less, because a set has distinct members"
         )
+    if isinstance(alpha, str):
+        reject_options(("checkpoint",), f"with --alpha {alpha}, which makes many fits")
     model = GeneralizedRootModel(
-        k, base, alpha, interactions=interactions,
+        k, base, 0.01 if isinstance(alpha, str) else alpha, interactions=interactions,
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
         n_jobs=threads, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
         max_memory=MAX_MEMORY if max_gib is None else gib_to_bytes(max_gib),
-    ).fit(
-        matrix, covariates=None if extra is None else extra.values, feature_names=names,
-        sample_weight=weight, offset=single_column("--offset", rows["offset"]),
     )  # fmt: skip
+    attributes: dict[str, Any] = {
+        "covariates": None if extra is None else extra.values, "feature_names": names,
+        "sample_weight": weight, "offset": single_column("--offset", rows["offset"]),
+    }  # fmt: skip
+    if isinstance(alpha, str):
+        chosen = model.select(matrix, criterion=alpha, **attributes)
+        echo(str(chosen))
+        model = chosen.model
+    else:
+        model.fit(matrix, **attributes)
     model.covariate_names_ = None if extra is None else extra.names
     if calibrate:
         gap = model.calibrate(matrix, sample_weight=weight).gap.max()
         echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
-    kept_sets = ", ".join(f"{count} of {size}" for size, count in sizes.items())
+    kept_sets = ", ".join(f"{count} of size {size}" for size, count in sizes.items())
     echo(
         f"{matrix.shape[0]} rows, {matrix.shape[1]} columns, {model.n_candidates_:,} candidate "
         f"sets; kept sets: {kept_sets or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
@@ -356,14 +382,44 @@ def report(
 ) -> None:
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
 
-    The comparison covers means, variances, zeros and pairs of columns.  The sets are listed with
-    their signs and the rows of COUNTS that support them.
+    The comparison covers means, variances, zeros and pairs of columns, beside independent columns,
+    and ends with a verdict.  A p-value below 0.05 tells the samples from COUNTS.  The sets are
+    listed with their signs and the rows of COUNTS that support them.
     """
     fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
     comparison = fitted.report(
         matrix, samples=draws, rng=seed, bootstrap=bootstrap, top=top, **row_arguments
     )
     echo(str(comparison))
+
+
+@grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm stability model.npz counts.csv -n 10"))
+@click.argument("model", type=FILE)
+@click.argument("counts", type=FILE)
+@click.option("--variable", help="Name of the array in an .npz or .mat file.")
+@draws_option("Number of random halves of the rows.", 50)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
+@row_tables
+@layout_options
+def stability(
+    model: str,
+    counts: str,
+    variable: str | None,
+    draws: int,
+    seed: int,
+    tables: RowTables,
+    layout: TableLayout,
+) -> None:
+    """Fit the settings of MODEL to random halves of COUNTS; print how often each set is selected.
+
+    Lines of the share of halves, a tab, and the names of the set, the largest share first.
+    """
+    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
+    shares = fitted.stability(
+        matrix, samples=draws, rng=seed, feature_names=fitted.names_, **row_arguments
+    )
+    for members, share in shares.items():
+        echo(f"{share:.3g}\t" + " + ".join(members))
 
 
 def _model_and_rows(

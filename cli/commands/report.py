@@ -3,19 +3,25 @@
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
 
 from fstgrad._version import __version__
-from fstgrad.cli.command import Command
+from fstgrad.cli.command import Command, reject_options
+from fstgrad.cli.commands.grm_tables import (
+    TableLayout,
+    columns_in_order,
+    layout_options,
+    read_tables,
+)
 from fstgrad.cli.commands.page import Page
 from fstgrad.cli.commands.score_page import add_errors, add_picture
 from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
-from fstgrad.cli.parameter_types import FILE_OR_DASH, Input, Output, integer_from
+from fstgrad.cli.parameter_types import FILE, FILE_OR_DASH, Input, Output, integer_from
 from fstgrad.cli.problem import format_qgram, largest_entries
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
@@ -54,13 +60,26 @@ _UNITS = "Objectives are in nats, but a risk is an expected loss, in the unit of
     help="With a sequence model: predict these pairs, and show the worst with their alignments.",
 )
 @click.option(
+    "--counts",
+    type=FILE,
+    help="With a root model: compare samples of it with this table, as `fstgrad grm report` does.",
+)
+@click.option(
     "--top",
     type=integer_from(1),
     default=200,
     show_default=True,
     help="Maximum number of rows in a table.",
 )
-def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> None:
+@layout_options
+def report(
+    runs: tuple[str, ...],
+    output: str,
+    pairs: str | None,
+    counts: str | None,
+    top: int,
+    layout: TableLayout,
+) -> None:
     """Write one self-contained HTML page about a run: settings, tables, curves, worst pairs.
 
     RUN is the output of a command: the lines of grad or risk (.jsonl) or their arrays (-o
@@ -68,36 +87,44 @@ def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> N
     make one page.  You can sort and search its tables; it loads nothing from a network.
     """
     page = Page(f"fstgrad: {', '.join(pathlib.Path(run).name for run in runs)}")
-    models = 0
+    if counts is None:
+        reject_options(("header", "index_column"), "without --counts")
+    kinds = []
     for run in runs:
         page.heading(run)
-        models += _add_run(page, run, pairs, top)
-    if pairs is not None and not models:
+        kinds.append(_add_run(page, run, pairs, top))
+        if kinds[-1] == "counts" and counts is not None:
+            _add_comparison(page, run, counts, layout)
+    if pairs is not None and "sequences" not in kinds:
         raise click.UsageError("--pairs has no effect without a model of fstgrad train")
+    if counts is not None and "counts" not in kinds:
+        raise click.UsageError("--counts has no effect without a model of fstgrad grm fit")
     page.note(f"Made by fstgrad {__version__}.")
     write_text(output, page.text())
     echo(f"wrote {output}")
 
 
-def _add_run(page: Page, run: str, pairs: str | None, top: int) -> bool:
-    """Add the contents of a file; return whether it is a sequence model."""
+def _add_run(
+    page: Page, run: str, pairs: str | None, top: int
+) -> Literal["lines", "gradient", "sequences", "counts"]:
+    """Add the contents of a file; return what it is: lines, a gradient, or a model of these."""
     with pathlib.Path(run).open("rb") as file:
         is_archive = file.read(2) == b"PK"
     if not is_archive:
         _add_lines(page, run, top)
-        return False
+        return "lines"
     try:
         names = load_arrays(run)
     except InvalidInputError as error:
         raise InvalidInputError(f"{run}: {error}") from error
     if "gradient" in names:
         _add_gradient(page, run, names, top)
-    elif "families" in names:
+        return "gradient"
+    if "families" in names:
         _add_counts(page, run, top)
-    else:
-        _add_model(page, run, pairs, top)
-        return True
-    return False
+        return "counts"
+    _add_model(page, run, pairs, top)
+    return "sequences"
 
 
 def _add_lines(page: Page, run: str, top: int) -> None:
@@ -244,6 +271,33 @@ def _add_counts(page: Page, run: str, top: int) -> None:
     sets = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
     page.table(
         ("size", "coefficient", "names"), [(s, w.value, " + ".join(w.names)) for s, w in sets]
+    )
+
+
+def _add_comparison(page: Page, run: str, counts: str, layout: TableLayout) -> None:
+    """Add how well samples of a root model agree with a table."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    model = GeneralizedRootModel.load(run)
+    if model.uses_offset_ or model.covariate_names_ or model.parameters_.covariates:
+        page.note("The model has offsets or covariates; compare it with fstgrad grm report.")
+        return
+    table, _ = read_tables(layout, counts)
+    x = columns_in_order(counts, table.values, table.names, model.names_)
+    found = model.report(x, top=0)
+    page.note(f"{counts}: {found.verdict} (permutation tests of pairs of columns).")
+    rows = [("model", found.pairs), ("independent columns", found.independent)]
+    page.table(
+        ("samples of", "Spearman difference", "pairwise MMD^2", "p-value"),
+        [(name, *statistics) for name, statistics in rows],
+    )
+    names = ("mean", "variance", "zeros")
+    page.table(
+        ("column", *(f"{side}{name}" for name in names for side in ("", "sampled "))),
+        [
+            (column, *(float(t[name][i]) for name in names for t in (found.data, found.samples)))
+            for i, column in enumerate(found.names)
+        ],
     )
 
 

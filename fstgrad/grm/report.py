@@ -23,6 +23,8 @@ MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pai
 MOST_PAIRS = 200  # pairs of columns in the mean discrepancy
 SWEEPS = 100  # of the chain of each row, if rows have different distributions
 SUPPORTS = 3  # rows listed for each set
+PERMUTATIONS = 999  # of the test of the discrepancy
+LEVEL = 0.05  # p-values below this one tell samples from data
 
 
 class WeightedSet(NamedTuple):
@@ -55,16 +57,48 @@ class SetReport(NamedTuple):
         return f"{self.value:+10.4f} {stable}  {' + '.join(self.names)}  (rows {rows or '-'})"
 
 
+class PairStatistics(NamedTuple):
+    """How far samples are from data, by pairs of columns.
+
+    spearman : float, the mean absolute difference between the rank correlations, over all pairs.
+    discrepancy : float, the mean over pairs of columns of the squared maximum mean discrepancy,
+        computed from sign(x) log(1 + |x|) over its standard deviation in the data, with a Gaussian
+        kernel of width 1; near 0 if the distributions agree.
+    p_value : float, of the permutation test of equal distributions by the discrepancy; NaN for one
+        column.  It takes rows for independent, so samples of a slow chain make it too small.
+    """
+
+    spearman: float
+    discrepancy: float
+    p_value: float
+
+    @classmethod
+    def of(cls, x: FloatArray, y: FloatArray, rng: np.random.Generator) -> "PairStatistics":
+        """Return the statistics of data (n, p) and samples (m, p)."""
+        return cls(spearman_difference(x, y), *discrepancy_test(x, y, rng))
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the test tells the samples from the data."""
+        return self.p_value < LEVEL
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return (
+            f"Spearman difference {self.spearman:.4f}, pairwise MMD^2 {self.discrepancy:.5f}, "
+            f"p-value {self.p_value:.3f}"
+        )
+
+
 @dataclass(frozen=True)
 class FitReport:
     """Statistics of data and of samples side by side.
 
     names : the p columns.
     data, samples : dict of "mean", "variance" and "zeros" (their share), (p,) float64 each.
-    spearman : float, the mean absolute difference between the rank correlations, over all pairs.
-    discrepancy : float, the mean over pairs of columns of the squared maximum mean discrepancy,
-        computed from sign(x) log(1 + |x|) over its standard deviation in the data, with a Gaussian
-        kernel of width 1; near 0 if the distributions agree.
+    pairs : PairStatistics, of the samples.
+    independent : PairStatistics
+        Of independent columns: the data with the entries of each column in random order.
     r_hat : float, the largest R-hat of the samples; NaN if each draw has the offset and covariates
         of a different row.
     sets : list of SetReport, the strongest sets of each size, the strongest first.
@@ -73,12 +107,29 @@ class FitReport:
     names: list[str]
     data: dict[str, FloatArray]
     samples: dict[str, FloatArray]
-    spearman: float
-    discrepancy: float
+    pairs: PairStatistics
+    independent: PairStatistics
     r_hat: float
     sets: list[SetReport]
 
     __repr__ = short_repr
+
+    @property
+    def verdict(self) -> str:
+        """What the two tests say, in words."""
+        if np.isnan(self.pairs.p_value):
+            return "one column has no pairs to compare"
+        if not self.independent.is_told_apart:
+            if self.pairs.is_told_apart:
+                return "the model does not fit; independent columns cannot be told from the data"
+            return "neither the model nor independent columns can be told from the data"
+        if not self.pairs.is_told_apart:
+            return "the model fits: only independent columns can be told from the data"
+        is_better = self.pairs.discrepancy < self.independent.discrepancy
+        return (
+            f"the model fits {'' if is_better else 'no '}better than independent columns, but its "
+            "samples can be told from the data"
+        )
 
     def __str__(self) -> str:
         """Return a line for each column, then the statistics of pairs, then the sets."""
@@ -91,10 +142,9 @@ class FitReport:
                 f"{d['variance'][i]:10.4g} {s['variance'][i]:10.4g} "
                 f"{d['zeros'][i]:7.3f} {s['zeros'][i]:7.3f}"
             )
-        lines.append(
-            f"Spearman difference {self.spearman:.4f}, pairwise MMD^2 {self.discrepancy:.5f}, "
-            f"largest R-hat {self.r_hat:.3f}"
-        )
+        lines.append(f"{self.pairs}, largest R-hat {self.r_hat:.3f}")
+        lines.append(f"independent columns: {self.independent}")
+        lines.append(f"verdict: {self.verdict}")
         if self.sets:
             stable = "" if np.isnan(self.sets[0].stability) else f"{'stable':>7s}"
             lines += ["", f"{'theta':>10s} {stable}  set  (rows where it is largest)"]
@@ -189,9 +239,10 @@ def fit_report(
     ]
     if bootstrap and sets:
         sets = _stable(model, data, row_arguments, copies, sets, bootstrap, generator)
+    independent = generator.permuted(x, axis=0)
     return FitReport(
-        list(model.names_), _columns(x), _columns(values), spearman_difference(x, values),
-        pair_discrepancy(x, values, generator), worst, sets,
+        list(model.names_), _columns(x), _columns(values), PairStatistics.of(x, values, generator),
+        PairStatistics.of(x, independent, generator), worst, sets,
     )  # fmt: skip
 
 
@@ -271,21 +322,59 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
     x : (n, p), data.  y : (m, p), samples.  At most MOST_ROWS random rows of each and MOST_PAIRS
     random pairs are used.
     """
-    p = x.shape[1]
-    first, second = np.triu_indices(p, 1)
-    if not first.size:
+    if x.shape[1] < 2:
         return 0.0
+    kernel, n = _mean_kernel(x, y, rng)
+    return float(_discrepancies(kernel, np.arange(len(kernel))[:, None] < n)[0])
+
+
+def discrepancy_test(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[float, float]:
+    """Return `pair_discrepancy`, and the p-value of its permutation test.
+
+    The p-value is the share, among PERMUTATIONS random divisions of the rows used and the real one,
+    of those whose discrepancy is at least the real one.  Source: Gretton et al., "A kernel
+    two-sample test", JMLR 13 (2012).
+    """
+    if x.shape[1] < 2:
+        return 0.0, np.nan
+    kernel, n = _mean_kernel(x, y, rng)
+    labels = np.repeat(np.arange(len(kernel))[:, None] < n, PERMUTATIONS + 1, axis=1)
+    labels[:, 1:] = rng.permuted(labels[:, 1:], axis=0)
+    values = _discrepancies(kernel, labels)
+    return float(values[0]), float((values >= values[0] - 1e-12).mean())
+
+
+def _mean_kernel(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, int]:
+    """Return the kernel of the rows used of x and y (N, N), a mean over pairs of columns, and n.
+
+    The first n rows are those of x; the diagonal is 0.
+    """
+    first, second = np.triu_indices(x.shape[1], 1)
     left, right = (np.log1p(np.abs(part)) * np.sign(part) for part in (x, y))
     scale = np.maximum(left.std(axis=0), 1e-3)
     left = left[rng.permutation(len(left))[:MOST_ROWS]] / scale
     right = right[rng.permutation(len(right))[:MOST_ROWS]] / scale
+    rows = np.concatenate([left, right])
     chosen = rng.permutation(first.size)[:MOST_PAIRS]
-    discrepancies = []
+    kernel = np.zeros((len(rows), len(rows)))
     for a, b in zip(first[chosen], second[chosen], strict=True):
-        u, v = left[:, [a, b]], right[:, [a, b]]
-        within = [(_kernel(w, w).sum() - len(w)) / (len(w) * (len(w) - 1)) for w in (u, v)]
-        discrepancies.append(sum(within) - 2 * _kernel(u, v).mean())
-    return float(np.mean(discrepancies))
+        kernel += _kernel(rows[:, [a, b]], rows[:, [a, b]])
+    kernel /= len(chosen)
+    np.fill_diagonal(kernel, 0.0)
+    return kernel, len(left)
+
+
+def _discrepancies(kernel: FloatArray, labels: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the unbiased squared discrepancy (B,) of the rows with and without a label (N, B)."""
+    inside = labels.astype(np.float64)
+    to_inside = kernel @ inside
+    within = (inside * to_inside).sum(axis=0)
+    across = to_inside.sum(axis=0) - within
+    rest = kernel.sum() - within - 2 * across
+    n = inside.sum(axis=0)
+    m = len(kernel) - n
+    result: FloatArray = within / (n * (n - 1)) + rest / (m * (m - 1)) - 2 * across / (n * m)
+    return result
 
 
 def columns_of(names: Sequence[str], model_names: Sequence[str]) -> list[int]:

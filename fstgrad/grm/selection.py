@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +29,26 @@ class Selection:
     alphas : (m,) float64, decreasing.
     criterion : (m,) float64, EBIC in nats (smaller is better), or the mean held-out score in nats
         (larger is better).
+    name : {"ebic", "cv"}, the criterion.
     """
 
     model: Any
     alphas: FloatArray
     criterion: FloatArray
+    name: Literal["ebic", "cv"]
 
     __repr__ = short_repr
+
+    def __str__(self) -> str:
+        """Return a line for each alpha with its criterion; the best one has a mark."""
+        better = "EBIC (nats; less is better)"
+        if self.name == "cv":
+            better = "held-out score (nats per entry; more is better)"
+        lines = [f"{'alpha':>12s}  {better}"]
+        for alpha, value in zip(self.alphas, self.criterion, strict=True):
+            mark = "  chosen" if alpha == self.model.alpha else ""
+            lines.append(f"{alpha:12.5g}  {value:.8g}{mark}")
+        return "\n".join(lines)
 
 
 class UsedRows(NamedTuple):
@@ -100,7 +113,7 @@ def by_ebic(models: Sequence[Any], rows: UsedRows, gamma: float) -> Selection:
             'weights that are numbers of copies, or criterion="cv"'
         )
     values = np.array([_ebic(m, n, m.score(rows.x, **rows.attributes), gamma) for m in models])
-    return Selection(models[int(np.argmin(values))], _alphas(models), values)
+    return Selection(models[int(np.argmin(values))], _alphas(models), values, "ebic")
 
 
 def by_cross_validation(
@@ -114,7 +127,7 @@ def by_cross_validation(
         inside, outside = rows.part(numbers[fold != number]), rows.part(numbers[fold == number])
         fits = estimator.path(inside.x, alphas.tolist(), **inside.attributes)
         scores += [model.score(outside.x, **outside.attributes) / folds for model in fits]
-    return Selection(models[int(np.argmax(scores))], alphas, scores)
+    return Selection(models[int(np.argmax(scores))], alphas, scores, "cv")
 
 
 def stability(

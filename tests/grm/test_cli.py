@@ -1,5 +1,7 @@
 """`fstgrad grm` from file to file, and one line for every mistake."""
 
+import re
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -142,3 +144,30 @@ def test_an_array_that_is_not_there(tmp_path):
     np.testing.assert_array_equal(read_table(tmp_path / "a.npz")[0].toarray(), np.eye(2))
     with pytest.raises(InvalidInputError, match="has no 'second', only 'first"):
         read_table(tmp_path / "a.npz", "second")
+
+
+def test_alpha_by_a_criterion_and_stability(tmp_path, request):
+    run = request.getfixturevalue("run")  # of all commands; that of this module is of grm
+    rng = np.random.default_rng(0)
+    z = rng.gamma(2.0, 1.0, (60, 1))
+    rows = rng.poisson(np.hstack([2 * z, 2 * z, np.ones((60, 1))]))
+    table, model = tmp_path / "counts.csv", tmp_path / "model.npz"
+    np.savetxt(table, rows, fmt="%d", delimiter=",", header="a,b,c", comments="")
+    for criterion, text in (("cv", "held-out score"), ("ebic", "EBIC")):
+        code, out, _ = run("grm", "fit", table, "--alpha", criterion, "--quiet", "-o", model)
+        assert code == 0
+        chosen = re.search(r"^ *(\S+)  \S+  chosen$", out, re.M)[1]
+        fitted = fg.GeneralizedRootModel.load(model)
+        assert text in out
+        assert float(chosen) == pytest.approx(fitted.alpha, rel=1e-4)
+    code, out, _ = run("grm", "stability", model, table, "-n", 3)
+    shares = fitted.stability(rows, samples=3, feature_names=["a", "b", "c"])
+    assert out.splitlines()[0] == "1\ta + b"
+    assert len(out.splitlines()) == len(shares)
+    page = tmp_path / "page.html"
+    assert run("report", model, "--counts", table, "-o", page)[0] == 0
+    assert fitted.report(rows, top=0).verdict in page.read_text()
+    code, _, said = run("grm", "fit", table, "--alpha", "best", "-o", model)
+    assert (code, "give a number > 0, cv or ebic" in said) == (2, True)
+    code, _, said = run("report", model, "--header", "-o", page)
+    assert (code, "--header has no effect without --counts" in said) == (2, True)

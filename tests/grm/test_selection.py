@@ -1,5 +1,7 @@
 """Choosing alpha, reports, and what scikit-learn asks of every base."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -70,11 +72,15 @@ def test_a_report_tells_the_right_model_from_independence():
     joint = fg.GeneralizedRootModel(k=2, alpha=0.005, base="hurdle-negative-binomial", tol=1e-4)
     alone = fg.GeneralizedRootModel(k=1, base="hurdle-negative-binomial", tol=1e-4)
     good, poor = (model.fit(x).report(x, samples=1500) for model in (joint, alone))
-    assert good.spearman < 0.5 * poor.spearman
-    assert good.discrepancy < poor.discrepancy
+    assert good.pairs.spearman < 0.5 * poor.pairs.spearman
+    assert good.pairs.discrepancy < poor.pairs.discrepancy
+    assert max(good.independent.p_value, poor.pairs.p_value) < 0.05
+    assert not good.pairs.is_told_apart
+    assert good.verdict == "the model fits: only independent columns can be told from the data"
+    assert "its samples can be told from the data" in poor.verdict
     np.testing.assert_allclose(good.samples["mean"], x.mean(axis=0), rtol=0.15)
     np.testing.assert_allclose(good.samples["zeros"], (x == 0).mean(axis=0), atol=0.05)
-    assert len(str(good).splitlines()) == 7 + 2 + len(good.sets)
+    assert len(str(good).splitlines()) == 9 + 2 + len(good.sets)
     assert report.spearman_difference(x, x) == 0.0
     rows = joint.supporting_rows(x, ("x0", "x1"), 3)
     assert x[rows[0], :2].prod() == x[:, :2].prod(axis=1).max()
@@ -106,6 +112,49 @@ def test_the_checks_of_scikit_learn_for_every_base(base, k):
 def test_one_column_has_no_pairs_to_compare():
     one = np.arange(6.0)[:, None]
     assert report.spearman_difference(one, one[::-1]) == 0.0
+    assert np.isnan(report.discrepancy_test(one, one, np.random.default_rng(0))[1])
+
+
+def test_the_p_value_of_a_discrepancy_is_that_of_all_divisions(monkeypatch):
+    """Against the definition: a kernel mean for each pair of columns, all divisions of the rows."""
+    rng = np.random.default_rng(3)
+    x, y = rng.poisson(1.0, (4, 3)), rng.poisson(3.0, (5, 3))
+
+    def kernel_mean(u, v, own):
+        k = np.exp(-0.5 * ((u[:, None] - v[None]) ** 2).sum(axis=-1))
+        return (k.sum() - len(u) * own) / (len(u) * (len(v) - own))
+
+    def squared(u, v):
+        pairs = itertools.combinations(range(3), 2)
+        return np.mean([
+            kernel_mean(u[:, c], u[:, c], 1) + kernel_mean(v[:, c], v[:, c], 1)
+            - 2 * kernel_mean(u[:, c], v[:, c], 0) for c in map(list, pairs)
+        ])  # fmt: skip
+
+    rows = np.log1p(np.concatenate([x, y])) / np.log1p(x).std(axis=0)
+    real = squared(rows[:4], rows[4:])
+    values = []
+    for inside in itertools.combinations(range(9), 4):
+        outside = [k for k in range(9) if k not in inside]
+        values.append(squared(rows[list(inside)], rows[outside]))
+    monkeypatch.setattr(report, "PERMUTATIONS", 40_000)
+    value, p = report.discrepancy_test(x * 1.0, y * 1.0, rng)
+    assert value == pytest.approx(real, abs=1e-12)
+    assert p == pytest.approx(np.mean(np.array(values) >= real - 1e-12), abs=0.01)
+    assert report.pair_discrepancy(x * 1.0, y * 1.0, rng) == pytest.approx(real, abs=1e-12)
+
+
+def test_a_selection_prints_its_values():
+    x = counts(p=4)
+    for criterion, text in (("ebic", "EBIC"), ("cv", "held-out score")):
+        found = fg.GeneralizedRootModel(k=2).select(x, 4, criterion=criterion)
+        lines = str(found).splitlines()
+        assert text in lines[0]
+        assert [float(line.split()[0]) for line in lines[1:]] == pytest.approx(
+            found.alphas, rel=1e-4
+        )
+        best = np.argmin(found.criterion) if criterion == "ebic" else np.argmax(found.criterion)
+        assert [k for k, line in enumerate(lines[1:]) if line.endswith("chosen")] == [best]
 
 
 @pytest.mark.parametrize("symmetrize", ["joint", "average"])
