@@ -190,7 +190,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
 def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     """Add a sequence model: settings, curves, and its worst predictions."""
     model, reading, tags = open_model(run)
-    settings = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
+    settings: dict[str, Any] = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
     left_out = ("alphabet", *NO_PART_OF_THE_RESULT)
     settings |= {name: v for name, v in model.get_params().items() if name not in left_out}
     recipes = [RECIPES[objective] for objective in model.objective.split("-then-")]

@@ -187,7 +187,7 @@ def acceptor_for(
     """
     one_of("side", side, ("input", "output"))
     symbols = items("sequence", sequence)
-    table = to_arrays(with_character_symbols(fst))
+    table = to_arrays(with_character_symbols(read(fst)))
     pairs = (table.input_symbols if side == "input" else table.output_symbols) or ()
     label_of = {symbol: label for label, symbol in pairs if label != 0}
     unknown = [
