@@ -203,7 +203,7 @@ def test_a_weight_in_a_report_is_a_number_of_copies(offset):
     expected = model.report(x[copies], offset=None if shift is None else shift[copies], **given)
     for one, other in ((found.data, expected.data), (found.samples, expected.samples)):
         assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
-    assert (found.spearman, found.discrepancy) == (expected.spearman, expected.discrepancy)
+    assert (found.pairs, found.independent) == (expected.pairs, expected.independent)
     assert [s.stability for s in found.sets] == [s.stability for s in expected.sets]
     assert all(weight[row] > 0 for own in found.sets for row in own.rows)
     uneven = report.copies_of_rows([0.5, 1.5, 0.0, 2.25], 4)  # shares 0.47, 1.41, 0, 2.12 of 4
