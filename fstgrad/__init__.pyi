@@ -16,6 +16,7 @@ from .core.errors import MissingDependencyError as MissingDependencyError
 from .core.errors import NotSupportedError as NotSupportedError
 from .core.errors import RowError as RowError
 from .core.errors import StateLimitError as StateLimitError
+from .core.errors import UnknownSymbolError as UnknownSymbolError
 from .core.errors import UnusedArcsWarning as UnusedArcsWarning
 from .core.estimates import SampledObjective as SampledObjective
 from .core.tag_schemes import TagScheme as TagScheme

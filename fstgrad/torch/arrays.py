@@ -87,7 +87,7 @@ def _to_cpu(given: Any) -> Any:
         return [_to_cpu(x) for x in given]
     if isinstance(given, torch.Tensor):
         return given.detach().cpu()
-    return given.on_cpu() if hasattr(given, "on_cpu") else given
+    return given._on_cpu() if hasattr(given, "_on_cpu") else given
 
 
 def upcast(scores: torch.Tensor) -> torch.Tensor:

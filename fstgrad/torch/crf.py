@@ -344,7 +344,7 @@ class CRF:
         tags = self.marginals().argmax(dim=2)
         return tags if self.mask is None else tags.masked_fill(~self.mask, IGNORE_INDEX)
 
-    def on_cpu(self) -> "CRF":
+    def _on_cpu(self) -> "CRF":
         """Return this CRF with tensors on the CPU and without gradients."""
         given = (self.emissions, self.transitions, self.mask, self.start, self.end)
         tensors = [None if tensor is None else tensor.detach().cpu() for tensor in given]

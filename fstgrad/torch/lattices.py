@@ -298,7 +298,7 @@ def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> t
     for item, size, end in zip(items, sizes, ends, strict=True):
         loss, low = item.loss, end - size
         if isinstance(loss, LatticeLoss):
-            loss.check_lattice(item.lattice.graph)
+            loss._check_lattice(item.lattice.graph)
             graphs.append(Paths(loss.graph, loss.arc + low, loss.cost, loss.initial))
         else:
             graphs.append(Paths(item.lattice.graph, np.arange(low, end), np.zeros(size), 0.0))

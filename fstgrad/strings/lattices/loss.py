@@ -149,7 +149,7 @@ class LatticeLoss:
 
     def reward(self, lattice: Graph, temperature: float) -> FloatArray:
         """Return the arc posteriors (A,) under exp(-L / temperature) / Z; temperature > 0, nats."""
-        self.check_lattice(lattice)
+        self._check_lattice(lattice)
         temperature = divisor("temperature", temperature)
         return self._summed(Flow.of(self.graph, -self.cost / temperature).posterior)
 
@@ -174,10 +174,10 @@ class LatticeLoss:
 
     def _checked(self, lattice: Graph, scores: npt.ArrayLike) -> FloatArray:
         """Return the scores as float64 (A,), after checking that `lattice` is the compiled one."""
-        self.check_lattice(lattice)
+        self._check_lattice(lattice)
         return log_weights("scores", scores, (lattice.num_arcs,))
 
-    def check_lattice(self, lattice: Graph) -> None:
+    def _check_lattice(self, lattice: Graph) -> None:
         """Raise InvalidInputError unless the loss was compiled for this graph."""
         if lattice is not self.lattice:
             raise InvalidInputError(
