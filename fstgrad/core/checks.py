@@ -106,9 +106,15 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
 
 
 def index_array(
-    name: str, values: npt.ArrayLike, size: int, shape: Shape | None = None, *, lower: int = 0
+    name: str,
+    values: npt.ArrayLike,
+    size: int,
+    shape: Shape | None = None,
+    *,
+    lower: int = 0,
+    what: str = "indices",
 ) -> IntArray:
-    """Return `values` as int64 indices in [lower, size)."""
+    """Return `values` as int64 indices in [lower, size); `what` they are is said in the error."""
     array = integers(name, values)
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
         raise InvalidInputError(f"{name} has {array.max()}, which does not fit an int64")
@@ -116,7 +122,7 @@ def index_array(
     _check_shape(name, array, shape)
     if array.size and (array.min() < lower or array.max() >= size):
         place, value = _wrong(name, array, (array < lower) | (array >= size))
-        raise InvalidInputError(f"{place} is {value}; indices run from {lower} to {size - 1}")
+        raise InvalidInputError(f"{place} is {value}; {what} run from {lower} to {size - 1}")
     return array
 
 

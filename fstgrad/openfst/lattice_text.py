@@ -15,6 +15,7 @@ forms, a blank line.  The costs of Kaldi are added up; the scores of k2
 are log-weights, the opposite of costs.
 """
 
+import re
 from collections.abc import Container, Iterable
 
 import numpy as np
@@ -87,8 +88,8 @@ def parse_lattices(
         if _is_kaldi(lines):
             converted = [_kaldi(line, acoustic_scale) for line in lines]
             found[key] = _acceptor(converted, name, symbols)
-        elif _is_k2(lines):
-            found[key] = _acceptor([_k2(line) for line in lines], name, symbols)
+        elif _is_k2(lines, known):
+            found[key] = _acceptor(_k2(lines), name, symbols)
         else:
             found[key] = _att(lines, name, symbols, known)
     return found
@@ -162,29 +163,36 @@ def _line(line: Line, fields: list[str], cost: float) -> Line:
     return Line(line.name, line.number, line.text, [*fields, repr(cost)])
 
 
-def _is_k2(lines: list[Line]) -> bool:
-    """Return whether label -1, which OpenFst does not have, marks all arcs to the final state."""
+def _is_k2(lines: list[Line], known: Container[str]) -> bool:
+    """Return whether label -1 marks all arcs to the final state and is no symbol of an alphabet."""
     if len(lines) < 2 or len(lines[-1].fields) != 1:
         return False
     final = lines[-1].fields[0]
     arcs = lines[:-1]
-    return any(line.fields[2:3] == ["-1"] for line in arcs) and all(
-        len(line.fields) in (4, 5)
-        and (line.fields[2] == "-1") == (line.fields[1] == final)
-        and all(label == "-1" or STATE.fullmatch(label) for label in line.fields[2:-1])
-        for line in arcs
+    return (
+        "-1" not in known
+        and any(line.fields[2:3] == ["-1"] for line in arcs)
+        and all(
+            len(line.fields) in (4, 5) and (line.fields[2] == "-1") == (line.fields[1] == final)
+            for line in arcs
+        )
     )
 
 
-def _k2(line: Line) -> Line:
-    """Return a line of k2 as a line of an acceptor."""
-    if len(line.fields) == 1:
-        return _line(line, line.fields, 0.0)
-    *fields, score = line.fields
-    if not COST.fullmatch(score):
-        raise line.error("a line of k2 is 'source nextstate label [word] score':")
-    word = "0" if "-1" in (fields[2], fields[-1]) else fields[-1]
-    return _line(line, [*fields[:2], word], 0.0 - float(score))
+def _k2(lines: list[Line]) -> list[Line]:
+    """Return lines of k2 as lines of an acceptor, in which label -1 is epsilon."""
+    *arcs, last = lines
+    are_numbers = all(re.fullmatch(r"-1|\d+", line.fields[-2]) for line in arcs)
+    converted = []
+    for line in arcs:
+        *fields, score = line.fields
+        if not COST.fullmatch(score):
+            raise line.error("a line of k2 is 'source nextstate label [word] score':")
+        word = fields[-1]
+        if "-1" in (fields[2], word):
+            word = "0" if are_numbers else _EPSILON
+        converted.append(_line(line, [*fields[:2], word], 0.0 - float(score)))
+    return [*converted, _line(last, last.fields, 0.0)]
 
 
 def _acceptor(lines: list[Line], name: str, symbols: Symbols | None) -> TextArcs:

@@ -62,11 +62,11 @@ def finite(name: str, given: Any) -> torch.Tensor:
     return known
 
 
-def integers(name: str, given: Any) -> torch.Tensor:
+def integers(name: str, given: Any, remedy: str = "integer ids") -> torch.Tensor:
     """Return a tensor of integers as int64; raise InvalidInputError for anything else."""
     dtype = tensor(name, given).dtype
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
-        raise InvalidInputError(f"{name} is {dtype}; give integer ids")
+        raise InvalidInputError(f"{name} is {dtype}; give {remedy}")
     known: torch.Tensor = given.long()  # uint8 cannot hold -1 or -100
     return known
 

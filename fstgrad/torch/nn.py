@@ -260,7 +260,7 @@ class CRF(torch.nn.Module):
         if mask is None:
             return emissions, None
         if arguments.tensor("mask", mask).dtype != torch.bool:
-            mask = _truth(arguments.integers("mask", mask))
+            mask = _truth(arguments.integers("mask", mask, "bool, or integers 0 and 1"))
         return emissions, self._turned("mask", mask, emissions)
 
     def _turned(self, name: str, given: torch.Tensor, emissions: torch.Tensor) -> torch.Tensor:

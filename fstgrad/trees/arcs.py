@@ -60,7 +60,9 @@ class ArcTable:
         if lengths is None:
             sizes = _full_lengths(len(flat), event[0] - 1)
         else:
-            sizes = checks.index_array("lengths", lengths, event[0], batch).reshape(-1)
+            sizes = checks.index_array(
+                "lengths", lengths, event[0], batch, what="numbers of words without the root"
+            ).reshape(-1)
             if is_labeled:  # padding is not used, but its labels are summed
                 real = np.arange(event[0]) <= sizes[:, None]
                 flat = np.where((real[:, :, None] & real[:, None, :])[..., None], flat, 0.0)

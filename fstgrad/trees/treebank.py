@@ -234,7 +234,12 @@ def read_scores(path: str | pathlib.Path) -> Scores:
                 "(b, m+1, m+1) or (b, m+1, m+1, y)"
             )
         lengths = checks.index_array(
-            "lengths", arrays["lengths"], padded.shape[1], (len(padded),), lower=1
+            "lengths",
+            arrays["lengths"],
+            padded.shape[1],
+            (len(padded),),
+            lower=1,
+            what="numbers of words without the root",
         )
         tables = [table[: n + 1, : n + 1] for table, n in zip(padded, lengths, strict=True)]
         return Scores(str(path), tuple(map(str, range(len(tables)))), tuple(tables), False)

@@ -21,6 +21,8 @@ utt-2
 LATTICE = "7 8 10 1 1.5,2.5\n8 9 11 2 0.25,1\n8 9 11 3 0.5,.5\n9 10 0 0\n10 0,0.125\n"
 K2 = "0 1 1 -4\n1 2 2 -1.25\n1 2 3 -1\n2 3 -1 -0.125\n3\n"
 K2_WORDS = "0 1 7 1 -4\n1 2 8 2 -1.25\n1 2 9 3 -1\n2 3 -1 -1 -0.125\n3\n"
+K2_MAPPED = "0 1 the -4\n1 2 cat -1.25\n1 2 cap -1\n2 3 -1 -0.125\n3\n"  # by int2sym.pl -f 3
+K2_WORDS_MAPPED = "0 1 7 the -4\n1 2 8 cat -1.25\n1 2 9 cap -1\n2 3 -1 -1 -0.125\n3\n"
 OPENFST = "0 1 the 4\n1 2 cat 1.25\n1 2 cap 1\n2 0.125\n"
 
 
@@ -33,9 +35,9 @@ def paths(lattice):
 EXPECTED = {("the", "cat"): -(4 + 1.25 + 0.125), ("the", "cap"): -(4 + 1 + 0.125)}
 
 
-@pytest.mark.parametrize("text", [LATTICE, K2, K2_WORDS, OPENFST])
+@pytest.mark.parametrize("text", [LATTICE, K2, K2_WORDS, K2_MAPPED, K2_WORDS_MAPPED, OPENFST])
 def test_one_lattice_in_each_form(text, tmp_path):
-    symbols = None if text == OPENFST else TABLE
+    symbols = None if text in (OPENFST, K2_MAPPED, K2_WORDS_MAPPED) else TABLE
     found = paths(fg.Lattice.from_text(text, ABC, symbols=symbols))
     assert found == pytest.approx(EXPECTED, abs=1e-12)
     (tmp_path / "u.lat").write_text(text)
@@ -66,6 +68,14 @@ def test_a_numeric_key_of_kaldi_is_no_state():
         ("17", [1.5]),
         ("18", [2]),
     ]
+
+
+def test_minus_one_of_an_alphabet_is_no_end_of_k2():
+    text = "0 1 a 0.5\n1 2 -1 0\n2"
+    with pytest.raises(fg.FstError, match="if -1 is a symbol, give the final state a cost"):
+        fg.Lattice.from_text(text, fg.Alphabet(["a", "-1"]))
+    lattice = fg.Lattice.from_text(text + " 0", fg.Alphabet(["a", "-1"]))
+    assert paths(lattice) == {("a", "-1"): -0.5}
 
 
 def test_an_infinite_score_of_k2_forbids():

@@ -239,7 +239,7 @@ def test_gold_that_is_not_allowed():
         (lambda m, e, y: m(e[..., :4], y), "num_tags = 5"),
         (lambda m, e, y: m(e, y.T), r"tags has the shape \(4, 3\); give \(3, 4\)"),
         (lambda m, e, y: m(e, y, MASK.T), r"mask has the shape \(4, 3\); give \(3, 4\)"),
-        (lambda m, e, y: m(e, y, MASK.double()), "mask is torch.float64"),
+        (lambda m, e, y: m(e, y, MASK.double()), "mask is torch.float64; give bool, or int"),
         (lambda m, e, y: m(e, y, 2 * MASK), "other integers than 0 and 1"),
         (lambda m, e, y: m(e, y, MASK & False), "length 0|no position"),
         (lambda m, e, y: m(e, y, reduction="average"), "none, sum, mean, token_mean"),

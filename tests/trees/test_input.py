@@ -25,7 +25,11 @@ def with_value(value, *index, shape=(4, 4)):
         (with_value(np.inf, 2, 0, 3, shape=(5, 4, 4)), {}, ["scores[2, 0, 3]", "item 2"]),
         (with_value(np.nan, 1, 3, 0, shape=(4, 4, 2)), {}, ["scores[1, 3, 0] is nan"]),
         ([["a", "b"], ["c", "d"]], {}, ["not an array of numbers"]),
-        (np.zeros((2, 4, 4)), {"lengths": [3, 4]}, ["lengths[1] is 4", "from 0 to 3"]),
+        (
+            np.zeros((2, 4, 4)),
+            {"lengths": [3, 4]},
+            ["lengths[1] is 4", "words without the root", "from 0 to 3"],
+        ),
         (np.zeros((2, 4, 4)), {"lengths": [3, -1]}, ["lengths[1] is -1"]),
         (np.zeros((2, 4, 4)), {"lengths": [3]}, ["lengths has shape (1,)"]),
     ],
