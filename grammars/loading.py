@@ -176,7 +176,7 @@ class Grammar(ABC):
 
     def __call__(self, y: str, target: str) -> float:
         """Return the loss of a hypothesis against a target, both written as in `examples`."""
-        return self._own_loss(self.symbols(y), self.symbols(target))
+        return self._own_loss(self._symbols("y", y), self._symbols("target", target))
 
     def explain(self, y: str, target: str, k: int = 3) -> "Explanation":
         """Return the k cheapest alignments, with rules and costs, and what would change them.
@@ -194,11 +194,14 @@ class Grammar(ABC):
         """
         from fstgrad.costs import explain  # a slow import, so only when needed
 
-        return explain(self._own_loss, self.symbols(y), self.symbols(target), k)
+        return explain(self._own_loss, self._symbols("y", y), self._symbols("target", target), k)
 
     def symbols(self, text: str) -> list[str]:
         """Return the symbols of a string: characters, or words between white space."""
-        instance("text", text, str, "a str")
+        return self._symbols("text", text)
+
+    def _symbols(self, name: str, text: str) -> list[str]:
+        instance(name, text, str, "a str")
         return list(text) if self._own_loss.alphabet.is_characters else text.split()
 
     @cached_property
@@ -243,7 +246,8 @@ class ModuleGrammar(Grammar):
             raise FstError(f"{path} cannot be imported: {reason}") from error
         if not isinstance(builder, str) or not callable(getattr(module, builder, None)):
             raise FstError(
-                f"{path} has no function {builder!r}; a grammar has build(alphabet), which "
+                f"builder is {builder!r}, which is no function of {path}; a grammar has "
+                "build(alphabet), which "
                 "returns a pynini.Fst"
             )
         return cls(path.stem, path, module, builder)

@@ -101,6 +101,6 @@ def test_alphabets_by_name(tmp_path, monkeypatch):
     written(tmp_path, "dna", b"a\nb\n")
     assert read_alphabet("./dna").symbols == ("a", "b")
     assert read_alphabet("dna") == fg.Alphabet("ACGT")
-    said = "no alphabet 'greek'; choose one of protein, dna, rna"
+    said = "name is 'greek'; choose one of protein, dna, rna"
     with pytest.raises(fg.AlphabetError, match=said):
         fg.Alphabet.named("greek")

@@ -270,7 +270,10 @@ def explain(
     """
     loss = load_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters
-    x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
+    x, y = (
+        loss.alphabet.encode(list(text) if is_text else text.split(), name=name)
+        for name, text in (("hypothesis", hypothesis), ("target", target))
+    )
     echo(str(explain_pair(pair_transducer(loss), x, y, nbest)))
 
 

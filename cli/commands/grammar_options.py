@@ -110,7 +110,11 @@ def read_dictionary(rows: Words, path: str | None, is_words: bool) -> list[tuple
     """Return the targets and the words of a file, each once, in sorted order."""
     if path is None:
         return sorted({tuple(y) for _, y in rows})
-    lines = [line for line in read_lines(path) if line]
+    numbered = [(i, line) for i, line in enumerate(read_lines(path), start=1) if line]
+    for i, line in numbered:
+        if "\t" in line:
+            raise InvalidInputError(f"{path}:{i}: {line[:40]!r} has a tab; give one word per line")
+    lines = [line for _, line in numbered]
     if not lines:
         raise InvalidInputError(f"{path} is empty; give one word per line")
     words = [tuple(line.split()) if is_words else tuple(line) for line in lines]

@@ -102,7 +102,7 @@ class Alphabet:
         Alphabet('ACGT')
         """
         if not isinstance(name, str) or name not in STANDARD:
-            raise AlphabetError(f"no alphabet {name!r}; choose one of {', '.join(STANDARD)}")
+            raise AlphabetError(f"name is {name!r}; choose one of {', '.join(STANDARD)}")
         return cls(STANDARD[name])
 
     @cached_property

@@ -58,9 +58,14 @@ def unusable_score(place: str, value: float) -> InvalidInputError:
     return InvalidInputError(f"{place} is {value}; scores are log-weights in nats: {rule}")
 
 
-def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array without NaN and infinities; its axes may have labels."""
-    array = _numbers(name, values, shape)
+def real_array(
+    name: str, values: npt.ArrayLike, shape: Shape | None = None, *, may_have_labels: bool = False
+) -> FloatArray:
+    """Return `values` as a float64 array without NaN and infinities.
+
+    may_have_labels : whether a table with labels is valid, as in `float_array` it is not.
+    """
+    array = (_numbers if may_have_labels else float_array)(name, values, shape)
     if not (good := np.isfinite(array)).all():
         raise InvalidInputError("{} is {}; give finite numbers".format(*_wrong(name, array, ~good)))
     return array
@@ -136,6 +141,7 @@ def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
 def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
     """Return the caller's float64 array of this shape, to which results are added in place."""
     instance(name, array, np.ndarray, "an array of float64")
+    check_mask(name, array)
     if array.dtype != np.float64 or not (array.flags.writeable and array.dtype.isnative):
         kind = array.dtype if array.flags.writeable else "read-only"
         raise InvalidInputError(f"{name} is {kind}; give an array of float64 that can be written")

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import FloatArray, Seed, float_array, instance, real_array
+from fstgrad.core.checks import FloatArray, Seed, float_array, instance
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.short_repr import summary
 
@@ -92,7 +92,7 @@ class Distribution(ABC, Generic[Table]):
         InvalidInputError
             As in `expectation`.
         """
-        r = self._like_scores("r", r)
+        r, s = self._like_scores("r", r), self._like_scores("s", s)
         return defined(self.inner(self.covariance_product(s), r))
 
     def log_prob(self, structure: Any) -> Scalar:
@@ -102,6 +102,7 @@ class Distribution(ABC, Generic[Table]):
 
     def nll(self, gold: Any) -> tuple[Scalar, Table]:
         """Return -log p(gold) in nats and its gradient, E[t] - t(gold), a table like `scores`."""
+        gold = self._checked("gold", gold)
         return -self.log_prob(gold), self._difference(self.marginals(), self.parts(gold))
 
     def risk(self, costs: Table) -> tuple[Scalar, Table]:
@@ -167,6 +168,10 @@ class Distribution(ABC, Generic[Table]):
         difference = self.cross_entropy(other) - self.cross_entropy(self)
         return not_below_zero(difference, self.log_partition())
 
+    def _checked(self, name: str, structure: Any) -> Any:
+        """Return a structure; a family may check it here, so that errors call it `name`."""
+        return structure
+
     @abstractmethod
     def _difference(self, left: Table, right: Table) -> Table:
         """Return left - right, entry by entry."""
@@ -212,7 +217,7 @@ class ArrayDistribution(Distribution[FloatArray]):
 
     def inner(self, weights: FloatArray, values: FloatArray) -> Scalar:
         """Return the sum of weights * values over the event axes, with 0 * inf = 0."""
-        return masked_inner(real_array("weights", weights), values, self.event_ndim)
+        return masked_inner(float_array("weights", weights), values, self.event_ndim)
 
     def _difference(self, left: FloatArray, right: FloatArray) -> FloatArray:
         return np.subtract(left, right)
@@ -244,7 +249,8 @@ def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
 def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:
     """Return the sum of weights * values over the last `event_ndim` axes, with 0 * inf = 0.
 
-    The arrays broadcast.  The result is a float, or float64 of the remaining axes.
+    These axes are equal or left out, and the axes before them broadcast.  The result is a float, or
+    float64 of the axes before them.
 
     Raises
     ------
@@ -272,7 +278,9 @@ def _broadcast(left: FloatArray, right: FloatArray, event_ndim: int) -> tuple[Fl
         both = np.broadcast_arrays(left, right)
     except ValueError as error:
         raise InvalidInputError(f"weights and values have shapes {shapes}") from error
-    if both[0].ndim < event_ndim:
+    common = min(event_ndim, left.ndim, right.ndim)
+    is_like = left.shape[left.ndim - common :] == right.shape[right.ndim - common :]
+    if not is_like or both[0].ndim < event_ndim:
         raise InvalidInputError(
             f"weights and values have shapes {shapes}; give {event_ndim} axes, as scores have"
         )

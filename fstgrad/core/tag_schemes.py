@@ -5,13 +5,21 @@ from collections.abc import Iterable
 import numpy as np
 
 from fstgrad.core.alphabet import Alphabet, SequenceLike
-from fstgrad.core.checks import BoolArray, IntArray, freeze, one_of
+from fstgrad.core.checks import BoolArray, IntArray, freeze, instance, one_of
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.sequences import items
 
 # the letters of a span's first, inner and last token, and of a span of one token
 SCHEMES = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
 OUTSIDE = "O"
 _BEGIN, _INSIDE, _LAST, _UNIT = range(4)
+
+
+def _tags(tags: Iterable[str]) -> list[str]:
+    """Return tags as a list, checked here, where errors call them so."""
+    for i, tag in enumerate(found := items("tags", tags)):
+        instance(f"tags[{i}]", tag, str, "a str")
+    return found
 
 
 class TagScheme:
@@ -61,7 +69,7 @@ class TagScheme:
 
     def __init__(self, tags: Alphabet | Iterable[str], scheme: str = "BIO") -> None:
         self.scheme = one_of("scheme", scheme, tuple(SCHEMES))
-        self.alphabet = tags if isinstance(tags, Alphabet) else Alphabet(tags)
+        self.alphabet = tags if isinstance(tags, Alphabet) else Alphabet(_tags(tags))
         letters, parts = SCHEMES[scheme], []
         for tag in self.alphabet:
             letter, dash, kind = tag.partition("-")

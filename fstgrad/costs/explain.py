@@ -181,8 +181,8 @@ def explain_pair(
 ) -> Explanation:
     """Return the explanation of a pair by a transducer, as `explain` does."""
     k = positive_integer("k", k)
-    x = transducer.alphabet.encode(x, name="hypothesis")
-    y = transducer.alphabet.encode(y, name="target")
+    x = transducer.alphabet.encode(x, name="x")
+    y = transducer.alphabet.encode(y, name="y")
     by_key: dict[tuple[object, ...], Alignment] = {}
     for events in itertools.islice(_cheapest_paths(transducer, x, y), _MOST_PATHS):
         alignment = _alignment(transducer, events)

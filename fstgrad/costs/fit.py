@@ -138,7 +138,7 @@ def fit_costs(
     transducer = pair_transducer(source, alphabet)
     ties = ParameterTying.of(transducer, tie, given)
     estimator = _estimator(transducer, ties, smoothing, prior)
-    data = Pairs.encode(transducer.alphabet, pairs)
+    data = Pairs.encode(transducer.alphabet, pairs, name="pairs")
     _check_aligned(estimator, data)
     data, validation = _held_out_split(transducer, data, held_out, random)
     starts = [

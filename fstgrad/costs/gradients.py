@@ -66,7 +66,9 @@ def loss_gradient(
     instance("loss", loss, TransducerLoss, "a TransducerLoss")
     transducer = pair_transducer(loss)
     ties = ParameterTying.of(transducer, tie, "nothing")
-    pair = Pairs.encode(transducer.alphabet, [(y, target)])
+    symbols = transducer.alphabet
+    ids = symbols.encode(y, name="y"), symbols.encode(target, name="target")
+    pair = Pairs.encode(symbols, [ids])
     semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
     count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
     counts = count(pair, -transducer.cost)[1]

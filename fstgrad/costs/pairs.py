@@ -60,7 +60,7 @@ class Pairs:
 
     @classmethod
     def encode(
-        cls, alphabet: Alphabet, rows: Iterable[Sequence[Any]], *, name: str = "pairs"
+        cls, alphabet: Alphabet, rows: Iterable[Sequence[Any]], *, name: str = "rows"
     ) -> "Pairs":
         """Return rows (x, y) or (x, y, mass) as labels.
 

@@ -63,7 +63,7 @@ class PairTransducer:
     def __post_init__(self) -> None:
         """Check the arrays that the kernels read; raise InvalidInputError."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
-        checks.cost_array("cost", self.cost, (None,))
+        object.__setattr__(self, "cost", checks.cost_array("cost", self.cost, (None,)))
         arcs, n = len(index_array("source", self.source, 2**31, (None,))), len(self.alphabet)
         states = len(self.cost) - arcs
         for name, size, lower in (
@@ -196,9 +196,9 @@ class PairTransducer:
         Without an alignment there are no events, and the weight is -inf.  Errors are those of
         `best_counts`.
         """
-        weight = self._checked(Pairs.encode(self.alphabet, [(x, y)]), weight, tables=0)
-        arcs = ArcCosts.of(self._fst(-weight, slice(None)), len(self.alphabet))
         ids = self.alphabet.encode(x, name="x"), self.alphabet.encode(y, name="y")
+        weight = self._checked(Pairs.encode(self.alphabet, [ids]), weight, tables=0)
+        arcs = ArcCosts.of(self._fst(-weight, slice(None)), len(self.alphabet))
         cost, path = arcs.best_path(*ids)
         if cost == np.inf:
             return np.zeros(0, dtype=np.int64), -np.inf
@@ -208,7 +208,8 @@ class PairTransducer:
 
     def best_sums(self, x: SequenceLike, y: SequenceLike, weight: FloatArray) -> FloatArray:
         """Return the largest log-weight (|x| + 1, |y| + 1, S) of a path from the start to nodes."""
-        pair = Pairs.encode(self.alphabet, [(x, y)])
+        ids = self.alphabet.encode(x, name="x"), self.alphabet.encode(y, name="y")
+        pair = Pairs.encode(self.alphabet, [ids])
         weight = self._checked(pair, weight, tables=2)
         table, value = kernels.alignments.best_sums(pair.labels, self._arcs, weight, self.start)
         if np.isnan(value):

@@ -86,7 +86,7 @@ def checked(covariates: npt.ArrayLike | None, rows: int, count: int | None = Non
             "covariates is given, and the model was fitted without; leave it out, or fit with "
             "covariates"
         )
-    z = checks.real_array("covariates", covariates, (rows, count))
+    z = checks.real_array("covariates", covariates, (rows, count), may_have_labels=True)
     largest = float(np.abs(z).max(initial=0.0))
     if largest > LARGEST:
         raise InvalidInputError(f"covariates holds {largest:.3g}; give values up to {LARGEST:.0e}")

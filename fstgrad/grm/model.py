@@ -331,12 +331,13 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         """
         checks.one_of("criterion", criterion, ("ebic", "cv"))
         gamma = checks.positive_number("gamma", gamma, allow_zero=True)
+        parts = checks.positive_integer("folds", folds, minimum=2)
+        random = checks.generator(rng)
         rows = selection.used_rows(X, sample_weight, offset, covariates)
         models = self.path(rows.x, alphas, feature_names=feature_names, **rows.attributes)
         if criterion == "ebic":
             return selection.by_ebic(models, rows, gamma)
-        parts = checks.positive_integer("folds", folds, minimum=2)
-        return selection.by_cross_validation(self, models, rows, parts, checks.generator(rng))
+        return selection.by_cross_validation(self, models, rows, parts, random)
 
     def stability(
         self,

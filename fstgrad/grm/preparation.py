@@ -89,7 +89,11 @@ def names_of_columns(
     if feature_names is None:
         default = [f"x{i}" for i in range(features)]
         feature_names = default if frame_names is None else frame_names
-    names = [str(name) for name in items("feature_names", feature_names)]
+    names = items("feature_names", feature_names)
+    for i, name in enumerate(names):
+        if isinstance(name, bytes):
+            raise InvalidInputError(f"feature_names[{i}] is bytes, not text; decode it")
+    names = [str(name) for name in names]
     if len(set(names)) != features or len(names) != features:
         raise InvalidInputError(
             f"feature_names has {len(set(names))} distinct names for {features} columns of X"

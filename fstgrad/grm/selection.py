@@ -82,9 +82,13 @@ def used_rows(
         "sample_weight": sample_weight, "offset": offset, "covariates": covariates,
     }  # fmt: skip
     check_same_rows(X=x, **attributes)
+    n = len(_row_numbers(x))
+    if offset is not None:
+        attributes["offset"] = checks.real_array("offset", offset, (n,))
+    if covariates is not None:  # a data frame stays one, for the names of its columns
+        checks.real_array("covariates", covariates, (n, None), may_have_labels=True)
     if sample_weight is None:
         return UsedRows(x, attributes)
-    n = len(_row_numbers(x))
     nonzero = np.flatnonzero(preparation.sample_weights(sample_weight, n))
     attributes["sample_weight"] = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n)
     every = UsedRows(x, attributes)

@@ -21,7 +21,7 @@ def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
     check_positions(name, given)
     try:
         known = jnp.asarray(given)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # a foreign __array__ may raise anything
         raise InvalidInputError(f"{name} is a {type(given).__name__}; give {axes}") from error
     if jnp.issubdtype(known.dtype, jnp.complexfloating) or known.dtype == bool:
         raise InvalidInputError(f"{name} is {known.dtype}; give floating-point numbers {axes}")
@@ -41,11 +41,15 @@ def constant(name: str, given: Any) -> Any:
     check_positions(name, given)
     try:
         known = np.asarray(given)
-        return np.array(known.tolist()) if known.dtype == object else known
+        if known.dtype == object:
+            return np.array(known.tolist())
+        return known.astype(known.dtype.newbyteorder("="), copy=False)
     except ValueError as error:
         raise InvalidInputError(
             f"{name} has rows of different lengths; give an array, padded with ignore_index"
         ) from error
+    except Exception as error:  # a foreign __array__ may raise anything
+        raise InvalidInputError(f"{name} is a {type(given).__name__}; give an array") from error
 
 
 def real(name: str, given: Any) -> Any:
@@ -56,6 +60,20 @@ def real(name: str, given: Any) -> Any:
     ):
         raise InvalidInputError(f"{name} holds {known.dtype}; give real numbers")
     return known
+
+
+def finite(name: str, given: Any) -> Any:
+    """Return a constant of real numbers, finite if they are known."""
+    known = real(name, given)
+    if isinstance(known, np.ndarray) and not np.isfinite(known).all():
+        raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
+    return known
+
+
+def log_weights(name: str, given: jax.Array) -> None:
+    """Raise InvalidInputError if known scores are NaN or +inf."""
+    if not isinstance(given, jax.core.Tracer) and not bool((given < jnp.inf).all()):
+        raise InvalidInputError(f"{name} holds NaN or +inf; give log-weights")
 
 
 def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:

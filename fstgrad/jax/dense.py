@@ -12,7 +12,7 @@ from fstgrad.core.checks import positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import batched_callback, no_tangent, shape_of
-from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
+from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
 from fstgrad.objectives.base import Array
 
 
@@ -60,9 +60,11 @@ def mrf_dense_marginals(
     nodes, gray = nodes[None] if single else nodes, gray[None] if gray.ndim == 2 else gray
     if nodes.size == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
-            f"node_scores has shape {jnp.shape(node_scores)}, image {jnp.shape(image)}; give "
+            f"node_scores has shape {np.shape(node_scores)}, image {np.shape(image)}; give "
             "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), all sizes > 0"
         )
+    if not isinstance(nodes, jax.core.Tracer):
+        check_labels(np.asarray(nodes), axis=1)
     size, count = nodes.shape[1], len(kernels)
     factors = _parameter("weights", weights, np.ones(count), nodes)
     pair_scores = _parameter("compatibility", compatibility, np.eye(size), nodes)

@@ -126,8 +126,8 @@ def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, j
     is_other |= nodes.shape[2] != graph.num_labels
     if (edges.shape[0], nodes.shape[1]) != wanted[0] or edges.shape[-2:] != wanted[1] or is_other:
         raise InvalidInputError(
-            f"node_scores has the shape {jnp.shape(node_scores)}, edge_scores "
-            f"{jnp.shape(edge_scores)}; the graph has {plain_graph.num_nodes} nodes with "
+            f"node_scores has the shape {np.shape(node_scores)}, edge_scores "
+            f"{np.shape(edge_scores)}; the graph has {plain_graph.num_nodes} nodes with "
             f"{graph.num_labels} labels, and {plain_graph.num_edges} edges"
         )
     return nodes, edges

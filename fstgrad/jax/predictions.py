@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NoReturn
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.checks import flag, instance, positive_integer
@@ -203,12 +202,13 @@ class LatticeStrings(Predictions):
     """
 
     def __init__(self, scores: Any, lattices: Sequence[Lattice]) -> None:
-        for i, lattice in enumerate(items("lattices", lattices)):
+        lattices = items("lattices", lattices)
+        for i, lattice in enumerate(lattices):
             instance(f"lattices[{i}]", lattice, Lattice, "a Lattice")
         table = arc_scores(scores, lattices)
         width = max((int(own.graph.depths(own.label >= 0)[-1, 1]) for own in lattices), default=0)
         super().__init__([table, np.arange(len(lattices))], (width,))
-        self._lattices = tuple(lattices)
+        self._lattices: tuple[Lattice, ...] = tuple(lattices)
 
     def _distribution(self, *parts: Array) -> Lattice:
         table, i = parts
@@ -272,7 +272,7 @@ class RandomFields(Predictions):
     def __init__(self, node_scores: Any, edge_scores: Any, graph: PairwiseMRF) -> None:
         super().__init__(tables(node_scores, edge_scores, graph), (graph.graph.num_nodes,))
         self._graph = graph
-        axes = jnp.shape(node_scores)
+        axes = np.shape(node_scores)
         self._pixels = axes[2:] if len(axes) == 4 else axes[1:2]
 
     def _distribution(self, *parts: Array) -> PairwiseMRF:

@@ -136,6 +136,7 @@ def nbest_risk(
     """
     instance("loss", loss, Loss, "a Loss")
     scores = arguments.table("log_probs", log_probs, 2, axes="(B, N)")
+    arguments.log_weights("log_probs", scores)
     every = arguments.ids("hypotheses", hypotheses, (*scores.shape, None), ignore_index)
     golds = arguments.ids("references", references, (len(scores), None), ignore_index)
     counts = arguments.lengths(lengths, len(scores), 0, scores.shape[1])

@@ -163,6 +163,8 @@ def spanning_tree_kl(
 ) -> jax.Array:
     """Return KL(p || q) in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
     p, q = _table("p_scores", p_scores, labeled), _table("q_scores", q_scores, labeled)
+    for name, own in (("p_scores", p), ("q_scores", q)):
+        arguments.log_weights(name, own)
     if p.shape != q.shape:
         raise InvalidInputError(
             f"p_scores has the shape {p.shape} and q_scores {q.shape}; a divergence is between "
@@ -187,9 +189,7 @@ def spanning_tree_risk(
     `spanning_tree_log_partition`.
     """
     table = _table("scores", scores, labeled)
-    known = _like("costs", arguments.real("costs", costs), table.shape)
-    if isinstance(known, np.ndarray) and not np.isfinite(known).all():
-        raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
+    known = _like("costs", arguments.finite("costs", costs), table.shape)
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
     family |= {"single_root": single_root, "infeasible": infeasible}
     shares = spanning_tree_marginals(table, **family)
@@ -212,11 +212,11 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).  Other parameters as in
     `spanning_tree_log_partition`.
     """
-    table, known = _table("scores", scores, labeled), arguments.real("features", features)
+    table, known = _table("scores", scores, labeled), arguments.finite("features", features)
     if known.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*table.shape, 'F')}")
     known = _like("features", known, (*table.shape, *known.shape[-1:]))
-    goal = _like("target", arguments.real("target", target), (len(table), known.shape[-1]))
+    goal = _like("target", arguments.finite("target", target), (len(table), known.shape[-1]))
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
     family |= {"single_root": single_root, "infeasible": infeasible}
     shares = spanning_tree_marginals(table, **family)

@@ -26,7 +26,7 @@ from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
 from fstgrad.core.short_repr import short_repr
 from fstgrad.learning import linear_chain_chunks
-from fstgrad.learning.objective import PairObjective, reliability_warning
+from fstgrad.learning.objective import PairObjective, checked_pairs, reliability_warning
 from fstgrad.learning.outcomes import CHUNK_SIZE, XY, Chunk, Item, Outcome, Sums, outcome_of
 from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
 
@@ -160,7 +160,7 @@ class Batch:
         """
         if not self.objective.is_likelihood:
             return TRAINING_CHUNK_SIZE
-        n = len(self.objective.features.alphabet)
+        n, pairs = len(self.objective.features.alphabet), list(checked_pairs(pairs))
         cells = n * sum(len(y) for _, y in pairs)
         size = _LIKELIHOOD_CELLS * len(pairs) // max(1, cells)
         return min(max(TRAINING_CHUNK_SIZE, size), _LIKELIHOOD_CHUNK_SIZE)
@@ -327,11 +327,17 @@ def _split_into_chunks(pairs: Iterable[Item], first: int) -> Iterator[tuple[int,
     except Exception as error:  # __iter__ of a foreign object may raise anything
         raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
     while chunk := list(islice(iterator, CHUNK_SIZE - first % CHUNK_SIZE if first else 1)):
-        for index, pair in enumerate(chunk, start=first):
-            if not isinstance(pair, FstgradError) and len(row_of(f"pairs[{index}]", pair)) != 2:
-                raise InvalidInputError(f"pairs[{index}] does not have two fields; give (x, y)")
-        yield first, chunk
+        yield first, [_checked_item(f"pairs[{i}]", pair) for i, pair in enumerate(chunk, first)]
         first += len(chunk)
+
+
+def _checked_item(name: str, pair: Any) -> Any:
+    """Return a pair (x, y) as a list, and an error of the caller unchanged."""
+    if isinstance(pair, FstgradError):
+        return pair
+    if len(row := row_of(name, pair)) != 2:
+        raise InvalidInputError(f"{name} does not have two fields; give (x, y)")
+    return row
 
 
 # The objective of a worker process, with its cache: set when it starts, never in the parent.

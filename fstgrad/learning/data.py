@@ -68,7 +68,7 @@ def paired(
     if alphabet is not None:
         for i, y in enumerate(Y):
             Y[i] = alphabet.decode(alphabet.encode(y, name=f"Y[{i}]")) if is_ids(y) else y
-    Y = [as_input(y) for y in Y]
+    Y = [as_input(y, f"Y[{i}]") for i, y in enumerate(Y)]
     if len(X) != len(Y):
         raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
     if len(X) == 0:
@@ -76,7 +76,8 @@ def paired(
     for i, y in enumerate(Y):
         if len(y) == 0 and not empty:
             raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
-    return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+    inputs = [as_input(x, f"X[{i}]") for i, x in enumerate(X)]
+    return [(x, tuple(y)) for x, y in zip(inputs, Y, strict=True)]
 
 
 def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
@@ -94,15 +95,18 @@ def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     return X, Y
 
 
-def as_inputs(X: Sequences, model: Any) -> list[Any]:
-    """Return the inputs of a model in the form that the features need; see `as_input`."""
+def as_inputs(X: Sequences, model: Any, name: str = "X[{}]") -> list[Any]:
+    """Return the inputs of a model in the form that the features need; see `as_input`.
+
+    name : the name of an input in errors, with {} for its number.
+    """
     X = batch("X", X)
     features, latent = (getattr(model, name, None) for name in ("features_", "latent_"))
     known = getattr(getattr(features, "vocabulary", None), "symbols", ())
     slots = set() if latent is None else set(latent.padded(()))
     known = [symbol for symbol in known if symbol not in slots]
     check_words("X", X, known)
-    inputs = [as_input(x) for x in X]
+    inputs = [as_input(x, name.format(i)) for i, x in enumerate(X)]
     if known and all(len(symbol) == 1 for symbol in known):
         _check_characters(inputs, frozenset(known))
     return inputs

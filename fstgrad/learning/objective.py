@@ -211,7 +211,9 @@ class PairObjective:
                 f"the loss has the alphabet {self.loss.alphabet!r}, the features have "
                 f"{self.features.alphabet!r}; make both from one"
             )
+        one_of("engine", self.engine, ("layered", "openfst"))
         vars(self).update(
+            max_states=positive_integer("max_states", self.max_states),
             temperature=divisor("temperature", self.temperature),
             epsilon=divisor("epsilon", self.epsilon),
         )
@@ -272,6 +274,7 @@ class PairObjective:
     ) -> PairGradient:
         """Return the same as a call, without a warning."""
         out = np.zeros(self.features.shape) if out is None else out
+        x = tuple(x) if isinstance(x, Iterator) else x  # the features read it twice
         ids, scores = self._encode(w, x, y)
         method, b, choice, reason = self._choose_method(ids, scores)
         if method == "sampled":

@@ -393,7 +393,7 @@ class SequenceModel:
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); by default, the length of y is that of the length model."""
-        x, usual_length = self._input(as_inputs([x], self)[0])
+        x, usual_length = self._input(as_inputs([x], self, "x")[0])
         if self.latent_ is not None or length is None:
             length = usual_length
         return StringDistribution(self.features_.scores(self.coef_, x, length))

@@ -178,7 +178,7 @@ class TemplateFeatures(Features):
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
-        inputs = read_inputs([(x, len(y)) for x, y in data])
+        inputs = read_inputs([(x, len(y)) for x, y in data], "data")
         vocabulary = vocabulary_of(template, inputs, min_count)
         copies = _copied(copies, len(alphabet))
         if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
@@ -228,6 +228,7 @@ class TemplateFeatures(Features):
 
     def grams(self, w: FloatArray) -> list[FloatArray]:
         """Return views of V_2, ..., V_q, (n+1, ..., n+1, n) each."""
+        w = self._weights(w)
         parts = zip(self._ends[:-1], self._ends[1:], self._blocks, strict=True)
         return [w[start:end].reshape(block) for start, end, block in parts]
 

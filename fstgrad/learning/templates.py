@@ -44,8 +44,10 @@ class Tagged:
         return len(self.symbols)
 
 
-def as_input(x: Sequence[str] | Tagged) -> Any:
+def as_input(x: Sequence[str] | Tagged, name: str = "x") -> Any:
     """Return an input in the form that the features need: `Tagged`, or a tuple of symbols.
+
+    name : its name in errors.
 
     Raises
     ------
@@ -54,9 +56,9 @@ def as_input(x: Sequence[str] | Tagged) -> Any:
     """
     if isinstance(x, Tagged):
         return x
-    symbols = tuple(x) if type(x) in (str, tuple) else tuple(items("an input", x))
+    symbols = tuple(x) if type(x) in (str, tuple) else tuple(items(name, x))
     if not set(map(type, symbols)) <= {str} and not all(isinstance(s, str) for s in symbols):
-        raise InvalidInputError(f"an input is {x!r}; give a str or a sequence of symbols")
+        raise InvalidInputError(f"{name} is {x!r}; give a str or a sequence of symbols")
     return symbols
 
 

@@ -132,7 +132,7 @@ def _named(
 def _check_names(names: Sequence[Any]) -> None:
     if not set(map(type, names)) <= {str}:
         for name in names:
-            instance("a name", name, str, "a str")
+            instance("one of names", name, str, "a str")
 
 
 def _known(starts: IntArray, ids: IntArray) -> Active:
@@ -277,11 +277,11 @@ def vocabulary_of(
     return vocabulary
 
 
-def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
+def read_inputs(inputs: Any, name: str = "inputs") -> list[tuple[Any, int]]:
     """Return inputs (x, l), checked: x consists of symbols and l >= 1."""
     rows = [
-        (as_input(x), positive_integer("the length of y", length))
-        for x, length in fields("inputs", inputs, 2)
+        (as_input(x, f"{name}[{i}]"), positive_integer("the length of y", length))
+        for i, (x, length) in enumerate(fields(name, inputs, 2))
     ]
     if (needed := _POSITION * sum(length for _, length in rows)) > memory_limit():
         raise MemoryLimitError(

@@ -131,6 +131,8 @@ class Loss(PairEvaluation):
         InfeasibleError, StateLimitError
             The transducer rejects the target; a sum needs more memory than `max_states` allows.
         """
+        if max_states is not None:
+            max_states = positive_integer("max_states", max_states)
         machine = self._machine_within(target, max_states)
         if machine.is_empty and self._to_loss(machine.semiring.full((1,)), machine)[0] == np.inf:
             raise no_finite_loss_error(self.alphabet, target, self._remedy)

@@ -51,6 +51,8 @@ class NoLoss(MachineLoss):
     """
 
     def _machine(self, target: Target) -> TargetMachine:
+        if not isinstance(target, Fst):
+            self.alphabet.encode(target, name="target")
         every = np.arange(len(self.alphabet))
         anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # no alignment: the path is in every band
         return _acceptor(self.alphabet, np.zeros_like(every), every, np.zeros_like(every), anywhere)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, instance
+from fstgrad.core.checks import FloatArray, instance, positive_integer
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.machine import TargetMachine
@@ -82,6 +82,8 @@ class FunctionLoss(Loss):
 
     def against(self, target: Target, *, max_states: int | None = None) -> SumTargetLoss:
         """Return the loss against one target; see `Loss.against`."""
+        if max_states is not None:
+            positive_integer("max_states", max_states)
         return self._unchecked(target)
 
     def _unchecked(self, target: Target) -> SumTargetLoss:

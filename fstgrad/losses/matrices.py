@@ -48,7 +48,11 @@ class SubstitutionMatrix:
     def __post_init__(self) -> None:
         """Check and copy the scores, and make them read-only."""
         for name in ("rows", "columns"):
-            object.__setattr__(self, name, tuple(items(name, getattr(self, name))))
+            symbols = tuple(items(name, getattr(self, name)))
+            for symbol in symbols:
+                instance(f"one of {name}", symbol, str, "a str")
+            object.__setattr__(self, name, symbols)
+        instance("name", self.name, str, "a str")
         shape = len(self.rows), len(self.columns)
         object.__setattr__(self, "scores", direction_array("scores", self.scores, shape).copy())
         self.scores.flags.writeable = False
@@ -96,7 +100,7 @@ class SubstitutionMatrix:
         for symbols in (rows, columns):
             if len(set(symbols)) < len(symbols):
                 raise InvalidInputError(f"{path} has a symbol twice in {' '.join(symbols)}")
-        return cls(rows, columns, direction_array(f"scores of {path}", scores), str(path))
+        return cls(rows, columns, direction_array(f"scores of {path}", scores), path_name(path))
 
     def over(self, alphabet: Alphabet) -> FloatArray:
         """Return the scores (n, n) float64 of the symbols of an alphabet, in its order.

@@ -24,7 +24,7 @@ from fstgrad.core.checks import (
     real_array,
     real_number,
 )
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 
@@ -102,12 +102,15 @@ def dense_mean_field(
     ------
     InvalidInputError
         The image has no pixels or no labels, or an argument has another type or range.
+    InfeasibleError
+        All labels of a pixel are forbidden.
     """
     node = log_weights("node_scores", node_scores, (None, None, None))
     if node.size == 0:
         raise InvalidInputError(
             f"node_scores has shape {node.shape}; give at least one pixel and one label"
         )
+    check_labels(node, axis=2)
     values = real_array("image", image, node.shape[:2])
     max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
@@ -125,6 +128,12 @@ def dense_mean_field(
         change = float(np.abs(fresh - q).max())
         q = fresh
     return DenseField(q, change <= tol, iterations)
+
+
+def check_labels(node_scores: FloatArray, *, axis: int) -> None:
+    """Raise InfeasibleError if a pixel has no label, because all of its scores are -inf."""
+    if np.isneginf(node_scores.max(axis=axis)).any():
+        raise InfeasibleError("node_scores forbid all labels of a pixel; allow at least one")
 
 
 def _softmax(scores: FloatArray) -> FloatArray:

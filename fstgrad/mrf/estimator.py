@@ -140,7 +140,7 @@ class MRFClassifier:
         return self
 
     def _features(self, X: npt.ArrayLike) -> FloatArray:
-        array = real_array("X", X)
+        array = real_array("X", X, may_have_labels=True)
         if array.ndim == 4 and array.size:
             self.graph.graph.check_image("X", array.shape[1:3])
             array = array.reshape(len(array), -1, array.shape[-1])

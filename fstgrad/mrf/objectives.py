@@ -57,7 +57,7 @@ def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | Non
 
     out : Table of writable float64 arrays, changed in place; by default zeros.
     """
-    labels = _labels(model, labels)
+    labels = _labels(model, labels, "labels")
     weight = real_number("weight", weight)
     out = zeros(model) if out is None else _like(model, out)
     kernels.sites.count_parts(labels, model.graph.edges, weight, out.node, _stack(out.edge))
@@ -71,10 +71,10 @@ def zeros(model: ScoredGraph) -> Table:
     return Table(*(np.zeros(array.shape) for array in (*model.scores, model.scores.factors)))
 
 
-def _labels(model: ScoredGraph, labels: npt.ArrayLike) -> IntArray:
+def _labels(model: ScoredGraph, labels: npt.ArrayLike, name: str = "gold") -> IntArray:
     """Return labels (I,) int64, checked, because kernels use labels as indices."""
     instance("model", model, ScoredGraph, "a PairwiseMRF")
-    checked: IntArray = model.labeling(labels, "labels")
+    checked: IntArray = model.labeling(labels, name)
     return checked
 
 

@@ -250,7 +250,7 @@ class ScoredGraph:
         """Whether the graph has no cycle and there is no larger factor."""
         return self.factors.number == 0 and self.graph.is_forest
 
-    def labeling(self, structure: npt.ArrayLike, name: str = "labels") -> IntArray:
+    def labeling(self, structure: npt.ArrayLike, name: str = "structure") -> IntArray:
         """Return a labeling (I,), or (height, width) flattened, as int64 (I,), checked."""
         return self._label_array(name, structure, np.arange(self.num_nodes))
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, IntArray, float_array, index_array, is_integer
 from fstgrad.core.errors import FstError, InvalidInputError
+from fstgrad.core.sequences import fields
 
 ArcType = Literal["standard", "log", "log64"]
 ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)
@@ -61,7 +62,13 @@ class FstArrays:
             given = index_array(name, getattr(self, name), _MOST, (None,), lower=-_MOST)
             object.__setattr__(self, name, given)
         for name in ("weight", "final"):
-            object.__setattr__(self, name, float_array(name, getattr(self, name), (None,)))
+            costs = float_array(name, getattr(self, name), (None,))
+            if np.isnan(costs).any():
+                raise InvalidInputError(f"{name} has NaN; give costs")
+            object.__setattr__(self, name, costs)
+        for name in ("input_symbols", "output_symbols"):
+            if (table := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(map(tuple, fields(name, table, 2))))
         if not is_integer(self.start):
             raise InvalidInputError(f"start is {self.start!r}; give a state, or -1 for none")
         source = self.source

@@ -23,11 +23,13 @@ def is_fst_file(name: str) -> bool:
 
     Text may be compressed: x.txt.gz, x.att.gz.
     """
+    name = path_name(name, "name")
     return is_binary(name) or _FILE.fullmatch(name) is not None
 
 
 def is_binary(name: str) -> bool:
     """Return whether a name is that of FSTs in OpenFst's binary form: x.far, x.far:NAME, x.fst."""
+    name = path_name(name, "name")
     return name.endswith((".fst", ".far")) or ".far:" in name
 
 
@@ -122,12 +124,11 @@ def read_collection(
     OSError
         A file cannot be read.
     """
-    given = pathlib.Path(path_name(path))
+    given, scale = pathlib.Path(path_name(path)), real_number("acoustic_scale", acoustic_scale)
     if not given.is_dir() and not _LATTICE_FILE.fullmatch(given.name):
         found = _entries(os.fspath(path))
     else:
         table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
-        scale = real_number("acoustic_scale", acoustic_scale)
         found, files = {}, dict[str, pathlib.Path]()
         for file in sorted(given.iterdir()) if given.is_dir() else [given]:
             match = _LATTICE_FILE.fullmatch(file.name)

@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable
 
 import numpy as np
 
-from fstgrad.core.checks import instance
+from fstgrad.core.checks import instance, real_number
 from fstgrad.core.errors import FstError
 from fstgrad.openfst.arrays import Symbols
 from fstgrad.openfst.lines import (
@@ -72,6 +72,7 @@ def parse_lattices(
         of AT&T text has two different labels.
     """
     instance("text", text, str, "the text of a lattice")
+    acoustic_scale = real_number("acoustic_scale", acoustic_scale)
     rows = [
         Line(name, number, content, split_fields(content))
         for number, content in text_lines(text, name)

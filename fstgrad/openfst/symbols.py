@@ -86,7 +86,9 @@ def over_alphabet(
     """
     instance("fst", fst, FstArrays, "FstArrays")
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    sides = tuple(one_of("a side", side, ("input", "output")) for side in items("sides", sides))
+    sides = tuple(
+        one_of("one of sides", side, ("input", "output")) for side in items("sides", sides)
+    )
     kept = np.ones(fst.num_arcs, dtype=bool)
     outside: set[str] = set()
     fields: dict[str, object] = {}
@@ -118,9 +120,9 @@ def over_alphabet(
 def check_sides(inputs: Symbols | None, outputs: Symbols | None, alphabet: Alphabet) -> None:
     """Raise FstError if one side has a table, the other has none, and labels are not ids + 1."""
     for table, side, other in ((inputs, "input", "output"), (outputs, "output", "input")):
-        if table is None or (inputs and outputs):
+        if table is None or (inputs is not None and outputs is not None):
             continue
-        names = dict(table)
+        names = dict(fields(f"{side}s", table, 2))
         if any(names.get(label) != symbol for label, symbol in enumerate(alphabet, start=1)):
             raise FstError(
                 f"the {side} side of the transducer has a symbol table, whose labels are not those "

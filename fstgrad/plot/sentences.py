@@ -72,7 +72,7 @@ def trees(
     table, n = table.clip(0.0, 1.0), len(table) - 1
     names = [str(i + 1) for i in range(n)] if words is None else items("words", words)
     for name in names:
-        instance("a word", name, str, "a str")
+        instance("one of words", name, str, "a str")
     gold = None if heads is None else index_array("heads", heads, len(table), (None,))
     threshold = real_number("threshold", threshold)
     if len(names) != n or (gold is not None and gold.shape != (n,)):

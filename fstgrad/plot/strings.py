@@ -58,7 +58,7 @@ def marginals(
         raise InvalidInputError(
             f"table has shape {values.shape}; give (l, {n}) or more axes, the last for {n} symbols"
         )
-    ids = None if target is None else alphabet.encode(target)
+    ids = None if target is None else alphabet.encode(target, name="target")
     if ids is not None and len(ids) != len(values):
         raise InvalidInputError(
             f"target has {len(ids)} symbols, the table {len(values)} positions; give equal lengths"

@@ -12,7 +12,7 @@ import numpy as np
 from fstgrad.core.checks import (
     FloatArray,
     called,
-    instance,
+    log_weights,
     positive_integer,
     positive_number,
 )
@@ -66,7 +66,7 @@ class Budget(NamedTuple):
 
         Half of `seconds` and half of `memory` are enough for them; at least 1.
         """
-        _check_table(scores)
+        scores = _checked_table(scores)
         n, contexts = scores.shape[-1], scores[0].size // scores.shape[-1]
         by_time = 0.5 * self.seconds / (_STATE + _CELL * n * contexts)
         by_memory = 0.5 * self.memory / (_STATE_BYTES * (contexts + n))
@@ -88,7 +88,7 @@ class Budget(NamedTuple):
             than 10 s), or a limit is not above 0.
         """
         self.checked()
-        _check_table(scores)
+        scores = _checked_table(scores)
         step_states = positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
         each = _STEP * length * (step_states + 20 * n)
@@ -104,11 +104,11 @@ class Budget(NamedTuple):
         return max(_LEAST_SAMPLES, int(min(by_time, by_memory)))
 
 
-def _check_table(scores: FloatArray) -> None:
-    instance("scores", scores, np.ndarray, "an array")
-    shape = scores.shape
+def _checked_table(scores: FloatArray) -> FloatArray:
+    shape = (table := log_weights("scores", scores)).shape
     if len(shape) < 2 or 0 in shape:
         raise InvalidInputError(f"scores has shape {shape}; give (l, n), (l, n+1, n) and so on")
+    return table
 
 
 def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAutomaton | None:

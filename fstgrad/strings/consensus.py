@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fstgrad.core.alphabet import SequenceLike
-from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, positive_integer
+from fstgrad.core.checks import FloatArray, IntArray, Seed, generator, instance, positive_integer
 from fstgrad.core.errors import (
     AlphabetError,
     InfeasibleError,
@@ -125,6 +125,7 @@ def mbr(
         "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"
     )
     instance("loss", loss, Loss, "a Loss")
+    random = generator(rng)
     if isinstance(candidates, int | np.integer):
         candidates = positive_integer("candidates", candidates)
         chosen = [ids for ids, _ in distribution.kbest(candidates)]
@@ -147,7 +148,7 @@ def mbr(
         strings: list[IntArray] = []
         share, freedom = empty(0), np.inf
     else:
-        strings, share, freedom = _representatives(distribution, most, rng)
+        strings, share, freedom = _representatives(distribution, most, random)
     if exact is not None:
         risks, errors = exact, np.where(np.isfinite(exact), 0.0, np.nan)
     else:

@@ -168,21 +168,23 @@ class StringDistribution(ArrayDistribution):
         """Return the indices of the scores that one string uses, as q + 1 int64 arrays (l,)."""
         return np.unravel_index(self._flat_index(structure), self.scores.shape)
 
-    def gold(self, structure: SequenceLike) -> tuple[IntArray, float]:
+    def gold(self, structure: SequenceLike, name: str = "gold") -> tuple[IntArray, float]:
         """Return the indices (l,) of the gold string in the flat scores, and w.Psi(gold) in nats.
+
+        name : the name of the string in errors.
 
         Raises
         ------
         InfeasibleError
             The score is -inf.
         """
-        index = self._flat_index(structure, "gold")
+        index = self._flat_index(structure, name)
         scores = self.scores.take(index)
         total = float(np.add.reduce(scores))
         if total == -np.inf:
             position = int(np.flatnonzero(np.isneginf(scores))[0])
             raise InfeasibleError(
-                f"gold has a score of -inf at position {position}: its probability is zero; "
+                f"{name} has a score of -inf at position {position}: its probability is zero; "
                 "do not forbid symbols of the gold string"
             )
         return index, total

@@ -10,18 +10,19 @@ distribution (trees, random fields) with a table of costs, whose own method of t
   loss minimization.
 """
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import SequenceLike
-from fstgrad.core.checks import FloatArray, divisor, instance, one_of
+from fstgrad.core.checks import FloatArray, direction_array, divisor, instance, one_of
 from fstgrad.core.distribution import FAR, Distribution, Scalar, Table
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.reference import gradient_terms
+from fstgrad.openfst import Fst
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.lattices.objectives import (
@@ -135,7 +136,7 @@ def softmax_margin(
     if isinstance(scores, Distribution):
         if one_of("engine", engine, ENGINES) != "layered":
             raise InvalidInputError(_NO_ENGINE.format(engine))
-        return scores.softmax_margin(gold, b)
+        return scores.softmax_margin(gold, None if b is None else _cost_table(b))
     _has_objectives(scores)
     distribution = StringDistribution(scores, None if b is None else _of_strings(b))
     if one_of("engine", engine, ENGINES) == "layered":
@@ -225,13 +226,15 @@ def risk(
     if isinstance(scores, Lattice):
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
+        if isinstance(loss, Loss) and not isinstance(b, Fst | LatticeLoss):
+            b = loss.alphabet.encode(b, name="b")
         return lattice_risk(scores, b, loss)
     if isinstance(scores, Distribution):
         if loss is not None:
             raise InvalidInputError(
                 f"loss is given, but a {type(scores).__name__} takes a table of costs; leave it out"
             )
-        return scores.risk(b)
+        return scores.risk(_cost_table(b))
     _has_objectives(scores)
     b = _of_strings(b)
     distribution = StringDistribution(scores, b)
@@ -478,6 +481,11 @@ def _has_objectives(scores: object) -> None:
             f"{type(scores).__name__} has no softmax margin and no risk; SpanningTrees, "
             "ProjectiveTrees and PairwiseMRF have them"
         )
+
+
+def _cost_table(b: Table) -> Table:
+    """Return a table of costs, checked here, where errors call it `b`."""
+    return b if isinstance(b, tuple) else cast(Table, direction_array("b", cast(Any, b)))
 
 
 def _of_strings(b: object) -> LossAutomaton:

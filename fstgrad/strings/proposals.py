@@ -30,6 +30,7 @@ from fstgrad.core.checks import (
     IntArray,
     called,
     instance,
+    positive_integer,
 )
 from fstgrad.core.errors import (
     FstgradError,
@@ -183,6 +184,7 @@ class Choice:
     pilot: int = PILOT  # strings drawn to compare proposals
 
     def __post_init__(self) -> None:
+        vars(self).update(max_states=positive_integer("max_states", self.max_states))
         if self.compiled is not None and not callable(self.compiled):
             raise InvalidInputError(
                 f"compiled is {self.compiled!r}; give a function that returns the automaton of "

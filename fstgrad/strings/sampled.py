@@ -135,8 +135,9 @@ def sampled_softmax_margin(
         return lattice_sampled_softmax_margin(
             scores, gold, loss, **_on_a_lattice(samples, rng, proposal, band, cap, max_states)
         )
-    distribution, target_loss = _checked(scores, gold, loss)
-    ids = target_loss.alphabet.encode(gold, name="gold")
+    instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
+    ids = loss.alphabet.encode(gold, name="gold")
+    distribution, target_loss = _checked(scores, ids, loss)
     gold_index, gold_score = distribution.gold(ids)
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)

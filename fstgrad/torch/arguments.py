@@ -12,6 +12,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.torch.arrays import computes_on_device, device_paths_forced
+from fstgrad.torch.transforms import knows_values
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
@@ -60,6 +61,14 @@ def finite(name: str, given: Any) -> torch.Tensor:
     if not bool(known.isfinite().all()):
         raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
     return known
+
+
+def log_weights(name: str, given: torch.Tensor) -> None:
+    """Raise InvalidInputError if known scores are NaN or +inf."""
+    if computes_on_device(given) or not knows_values(given):
+        return
+    if not bool((given < torch.inf).all()):
+        raise InvalidInputError(f"{name} holds NaN or +inf; give log-weights")
 
 
 def integers(name: str, given: Any, remedy: str = "integer ids") -> torch.Tensor:

@@ -75,7 +75,7 @@ class TransducerCosts(torch.nn.Module):
         refuse_transforms([self.costs])
         no_vmap([self.costs])
         given = _without_padding(pairs)
-        encoded = Pairs.encode(self.pair_transducer.alphabet, given)
+        encoded = Pairs.encode(self.pair_transducer.alphabet, given, name="pairs")
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
         result: torch.Tensor = _Losses.apply(upcast(self.costs), problem)  # type: ignore[no-untyped-call]
         return result

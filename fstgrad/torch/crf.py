@@ -230,13 +230,15 @@ class CRF:
             value = value.masked_fill(forbidden, torch.inf)
         return value.clamp_min(0.0).to(self._dtype)
 
-    def _gold(self, gold: torch.Tensor, ignore_index: int) -> tuple["_Chain", torch.Tensor]:
+    def _gold(
+        self, gold: torch.Tensor, ignore_index: int, name: str = "gold"
+    ) -> tuple["_Chain", torch.Tensor]:
         """Return the chain of the positions inside the mask, and its tags (B, T), 0 elsewhere."""
-        gold = arguments.integers("gold", gold).to(self.emissions.device)
+        gold = arguments.integers(name, gold).to(self.emissions.device)
         no_vmap([gold])
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(
-                f"gold has the shape {tuple(gold.shape)}; emissions are "
+                f"{name} has the shape {tuple(gold.shape)}; emissions are "
                 f"{tuple(self.emissions.shape)}"
             )
         ignore_index = arguments.integer("ignore_index", ignore_index)
@@ -290,7 +292,7 @@ class CRF:
     @validated
     def log_prob(self, tags: torch.Tensor) -> torch.Tensor:
         """Return log p(tags) (B,) in nats."""
-        chain, known = self._gold(tags, IGNORE_INDEX)
+        chain, known = self._gold(tags, IGNORE_INDEX, "tags")
         return -self._margin(chain, chain, known)
 
     @validated

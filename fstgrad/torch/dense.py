@@ -13,7 +13,7 @@ import torch
 
 from fstgrad.core.checks import positive_integer
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
+from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import upcast
 from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms, uncompiled
@@ -85,8 +85,9 @@ def mrf_dense_marginals(
         )
     refuse_transforms([nodes, weights, compatibility])
     no_vmap([nodes, images, weights, compatibility])
-    if knows_values(nodes) and not bool((nodes < torch.inf).all()):
-        raise InvalidInputError("node_scores hold NaN or +inf; give log-weights")
+    arguments.log_weights("node_scores", nodes)
+    if knows_values(nodes):
+        check_labels(nodes.detach().cpu().numpy(), axis=1)
     marginals = []
     weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images, strict=True):

@@ -134,6 +134,7 @@ class Strings(Predictions):
         The expectation is estimated by the mean over `samples` drawn strings.
         """
         candidates = positive_integer("candidates", candidates)
+        samples = positive_integer("samples", samples)
         instance("loss", loss, Loss, "a Loss")
         sources = generator(rng).spawn(self.items)
 

@@ -251,6 +251,7 @@ def as_ids(
     gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool, name: str = "gold"
 ) -> torch.Tensor:
     """Return gold as ids (l,) or (B, L'), `IGNORED` at positions that are left out."""
+    ignore_index = arguments.integer("ignore_index", ignore_index)
     if isinstance(gold, torch.Tensor):
         if gold.ndim != 1 + is_batch:
             wanted = "(B, L'), a row for each item" if is_batch else "(l,), one string"
@@ -262,7 +263,6 @@ def as_ids(
 def marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     """Return integer ids with `ignore_index` replaced by `IGNORED`."""
     arguments.integers(name, ids)
-    ignore_index = arguments.integer("ignore_index", ignore_index)
     if autograd_only(ids) and ids.device.type == "cpu":
         known = ids.detach().numpy()
         marked = known == ignore_index

@@ -343,8 +343,8 @@ class _Table:
     ) -> None:
         check_infeasible(infeasible)
         arguments.floating(name, scores)
-        for name, given in (("single_root", single_root), ("projective", projective)):
-            flag(name, given)
+        for switch, given in (("single_root", single_root), ("projective", projective)):
+            flag(switch, given)
         event = 3 if flag("labeled", labeled) else 2
         if scores.ndim not in (event, event + 1):
             axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
@@ -354,7 +354,11 @@ class _Table:
         self.given = scores
         self.wide = scores.to(torch.float64)
         self.batch = self.wide if scores.ndim > event else self.wide[None]
-        items, nodes = self.batch.shape[:2]
+        items, nodes, other = self.batch.shape[:3]
+        if nodes != other or nodes == 0:
+            raise InvalidInputError(
+                f"{name} has shape {tuple(scores.shape)}; heads and dependents are n + 1 each"
+            )
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
         else:

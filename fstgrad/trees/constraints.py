@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
+from fstgrad.core.axis_labels import check_mask, check_positions
 from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import members
@@ -30,16 +31,14 @@ def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
     return scores
 
 
-def allowed_by(table: ArcTable, partial: npt.ArrayLike, name: str = "allowed") -> BoolArray:
+def allowed_by(table: ArcTable, name: str, partial: npt.ArrayLike) -> BoolArray:
     """Return the entries of the scores that partial trees allow, as a table like the scores.
 
+    name : the name of the partial trees in errors.
     partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
         labels, -1 or -100 for an unknown head or label.
     """
-    try:
-        array = np.asarray(partial)
-    except Exception as error:  # __array__ of a foreign object may raise anything
-        raise InvalidInputError(f"{name} is not an array: {error}") from error
+    array = _positions(name, partial)
     shape = table.scores.shape
     if array.dtype == np.bool_:
         try:
@@ -66,6 +65,16 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike, name: str = "allowed") -
     checks.index_array(f"labels of {name}", array[..., 1], shape[-1], lower=PADDING)
     labels = np.moveaxis(_fits(array[..., 1], shape[-1]), -2, -1)
     return allowed[..., None] & labels[..., None, :, :]
+
+
+def _positions(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return an array of any dtype whose positions count, and that hides nothing."""
+    check_positions(name, values)
+    check_mask(name, values)
+    try:
+        return np.asarray(values)
+    except Exception as error:  # a foreign __array__ may raise anything
+        raise InvalidInputError(f"{name} is not an array: {error}") from error
 
 
 def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
@@ -104,10 +113,7 @@ def _is_per_item(arcs: Any) -> bool:
 
 
 def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
-    try:
-        array = np.asarray(arcs)
-    except Exception as error:  # __array__ of a foreign object may raise anything
-        raise InvalidInputError(f"{name} is {arcs!r}; give pairs (head, dependent)") from error
+    array = _positions(name, arcs)
     if array.size == 0 and array.ndim:
         return []
     n = table.scores.shape[len(table.batch_shape)] - 1

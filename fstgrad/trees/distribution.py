@@ -113,6 +113,7 @@ class TreeDistribution(ArrayDistribution):
 
     def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
         """Return the same family with another table of the same shape."""
+        scores = checks.float_array("scores", scores, self.scores.shape)
         return type(self)(
             scores, single_root=self.single_root, lengths=self.lengths, labeled=self.labeled
         )
@@ -139,7 +140,8 @@ class TreeDistribution(ArrayDistribution):
         """
         scores = constraints.constrained(self._table, required, forbidden)
         if allowed is not None:
-            scores = np.where(constraints.allowed_by(self._table, allowed), scores, -np.inf)
+            agrees = constraints.allowed_by(self._table, "allowed", allowed)
+            scores = np.where(agrees, scores, -np.inf)
         return self.with_scores(scores)
 
     def scaled(self: Self, factor: float) -> Self:
@@ -279,7 +281,7 @@ class TreeDistribution(ArrayDistribution):
         >>> round(float(np.exp(-value)), 6)
         0.333333
         """
-        agreeing = self.with_arcs(allowed=constraints.allowed_by(self._table, known, "known"))
+        agreeing = self.with_arcs(allowed=constraints.allowed_by(self._table, "known", known))
         value = self.log_partition() - agreeing.log_partition()
         return value, self.marginals() - agreeing.marginals()
 
@@ -346,7 +348,8 @@ class TreeDistribution(ArrayDistribution):
 
     def covariance(self, r: npt.ArrayLike, s: npt.ArrayLike) -> Scalar:
         """Return Cov[<r, t>, <s, t>] for tables r and s like `scores`: O(n^3)."""
-        return self.inner(self.covariance_product(s), self._table_like_scores("r", r))
+        r, s = self._table_like_scores("r", r), self._table_like_scores("s", s)
+        return self.inner(self.covariance_product(s), r)
 
     def covariance_matrix(self) -> FloatArray:
         """Return the covariances of all pairs of parts: the event axes of `scores` twice.

@@ -1,5 +1,6 @@
 """Calls of the API that work, with arguments small enough to repeat them by the thousand."""
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from functools import cache
@@ -84,6 +85,19 @@ def _losses(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     add("SubstitutionMatrix", fg.SubstitutionMatrix, ("a", "b"), ("a", "b"), np.eye(2))
     add("AutomatonCache", fg.AutomatonCache, 10_000)
     add("times", edit.__rmul__, 2.0)
+    add("NGramSum weights", fg.NGramSum, abc, 2, weights=[1.0, 2.0])
+    add("SmithWaterman matrix", fg.SmithWaterman, abc, matrix=np.eye(2), gap_open=1.0)
+    for loss in (
+        ctc, edit, fg.CharacterErrorRate(abc), fg.ExactMatch(abc), fg.GappyNGram(abc, 2),
+        fg.GlobalAlignment(abc, np.eye(2), 1.0, 0.5), fg.Hamming(abc), fg.MismatchNGram(abc, 2, 1),
+        fg.LongestCommonSubsequence(abc), fg.NGram(abc, 2), fg.NGramSum(abc, 2), fg.NoLoss(abc),
+        fg.Normalized(edit), fg.OptimalStringAlignment(abc), fg.SmithWaterman(abc),
+        fg.RuleLoss("alphabet = ab\na -> b 0.5"), fg.WordErrorRate(abc),
+        fg.TransducerLoss(edit.transducer, abc),
+    ):  # fmt: skip
+        for method, given in (("align", (["a", "b"], ["b"])), ("compile", (["a", "b"], 2))):
+            with contextlib.suppress(fg.NotSupportedError, fg.InfeasibleError):
+                add(f"{type(loss).__name__}.{method}", getattr(loss, method), *given)
     add("plus", edit.__add__, fg.Hamming(abc))
 
 
@@ -165,7 +179,8 @@ def _trees(add: Callable[..., Any]) -> None:
     arcs, weights = np.array([[0, 1], [1, 2], [0, 2]]), np.zeros(3)
     sparser = add("SparseSpanningTrees", fg.SparseSpanningTrees, arcs, weights, n=2)
     add("sparse sample", sparser.sample, 2, 0)
-    add("SparseUndirectedTrees", fg.SparseUndirectedTrees, arcs, weights, n=3, root_scores=None)
+    add("SparseUndirectedTrees", fg.SparseUndirectedTrees, arcs, weights, n=3,
+        root_scores=np.zeros(3))  # fmt: skip
     add("UndirectedTrees", fg.UndirectedTrees, np.zeros((3, 3)), root_scores=np.zeros(3))
     add("undirected sample", fg.UndirectedTrees(np.zeros((3, 3))).sample, 2, 0)
 
@@ -175,6 +190,8 @@ def _fields(add: Callable[..., Any]) -> None:
     node, edge = rng.normal(size=(4, 2)), rng.normal(size=(4, 2, 2))
     edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3]])
     p = add("PairwiseMRF", fg.PairwiseMRF, node, edge, edges)
+    add("PairwiseMRF labels_per_node", fg.PairwiseMRF, node, edge, edges,
+        labels_per_node=[2, 2, 2, 2])  # fmt: skip
     add("PairwiseMRF.grid", fg.PairwiseMRF.grid, 2, 2, rng.normal(size=(2, 2, 2)), np.eye(2),
         connectivity=4)  # fmt: skip
     _contract(add, p, "mrf", np.zeros(4, int), p.scores, fg.PairwiseMRF(node + 1, edge, edges))
@@ -197,6 +214,18 @@ def _roots(add: Callable[..., Any]) -> None:
     add("grm.gibbs", model.gibbs, 2, 0, burn_in=1)
     add("grm.top", model.top_interactions, 2, 3)
     add("grm.log_partition", model.log_partition)
+    rows = {
+        "sample_weight": np.linspace(0.5, 1.5, 12), "offset": np.linspace(0.0, 0.2, 12),
+        "covariates": np.linspace(-1.0, 1.0, 12)[:, None], "feature_names": ["a", "b", "c"],
+        "alphas": [1.0, 0.5], "samples": 2, "sweeps": 2, "chains": 4,
+    }  # fmt: skip
+    model = fg.GeneralizedRootModel(2, alpha=1.0, tol=1e-1, max_iter=2)
+    for method in ("fit", "score", "score_samples", "pseudo_log_likelihood", "report", "alpha_max",
+                   "path", "select", "stability"):  # fmt: skip
+        function = getattr(model, method)
+        taken = inspect.signature(function).parameters
+        given = {name: value for name, value in rows.items() if name in taken}
+        add(f"grm.{method} all", function, counts, **given)
 
 
 def _training(add: Callable[..., Any], abc: fg.Alphabet) -> None:

@@ -1,4 +1,6 @@
-"""Calls recorded while the examples of the docstrings run: one of every public callable, or more.
+"""Calls recorded while examples run: those of `tests.fuzz.calls` and of the docstrings.
+
+There is one of every public callable, or more.
 
 A tracer sees each call of a public function with its arguments; what an example calls, and what
 the library calls below it, is repeated with something wrong in it.
@@ -24,6 +26,7 @@ from unittest import mock
 import numpy as np
 
 import fstgrad as fg
+from tests.fuzz.calls import make
 from tests.fuzz.wrong import Call, bound
 from tests.helpers.docstrings import MODULES as SHOWN
 from tests.helpers.docstrings import NEEDED
@@ -31,8 +34,8 @@ from tests.helpers.documents import blocks, run_python
 from tests.helpers.public import MODULES as LISTED
 from tests.helpers.sources import ROOT
 
-# JAX keeps threads of its own, which no fork survives.
-LEFT_OUT = "fstgrad.jax"
+# JAX keeps threads of its own, which no fork survives: what forks leaves it out.
+JAX = "fstgrad.jax"
 # Called by the library alone, on arguments that it has looked through.
 INNER = {
     "fstgrad.grm.families.FiniteCounts",
@@ -48,11 +51,11 @@ PACKAGES = (
 KINDS = 3  # calls kept of one callable, whose arguments differ in their classes
 
 
-def is_here(module: str) -> bool:
-    """Whether the examples of a module run: JAX apart, where its package is installed."""
+def is_here(module: str, without: str = "") -> bool:
+    """Whether the examples of a module run: where its package is installed, unless left out."""
     needed = NEEDED.get(module.split(".")[1], []) if module != "fstgrad" else []
-    installed = all(importlib.util.find_spec(package) for package in needed)
-    return installed and not module.startswith(LEFT_OUT)
+    is_left_out = bool(without) and module.startswith(without)
+    return all(map(importlib.util.find_spec, needed)) and not is_left_out
 
 
 def code_of(member: Any) -> CodeType | None:
@@ -63,11 +66,11 @@ def code_of(member: Any) -> CodeType | None:
     return function.__code__ if ours else None
 
 
-def public() -> dict[str, Any]:
+def public(without: str = "") -> dict[str, Any]:
     """Return public classes and functions by name: those listed, and those with an example."""
     found: dict[str, Any] = {}
     for name in [*LISTED, *PACKAGES, *SHOWN]:
-        if not is_here(name):
+        if not is_here(name, without):
             continue
         module = importlib.import_module(name)
         for key in getattr(module, "__all__", dir(module)):
@@ -83,10 +86,10 @@ def public() -> dict[str, Any]:
     return found
 
 
-def codes() -> dict[CodeType, str]:
+def codes(without: str = "") -> dict[CodeType, str]:
     """Return {code: what runs it} of all public callables that take arguments."""
     found: dict[CodeType, str] = {}
-    for name, thing in public().items():
+    for name, thing in public(without).items():
         if not inspect.isclass(thing):
             found[code_of(thing)] = name  # type: ignore[index]
         elif not issubclass(thing, BaseException) and name not in INNER:
@@ -112,12 +115,13 @@ def arguments_of(code: CodeType) -> tuple[str, ...]:
 class Recorder:
     """Keeps the calls that it sees."""
 
-    def __init__(self) -> None:
-        self.codes = codes()
-        self.functions = {code_of(f): f for f in public().values() if inspect.isfunction(f)}
+    def __init__(self, without: str = "") -> None:
+        self.codes = codes(without)
+        things = public(without).values()
+        self.functions = {code_of(f): f for f in things if inspect.isfunction(f)}
         self.static = {
             member.__func__.__code__: getattr(thing, key)
-            for thing in public().values()
+            for thing in things
             for key in dir(thing)
             if key != "__new__"
             and isinstance(member := inspect.getattr_static(thing, key), staticmethod)
@@ -163,14 +167,19 @@ class Recorder:
         if not callable(function):
             return
         arguments = bound(function, positional, named)
-        if any(isinstance(value, Iterator) for value in arguments.values()):
-            return  # it can be read once
+        if any(map(_serves_once, arguments.values())):
+            return
         key = (name, *(type(value).__name__ for value in arguments.values()))
         if key not in self.seen and self.count.get(name, 0) < KINDS:
             self.count[name] = self.count.get(name, 0) + 1
             self.seen[key] = Call(name, function, {k: _copied(v) for k, v in arguments.items()})
         if self.count.get(name):  # a method of a base class is reached from the one that is kept
             self.reached.add(code)
+
+
+def _serves_once(value: Any) -> bool:
+    """Return whether a value cannot be given again: an iterator, an array that JAX follows."""
+    return isinstance(value, Iterator) or type(value).__name__.endswith("Tracer")
 
 
 def _copied(value: Any) -> Any:
@@ -199,19 +208,21 @@ def _kept_files(folder: pathlib.Path) -> Iterator[None]:
 
 
 @cache
-def record(folder: pathlib.Path) -> Recorder:
-    """Run all examples; their files are kept in a folder."""
-    recorder = Recorder()
+def record(folder: pathlib.Path, without: str = "") -> Recorder:
+    """Make the calls of `tests.fuzz.calls` and run all examples, whose files a folder keeps."""
+    recorder = Recorder(without)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     with _kept_files(folder), contextlib.redirect_stdout(io.StringIO()):
+        with recorder.watching():
+            make(lambda _name, function, *given, **named: function(*given, **named))
         for name in SHOWN:
-            if is_here(name):
+            if is_here(name, without):
                 module = importlib.import_module(name)
                 with recorder.watching():
                     doctest.testmod(module, extraglobs={"np": np, "fg": fg}, optionflags=flags)
         for page in sorted((ROOT / "docs/api").glob("*.md")):
             code = [text for kind, text in blocks(page) if kind == "python"]
-            if is_here(f"fstgrad.{page.stem}"):
+            if is_here(f"fstgrad.{page.stem}", without):
                 namespace: dict[str, Any] = {"__name__": "__main__"}
                 with recorder.watching():
                     for text in code:
@@ -219,6 +230,6 @@ def record(folder: pathlib.Path) -> Recorder:
     return recorder
 
 
-def recorded(folder: pathlib.Path) -> tuple[Call, ...]:
+def recorded(folder: pathlib.Path, without: str = "") -> tuple[Call, ...]:
     """Return the calls of all examples, by name."""
-    return tuple(sorted(record(folder).seen.values(), key=lambda call: call.name))
+    return tuple(sorted(record(folder, without).seen.values(), key=lambda call: call.name))

@@ -24,7 +24,7 @@ import numpy as np
 from fstgrad.cli.main import main
 from tests.fuzz.calls import calls
 from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
-from tests.fuzz.examples import recorded
+from tests.fuzz.examples import JAX, recorded
 from tests.fuzz.judging import file_of_descriptor, judged, made_call, short, signature
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.wrong import Call, all_values, is_work, random_call
@@ -63,7 +63,7 @@ class Fuzzer:
         self.said = ""
         self.held: dict[int, list[Any]] = {}
         with _silence():
-            write_seeds(self.seeds, _captured)
+            write_seeds(self.seeds, captured)
             wrong = [self._try(template) for template in TEMPLATES]  # compiles the kernels, too
             if any(wrong):
                 raise RuntimeError("\n".join(filter(None, wrong)))
@@ -82,7 +82,7 @@ class Fuzzer:
 
     def example(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a call that an example makes, and a function that makes it."""
-        every = recorded(self.files)
+        every = recorded(self.files, JAX)
         return self._shown(*random_call(every, np.random.default_rng([self.seed, 2, index])))
 
     def argument(self, index: int) -> tuple[str, Callable[[], str]]:
@@ -156,7 +156,7 @@ class Fuzzer:
             (self.work / name).write_bytes(data)
         os.chdir(self.work)  # names of outputs may be relative
         try:
-            code, out, err = _captured(case.arguments)
+            code, out, err = captured(case.arguments)
         finally:
             os.chdir(self.root)
         self.code, self.said = code, err
@@ -166,11 +166,11 @@ class Fuzzer:
 @functools.cache
 def _slots(files: pathlib.Path) -> list[tuple[Call, str]]:
     """Return every argument of one call of each name."""
-    by_name = {call.name: call for call in (*recorded(files), *calls())}
+    by_name = {call.name: call for call in (*recorded(files, JAX), *calls())}
     return [(call, name) for call in by_name.values() for name in call.arguments]
 
 
-def _captured(arguments: list[str]) -> tuple[object, str, str]:
+def captured(arguments: list[str]) -> tuple[object, str, str]:
     """Run a command line in this process; return exit code, standard output and error."""
     out, err = io.BytesIO(), io.BytesIO()
     before = sys.stdout, sys.stderr, sys.stdin
@@ -307,7 +307,7 @@ def fuzz(
         "argument": fuzzer.argument, "sweep": fuzzer.sweep,
     }  # fmt: skip
     if {"example", "argument"} & set(kinds):
-        recorded(fuzzer.files)  # once, and not in every process
+        recorded(fuzzer.files, JAX)  # once, and not in every process
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
     found = 0

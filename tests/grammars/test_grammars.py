@@ -117,7 +117,7 @@ def test_a_wrong_example_fails(run, own):
         (1, "choose one of articulation, azerty", ["show", "zzz"]),
         (1, "No such file", ["show", "absent.py"]),
         (1, "BAD.py:1: ModuleNotFoundError", ["show", "BAD.py"]),
-        (1, "has no function 'bild'", ["show", "OWN.py:bild"]),
+        (1, "which is no function of OWN.py", ["show", "OWN.py:bild"]),
         (
             1,
             "build() of the grammar 'FAILS' failed: FAILS.py:2: ValueError: no",

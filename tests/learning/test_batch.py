@@ -69,7 +69,7 @@ def test_one_bad_pair_is_reported_without_losing_the_others():
     assert [o.place for o in failed] == [1, 2, 3]
     assert [type(o.error) for o in failed] == [
         InvalidInputError,
-        fg.AlphabetError,
+        fg.UnknownSymbolError,
         InvalidInputError,
     ]
     value, gradient = objective.mean(W, [pairs[0], pairs[4]])

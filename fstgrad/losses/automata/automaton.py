@@ -13,7 +13,7 @@ from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import (
     FloatArray,
     IntArray,
-    float_array,
+    cost_array,
     freeze,
     index_array,
     instance,
@@ -129,7 +129,8 @@ class LossAutomaton:
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         class_of = index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
         classes = int(class_of.max(initial=-1)) + 1
-        float_array("final", self.final, (None,))
+        final = cost_array("final", self.final, (None,))
+        vars(self).update(final=final, initial=real_number("initial", self.initial))
         if not self.levels:
             raise InvalidInputError("levels is empty; give a Level for each position")
         for t, level in enumerate(self.levels):

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import FloatArray, IntArray, index_array, positive_integer
+from fstgrad.core.axis_labels import check_mask
+from fstgrad.core.checks import FloatArray, IntArray, index_array, positive_integer, positive_number
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
@@ -86,8 +87,10 @@ class TargetLoss:
         InvalidInputError
             `value` is not an array of numbers, or has NaN or impossible sums.
         """
+        check_mask("value", value)
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "if":
             raise InvalidInputError(f"value is {value!r}; give an array of values of the machine")
+        value = value.astype(np.float64, copy=False) if value.dtype.kind == "f" else value
         with np.errstate(invalid="ignore"):
             found = self.finished(value, self.machine)
         if np.isnan(found).any():
@@ -155,6 +158,7 @@ class TargetLoss:
         >>> half.losses_of([[0, 0], [0, 1]]).tolist()
         [0.5, 0.0]
         """
+        factor = positive_number("factor", factor)
         machine = replace(self.machine, unit=self.machine.unit * factor)
         return replace(self, machine=machine, programme=None)
 

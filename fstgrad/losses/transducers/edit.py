@@ -63,11 +63,12 @@ def edit_transducer(
     >>> edit_transducer(Alphabet("ab")).num_arcs(0)
     8
     """
-    insert, delete = _checked_costs(insert_cost=insert_cost, delete_cost=delete_cost)
+    insert, delete, substitute = _checked_costs(
+        insert_cost=insert_cost, delete_cost=delete_cost, substitute_cost=substitute_cost
+    )
     label = labels(alphabet)
     n = len(alphabet)
     if confusion is None:
-        (substitute,) = _checked_costs(substitute_cost=substitute_cost)
         costs = np.full((n, n), substitute)
         np.fill_diagonal(costs, 0.0)
     else:

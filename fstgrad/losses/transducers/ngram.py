@@ -160,7 +160,8 @@ def gappy_counter(
     3
     """
     _check_size("order", order, 2 * len(labels(alphabet)))
-    if positive_number("decay", decay) > 1:
+    decay = positive_number("decay", decay)
+    if decay > 1:
         raise InvalidInputError(f"decay is {decay}; give a number in (0, 1]")
     label, cost = labels(alphabet), -np.log(decay)
     state = np.arange(order)[:, None]

@@ -259,13 +259,13 @@ def arcs_of_slots(
     """Return the arcs of a confusion network, slot by slot; state t comes before slot t."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     rows: list[tuple[int, int, int, float]] = []
-    for t, slot in enumerate(items("slots", slots)):
-        check_container(f"slots[{t}]", slot, of_rows=True)
-        for pair in items(f"slots[{t}]", slot):
+    for t, slot in enumerate(slots):
+        check_container(name := f"slots[{t}]", slot, of_rows=True)
+        for pair in items(name, slot):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise InvalidInputError(f"slots[{t}] has {pair!r}; give pairs (symbol, score)")
+                raise InvalidInputError(f"{name} has {pair!r}; give pairs (symbol, score)")
             symbol, score = pair
-            label = NO_SYMBOL if symbol is None else int(alphabet.encode([symbol])[0])
+            label = NO_SYMBOL if symbol is None else int(alphabet.encode([symbol], name=name)[0])
             rows.append((t, t + 1, label, score))
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")

@@ -14,6 +14,7 @@ from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, Seed, positive_integer
 from fstgrad.core.distribution import ArrayDistribution, Distribution
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.losses.automata.band import Band
@@ -79,6 +80,8 @@ class Lattice(ArrayDistribution):
         """Check the arrays and make them read-only."""
         checks.instance("graph", self.graph, Graph, "a Graph, as Lattice.from_arcs makes it")
         self.graph.check_arcs(self.label, self.scores, self.alphabet)
+        origin = checks.index_array("origin", self.origin, 2**62, (self.num_arcs,), lower=-1)
+        vars(self).update(origin=origin)
         checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
 
     @classmethod
@@ -186,6 +189,7 @@ class Lattice(ArrayDistribution):
         >>> Lattice.from_confusion_network(slots, Alphabet("ab")).num_paths
         4
         """
+        slots = items("slots", slots)
         arcs = build.arcs_of_slots(slots, alphabet)
         return cls(alphabet, *build.ordered(arcs, 0, {len(slots): 0.0}))
 
@@ -297,7 +301,7 @@ class Lattice(ArrayDistribution):
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p of a string in nats, summed over its paths; -inf if it has no path."""
-        ids, scores = self._ids(structure), self.recentered.scores
+        ids, scores = self._checked("structure", structure), self.recentered.scores
         return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
 
     def parts(self, structure: SequenceLike) -> FloatArray:
@@ -308,9 +312,8 @@ class Lattice(ArrayDistribution):
         InfeasibleError
             The string is not in the lattice.
         """
-        return search.posterior_of_string(
-            self.graph, self.label, self.recentered.scores, self._ids(structure)
-        )[1]
+        ids = self._checked("structure", structure)
+        return search.posterior_of_string(self.graph, self.label, self.recentered.scores, ids)[1]
 
     def expected_loss(self, b: LatticeLoss) -> float:
         """Return E[L] in nats; +inf, unlike `fg.risk`, if a path of finite score has L = +inf."""
@@ -434,5 +437,5 @@ class Lattice(ArrayDistribution):
     def _flow(self) -> Flow:
         return Flow.of(self.graph, self.recentered.scores)
 
-    def _ids(self, structure: SequenceLike) -> IntArray:
-        return self.alphabet.encode(structure, name="structure")
+    def _checked(self, name: str, structure: SequenceLike) -> IntArray:
+        return self.alphabet.encode(structure, name=name)

@@ -16,8 +16,8 @@ from fstgrad.core.checks import (
     BoolArray,
     FloatArray,
     IntArray,
+    cost_array,
     divisor,
-    float_array,
     index_array,
     instance,
     log_weights,
@@ -85,10 +85,13 @@ class LatticeLoss:
         """Check the arrays, because kernels index without checks."""
         for name in ("lattice", "graph"):
             instance(name, getattr(self, name), Graph, "a Graph")
-        index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=NO_SYMBOL)
-        index_array("arc", self.arc, self.lattice.num_arcs, (None,))
-        float_array("cost", self.cost, (len(self.arc),))
-        vars(self).update(initial=real_number("initial", self.initial))
+        arcs = self.lattice.num_arcs
+        vars(self).update(
+            label=index_array("label", self.label, 2**62, (arcs,), lower=NO_SYMBOL),
+            arc=index_array("arc", self.arc, arcs, (None,)),
+            cost=cost_array("cost", self.cost, (len(self.arc),)),
+            initial=real_number("initial", self.initial),
+        )
 
     def __repr__(self) -> str:
         return f"LatticeLoss({self.num_states:,} states, {len(self.arc):,} arcs)"

@@ -1,0 +1,1 @@
+"""Kinds of input (rows) against the arguments of all public functions and commands (columns)."""
