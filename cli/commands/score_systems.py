@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
-from fstgrad.cli.output import note
+from fstgrad.cli.output import echo, note
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Items, Utterance, located, matched, read_rows, read_transcripts
@@ -191,9 +191,15 @@ def _lattices(
     collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]]
 ) -> Iterable[Lattice]:
     """Yield the lattices, over one alphabet of their symbols and those of the references."""
-    symbols = {symbol for target in targets for symbol in target}
-    symbols |= lattice_symbols(collection, "write it with symbols")
-    alphabet = Alphabet(sorted(symbols or {"-"}))
+    of_targets = {symbol for target in targets for symbol in target}
+    labels = lattice_symbols(collection, "write it with symbols")
+    if labels and all(label.isdecimal() for label in labels) and not labels & of_targets:
+        echo(
+            f"{path}: all symbols are numbers and none is in the references; if they are labels of "
+            "a table of symbols, give it as --symbols",
+            err=True,
+        )
+    alphabet = Alphabet(sorted(labels | of_targets or {"-"}))
     for name, fst in collection.items():
         yield lattice_over(alphabet, path, name, fst)
 

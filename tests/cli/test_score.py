@@ -188,3 +188,15 @@ def test_bad_input(texts, options, message, files, run):
     code, out, err = run("score", "h", "r", *options)
     assert code in (1, 2)
     assert (message in err, out) == (True, "")
+
+
+def test_numbers_that_may_be_labels_of_a_table_are_named(run, tmp_path):
+    (tmp_path / "h.att").write_text("0\t1\t1\n1\t2\t2\n2\n")
+    (tmp_path / "words.txt").write_text("<eps> 0\nthe 1\ncat 2\n")
+    (tmp_path / "r.tsv").write_text("h\tthe cat\n")
+    code, _, err = run("score", tmp_path / "h.att", tmp_path / "r.tsv")
+    assert (code, "give it as --symbols" in err) == (0, True)
+    code, _, err = run(
+        "score", tmp_path / "h.att", tmp_path / "r.tsv", "--symbols", tmp_path / "words.txt"
+    )
+    assert (code, "--symbols" in err) == (0, False)

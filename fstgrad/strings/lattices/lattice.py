@@ -349,8 +349,9 @@ class Lattice(ArrayDistribution):
 
     def entropy_hessian_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative (A,) of the entropy's gradient along `direction` (A,)."""
-        moved = self.third_order(self._possible_scores, direction)
-        return -self.covariance_product(direction) - moved
+        values = checks.direction_array("direction", direction, self.scores.shape)
+        moved = self.third_order(self._possible_scores, values)
+        return -self.covariance_product(values) - moved
 
     @property
     def _possible_scores(self) -> FloatArray:
