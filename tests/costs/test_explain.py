@@ -96,6 +96,7 @@ def test_a_rule_is_a_path_of_the_longer_of_its_sides(read, written, context):
 def test_learned_rules_keep_their_names_in_an_archive(tmp_path, run):
     """One arc for each pair of a class, so that `seperate` is no deletion of an e."""
     text = "alphabet = acehpirst\nV = a e i\nvowels: V -> V 0.5\nsch -> sh 0.25\n"
+    assert fg.RuleLoss(text)("seperate", "separate") == 0.5
     (tmp_path / "own.rules").write_text(text)
     (tmp_path / "pairs.tsv").write_text("seperate\tseparate\nschip\tship\ncat\tcat\n" * 4)
     learned = tmp_path / "x.far"
