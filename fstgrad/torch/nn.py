@@ -145,6 +145,7 @@ class CRF(torch.nn.Module):
         emissions, mask : as in `distribution`
         tags : (T, B), or (B, T) with batch_first, integers; -100 leaves a position out
         reduction : {"none", "sum", "mean", "token_mean"}
+
         infeasible : {"raise", "zero"}
             "zero": sequences without a position, or whose tags are not allowed, add nothing.
         """
