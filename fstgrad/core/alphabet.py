@@ -56,7 +56,10 @@ class Alphabet:
 
     def __init__(self, symbols: str | Iterable[str]) -> None:
         try:
-            self.symbols: tuple[str, ...] = tuple(items("symbols", symbols))
+            self.symbols: tuple[str, ...] = tuple(
+                str(symbol) if isinstance(symbol, str) else symbol
+                for symbol in items("symbols", symbols)
+            )
         except InvalidInputError as error:
             raise AlphabetError(str(error)) from error
         for symbol in self.symbols:

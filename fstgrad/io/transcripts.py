@@ -207,7 +207,9 @@ def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
         if not isinstance(listed, list) or not listed or not all(
             isinstance(one, dict) and isinstance(one.get("text"), str) for one in listed
         ):  # fmt: skip
-            raise InvalidInputError("nbest is no list of objects with a text and a score")
+            raise InvalidInputError(
+                "the entry 'nbest' is no list of objects; give each a 'text' and a 'score'"
+            )
         texts = tuple(one["text"].strip() for one in listed)
         return Utterance(
             name, texts, tuple(_score(one.get("score")) for one in listed), fields, row

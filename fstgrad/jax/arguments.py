@@ -63,10 +63,13 @@ def real(name: str, given: Any) -> Any:
 
 
 def finite(name: str, given: Any) -> Any:
-    """Return a constant of real numbers, finite if they are known."""
+    """Return a constant of real numbers, finite in the dtype of JAX's floats if they are known."""
     known = real(name, given)
-    if isinstance(known, np.ndarray) and not np.isfinite(known).all():
-        raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
+    most = float(np.finfo(np.dtype(jnp.result_type(float))).max)
+    if isinstance(known, np.ndarray) and not (abs(known.astype(np.float64)) <= most).all():
+        raise InvalidInputError(
+            f"{name} holds NaN or an infinity, or a number beyond {most:.3g}; give finite numbers"
+        )
     return known
 
 

@@ -56,7 +56,7 @@ from fstgrad.learning.recipes import (
     l2_for_targets,
 )
 from fstgrad.learning.template_features import Pairs, TemplateFeatures
-from fstgrad.learning.templates import Template, Window
+from fstgrad.learning.templates import Template, Window, as_input
 from fstgrad.learning.trainer import Callback, Epoch, Optimizer, Settings, State, Trainer
 from fstgrad.learning.vocabulary import Vocabulary
 from fstgrad.losses import MAX_STATES, Loss
@@ -313,7 +313,8 @@ class SequenceModel:
         """Create the loss and the features, from known names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         optional("latent", latent, LatentOutputs, "LatentOutputs")
-        rows = [(x, y) for x, y in fields("pairs", pairs, 2)]
+        given = enumerate(fields("pairs", pairs, 2))
+        rows = [(as_input(x, f"pairs[{i}]"), y) for i, (x, y) in given]
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()

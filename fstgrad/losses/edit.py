@@ -85,7 +85,8 @@ class EditDistance(TransducerLoss):
                 "confusion has a cost for each pair of symbols and does not factor; "
                 "leave factored out"
             )
-        self._costs = (substitute_cost, delete_cost, insert_cost) if confusion is None else None
+        costs = (substitute_cost, delete_cost, insert_cost)
+        self._costs = tuple(map(float, costs)) if confusion is None else None
 
     @cached_property
     def _programme(self) -> PairLoss | None:

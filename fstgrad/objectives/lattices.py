@@ -84,7 +84,7 @@ class LatticeObjective(Objective):
     def left_out(self, kept: IntArray, items: int) -> None:
         """Give the estimates of the feasible items their places."""
         if self.options.sampling is not None:
-            self.options.sampling.keep_among(kept, items)
+            self.options.sampling._keep_among(kept, items)
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Evaluate with zero scores, unless an item is sampled."""

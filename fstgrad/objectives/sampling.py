@@ -92,7 +92,7 @@ class Sampling:
         item = positive_integer("item", item, minimum=0)
         return np.random.default_rng((self.rng, self.batches, item))
 
-    def keep_among(self, kept: IntArray, items: int) -> None:
+    def _keep_among(self, kept: IntArray, items: int) -> None:
         """Give the last estimates the places `kept` of a batch; the others are infeasible."""
         last = [Estimate(0.0, (0.0, 0.0), True, np.inf, "infeasible")] * items
         for i, estimate in zip(kept.tolist(), self.last, strict=False):

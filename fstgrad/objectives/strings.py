@@ -228,7 +228,7 @@ class StringObjective(Objective):
     def left_out(self, kept: IntArray, items: int) -> None:
         """Give the estimates of the feasible items their places."""
         if self.options.sampling is not None:
-            self.options.sampling.keep_among(kept, items)
+            self.options.sampling._keep_among(kept, items)
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Check gold, and compile the automata of its items."""

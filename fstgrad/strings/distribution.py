@@ -191,7 +191,7 @@ class StringDistribution(ArrayDistribution):
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf if the loss is +inf, because such a string has weight 0."""
-        loss = self.automaton.loss(self._ids(structure))
+        loss = self.automaton.loss(self._checked("structure", structure))
         return loss if loss < np.inf else -np.inf
 
     def expected_log_base(self, other: Distribution[FloatArray]) -> float:
@@ -294,9 +294,9 @@ class StringDistribution(ArrayDistribution):
         return Passes(self.scores, paths).forward()
 
     def _flat_index(self, structure: SequenceLike, name: str = "structure") -> IntArray:
-        return flat_index(self._ids(structure, name), self.order, self.scores.shape[-1])
+        return flat_index(self._checked(name, structure), self.order, self.scores.shape[-1])
 
-    def _ids(self, structure: SequenceLike, name: str = "structure") -> IntArray:
+    def _checked(self, name: str, structure: SequenceLike) -> IntArray:
         ids = self.automaton.alphabet.encode(structure, name=name)
         if len(ids) != self.length:
             raise InvalidInputError(

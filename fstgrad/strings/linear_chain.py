@@ -17,7 +17,7 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.strings import kernels
 
-NO_POSITION = "no position is left: the mask is False everywhere"
+NO_POSITION = "no position is left by the mask and the tags"
 NO_STRING = (
     "no string has a finite score (Z = 0): allow more symbols in emissions or more steps in "
     "transitions"

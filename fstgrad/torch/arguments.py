@@ -95,7 +95,9 @@ def integer_per_item(name: str, given: Any, items: int) -> torch.Tensor:
         given = given[: items + 1]
     check_mask(name, given)
     try:
-        known = torch.as_tensor(np.asarray(given) if hasattr(given, "to_numpy") else given)
+        if isinstance(given, np.ndarray) or hasattr(given, "to_numpy"):
+            given = np.array(given)  # PyTorch warns of read-only memory
+        known = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInputError(f"{name} is {given!r}; give {items} integers") from error
     if known.shape != (items,):

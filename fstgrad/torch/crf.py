@@ -248,7 +248,7 @@ class CRF:
             return chain, gold.masked_fill(~chain.inside, 0)
         tags = gold.gather(1, chain.order) if chain.order is not None else gold
         if not torch.compiler.is_compiling():
-            self._check_tags(tags, chain.inside)
+            check_tags("gold", tags, chain.inside, self.emissions.shape[2])
         return chain, tags.masked_fill(~chain.inside, 0)
 
     def _margin(
@@ -463,16 +463,6 @@ class CRF:
     def _chains(self, chain: "_Chain") -> LinearChains:
         return _chains(chain.emissions, self._steps(), chain.lengths)
 
-    def _check_tags(self, tags: torch.Tensor, inside: torch.Tensor) -> None:
-        n = self.emissions.shape[2]
-        wrong = inside & ((tags < 0) | (tags >= n))
-        if bool(wrong.any()):
-            i = int(wrong.nonzero()[0, 0])
-            raise InvalidInputError(
-                f"gold[{i}] has the tag {int(tags[wrong][0])}; emissions are for {n} tags: give 0 "
-                f"to {n - 1}, or False in the mask"
-            )
-
     def _tensor(self, tags: Any) -> torch.Tensor:
         padded = torch.from_numpy(np.where(tags < 0, IGNORE_INDEX, tags))
         return padded.to(self.emissions.device)
@@ -505,6 +495,17 @@ def linear_chain_nll(
     """Return `CRF(emissions, transitions, mask, ...).nll(gold, ...)` in nats."""
     crf = CRF(emissions, transitions, mask, start=start, end=end)
     return crf.nll(gold, reduction=reduction, ignore_index=ignore_index, infeasible=infeasible)
+
+
+def check_tags(name: str, tags: torch.Tensor, inside: torch.Tensor, n: int) -> None:
+    """Raise InvalidInputError if one of the tags (B, T) is not below n where `inside` is True."""
+    wrong = inside & ((tags < 0) | (tags >= n))
+    if bool(wrong.any()):
+        i = int(wrong.nonzero()[0, 0])
+        raise InvalidInputError(
+            f"{name}[{i}] has the tag {int(tags[wrong][0])}; emissions are for {n} tags: give 0 "
+            f"to {n - 1}, or False in the mask"
+        )
 
 
 class _Chain(NamedTuple):

@@ -9,7 +9,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.belief_propagation import Settings
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
+from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
@@ -77,8 +77,7 @@ def mrf_nll(
     (4.0, [[-0.5, 0.5], [0.5, -0.5]])
     """
     one_of("reduction", reduction, REDUCTIONS)
-    _check(node_scores, edge_scores, graph)
-    instance("method", method, str, "the name of a method")
+    _check(node_scores, edge_scores, graph, method, infeasible)
     labels = arguments.integers("gold", gold)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
@@ -118,7 +117,7 @@ def mrf_log_partition(
     The gradient is the marginals of the method.  Shapes and options as in `mrf_nll`; "exact", "bp"
     and "trw" are twice differentiable.
     """  # noqa: D205
-    _check(node_scores, edge_scores, graph)
+    _check(node_scores, edge_scores, graph, method, infeasible)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
     edges, per_item = _edges_per_item(edge_scores, len(nodes)), None
@@ -146,7 +145,7 @@ def mrf_marginals(
     implicitly at the fixed point (`fstgrad.mrf.messages.linear_response`).  Shapes and options as
     in `mrf_nll`.
     """
-    _check(node_scores, edge_scores, graph)
+    _check(node_scores, edge_scores, graph, method, infeasible)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
     edges = _edges_per_item(edge_scores, len(nodes))
@@ -157,8 +156,10 @@ def mrf_marginals(
     return Marginals(*((node[0], edge[0]) if single else (node, edge)))
 
 
-def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
-    """Raise InvalidInputError unless scores are tensors and `graph` is a PairwiseMRF."""
+def _check(node_scores: Any, edge_scores: Any, graph: Any, method: Any, infeasible: Any) -> None:
+    """Raise InvalidInputError unless the arguments that all functions share have the right type."""
+    instance("method", method, str, "the name of a method")
+    check_infeasible(infeasible)
     arguments.floating("node_scores", node_scores)
     arguments.floating("edge_scores", edge_scores)
     instance("graph", graph, PairwiseMRF, "a PairwiseMRF")

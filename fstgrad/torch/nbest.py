@@ -148,5 +148,5 @@ def _as_table(
     flat = as_ids(every, loss, ignore_index, is_batch=True, name="hypotheses")
     ids = torch.full((*log_probs.shape, flat.shape[1]), IGNORED)
     rows = [j + i * log_probs.shape[1] for i, count in enumerate(counts) for j in range(count)]
-    ids.view(-1, flat.shape[1])[rows] = flat
+    ids.flatten(0, 1)[rows] = flat
     return ids, torch.tensor(counts)

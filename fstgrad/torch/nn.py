@@ -21,6 +21,7 @@ from fstgrad.torch import arguments, crf
 from fstgrad.torch.arrays import computes_on_device
 from fstgrad.torch.operators import reduced
 from fstgrad.torch.strings import IGNORE_INDEX
+from fstgrad.torch.transforms import knows_values
 
 __all__ = ["CRF"]
 
@@ -240,6 +241,8 @@ class CRF(torch.nn.Module):
         )
         known = gold != IGNORE_INDEX
         mask = known if mask is None else mask & known
+        if knows_values(gold) and not computes_on_device(emissions):
+            crf.check_tags("tags", gold, mask, self.num_tags)
         return self._distribution(emissions, mask), gold
 
     def _checked(

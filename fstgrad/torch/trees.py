@@ -244,6 +244,8 @@ def spanning_tree_kl(
         _Table(scores, lengths, labeled, single_root, projective, infeasible, name)
         for name, scores in (("p_scores", p_scores), ("q_scores", q_scores))
     )
+    p.check_values("p_scores")
+    q.check_values("q_scores")
     if p.batch.shape != q.batch.shape:
         raise InvalidInputError(
             f"p_scores has shape {tuple(p_scores.shape)} and q_scores {tuple(q_scores.shape)}; "
@@ -375,6 +377,12 @@ class _Table:
     def inside(self) -> torch.Tensor:
         """Return a mask (B, n) of the dependents of each item."""
         return tree_operators.inside(self.arcs, self.family[0])
+
+    def check_values(self, name: str) -> None:
+        """Raise InvalidInputError if a score between the nodes of an item is NaN or +inf."""
+        nodes = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
+        used = nodes[:, :, None] & nodes[:, None, :]
+        arguments.log_weights(name, torch.where(used, self.arcs.detach(), 0.0))
 
     def recentered(self) -> "_Table":
         """Return the table less the largest score of each dependent, if that is beyond FAR.

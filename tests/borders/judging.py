@@ -116,7 +116,7 @@ def _array(value: Any) -> Any:
     library = type(value).__module__.split(".")[0]
     if library == "torch" and hasattr(value, "detach"):
         known = value.detach()
-        return np.array(known.half() if str(known.dtype) == "torch.bfloat16" else known)
+        return (known.half() if str(known.dtype) == "torch.bfloat16" else known).numpy().copy()
     if library in ("jax", "jaxlib") and hasattr(value, "dtype"):
         return np.array(value, dtype="f2" if value.dtype.name == "bfloat16" else None)
     return None
@@ -144,6 +144,8 @@ def difference(
 
 
 def _is_same(a: Any, b: Any, rtol: float, *, is_squeezed: bool) -> bool:
+    if isinstance(a, str) and isinstance(b, str):
+        return a == b  # also of the subclass of NumPy
     numbers = (np.ndarray, bool, int, float, complex)
     if not (isinstance(a, numbers) and isinstance(b, numbers)):
         return type(a) is type(b) and not isinstance(a, np.ndarray) and bool(a == b)
@@ -197,9 +199,9 @@ def _unshared(call: Call) -> Call:
 def _written(arguments: dict[str, Any]) -> Iterator[Any]:
     """Yield the contents of the file and of the array to which a call writes."""
     for name, value in arguments.items():
-        if name in ("path", "file") and isinstance(value, str | os.PathLike):
+        if name in ("path", "file") and isinstance(value, str | bytes | os.PathLike):
             try:
-                path = pathlib.Path(value)
+                path = pathlib.Path(os.fsdecode(value))
                 yield path.read_bytes() if path.is_file() else None
             except (OSError, ValueError):
                 yield None

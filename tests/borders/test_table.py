@@ -1,6 +1,5 @@
 """Each kind of input, for each argument that takes it: the plain result, or one error."""
 
-import pathlib
 import re
 
 import numpy as np
@@ -71,9 +70,6 @@ def is_text(value):
     return isinstance(value, str)
 
 
-OPEN = pathlib.Path(__file__).with_name("open_cells.txt")  # wrong and not yet mended
-
-
 def excepted(column, row):
     return any(
         re.fullmatch(columns, str(column)) and re.fullmatch(rows, row)
@@ -86,11 +82,10 @@ def excepted(column, row):
 def test_each_cell_is_the_plain_result_or_an_error(tmp_path, monkeypatch):
     every = recorded(tmp_path)
     monkeypatch.chdir(tmp_path)
-    found, known = {}, set(OPEN.read_text().splitlines())
-    for column in columns(every):
-        for row, what in wrong_cells(column):
-            if not excepted(column, row):
-                found[f"{column}, {row}"] = what
-    new = [f"{cell}: {what}" for cell, what in found.items() if cell not in known]
-    assert not new, "\n".join(new)
-    assert not known - found.keys(), "these cells are right now; take them out of the list"
+    wrong = [
+        f"{column}, {row}: {what}"
+        for column in columns(every)
+        for row, what in wrong_cells(column)
+        if not excepted(column, row)
+    ]
+    assert not wrong, "\n".join(wrong)

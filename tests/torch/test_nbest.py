@@ -31,6 +31,15 @@ def expected(log_probs):
     )
 
 
+def test_hypotheses_may_all_be_empty():
+    """A list of empty strings, as of a silent utterance, has the distance to its reference."""
+    scores = torch.zeros(2, 2, requires_grad=True)
+    value = fgt.nbest_risk(scores, [["", ""], ["", ""]], ["ab", ""], EDIT, reduction="none")
+    assert value.tolist() == [2.0, 0.0]
+    value.sum().backward()
+    assert scores.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize("form", ["lists", "tensors", "strided"])
 def test_value_and_gradient_over_the_list(form):
     log_probs, same = scores(), scores()

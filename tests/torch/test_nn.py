@@ -243,7 +243,7 @@ def test_gold_that_is_not_allowed():
         (lambda m, e, y: m(e, y, 2 * MASK), "other integers than 0 and 1"),
         (lambda m, e, y: m(e, y, MASK & False), "length 0|no position"),
         (lambda m, e, y: m(e, y, reduction="average"), "none, sum, mean, token_mean"),
-        (lambda m, e, y: m(e, y + 5), "the tag"),
+        (lambda m, e, y: m(e, y + 5), r"tags\[0\] has the tag"),
         (lambda m, e, y: m(e, y.double()), "tags is torch.float64"),
         (lambda m, e, y: m(e.long(), y), "emissions is torch.int64"),
         (lambda m, e, y: m.nbest(e, 0), "k is 0"),
