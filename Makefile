@@ -7,7 +7,7 @@ WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test processors release-check docs docs-browser docs-clean clean
+.PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme papers learning learning-genomes learning-phones learning-quick learning-recipes dist-test processors release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -119,13 +119,19 @@ types: $(VENV)/.dev
 	cd benchmarks && MYPYPATH="$(CURDIR)/build/types" $(abspath $(BIN))/mypy --config-file mypy.ini .
 
 bench: $(VENV)/.dev
-	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
+	for program in $(filter-out benchmarks/papers.py, $(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$program --quick || exit 1; done
 
 # The tables behind the numbers of the README, in full, also as JSON in build/bench.
 bench-readme: $(VENV)/.dev
 	mkdir -p build/bench
 	for name in compile engines chain risk trees grid torch_overhead torch_users; do \
 	    $(BIN)/python benchmarks/$$name.py --json build/bench/$$name.json || exit 1; done
+
+# The tables and figures of the papers, into docs/papers: 20 minutes, or 3 with QUICK=1;
+# PAPERS="cortes inouye" takes some of them, CHECK=1 compares the values with the files.
+PAPERS ?=
+papers: $(VENV)/.dev
+	$(BIN)/python benchmarks/papers.py $(if $(QUICK),--quick) $(if $(CHECK),--check) $(PAPERS)
 
 # The learning experiments of docs/performance/learning.md.
 learning-quick: $(VENV)/.dev

@@ -131,7 +131,7 @@ def report(title: str, rows: Iterable[Row], json_path: str | None = None) -> lis
     done: list[Row] = []
     widths: list[int] = []
     for row in rows:
-        cells = [_shown(name, value) for name, value in row.items()]
+        cells = [shown(name, value) for name, value in row.items()]
         if not done or list(row) != list(done[-1]):
             widths = [max(len(n), len(c), 9) for n, c in zip(row, cells, strict=True)]
             print("\n" + "  ".join(n.rjust(w) for n, w in zip(row, widths, strict=True)))
@@ -168,7 +168,8 @@ def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
     sys.stdout.flush()
 
 
-def _shown(name: str, value: Any) -> str:
+def shown(name: str, value: Any, digits: int = 4) -> str:
+    """Return a cell of a table; the name of its column tells its unit."""
     if value is None:
         return "-"
     if isinstance(value, float) and name.startswith("seconds"):
@@ -179,7 +180,7 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, float) and name.startswith(("ratio", "times")):
         return f"{value:,.1f} x" if value >= 10 else f"{value:.2f} x"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.{digits}g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

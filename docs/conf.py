@@ -6,7 +6,7 @@ import sys
 from importlib import metadata
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
 
 project = "fstgrad"
 author = "fstgrad developers"
@@ -67,6 +67,7 @@ from site_parts import (
     figures,
     name_file,
     order,
+    paper_results,
     plain_bars,
     plain_options,
     plain_text,
@@ -126,4 +127,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", plain_bars, priority=100)
     app.connect("autodoc-process-docstring", example_of_page, priority=900)
     app.connect("source-read", add_lines)
+    app.connect("source-read", paper_results)
     app.connect("build-finished", _copy_mathjax)

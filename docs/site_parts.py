@@ -5,6 +5,7 @@ import pathlib
 import re
 from functools import cache
 
+import _papers  # of benchmarks/
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
@@ -39,6 +40,15 @@ def order(name: str) -> tuple[int, str]:
     """Return the place of an example."""
     stem = pathlib.Path(name).stem
     return (_ORDER.index(stem) if stem in _ORDER else len(_ORDER), stem)
+
+
+def paper_results(app, page, source):
+    """Append the committed results of a paper to its page as it is read."""
+    folder, _, paper = page.rpartition("/")
+    if folder == "papers" and paper != "index":
+        for quick in (False, True):
+            app.env.note_dependency(str(_papers.path_of(paper, quick)))
+        source[0] += _papers.markdown(paper)
 
 
 def plain_text(_app, _context, lines):
