@@ -14,9 +14,6 @@ one_thread()
 import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.losses.reference import gradient_terms, loss_acceptor  # noqa: E402
-from fstgrad.losses.transducers import edit_transducer  # noqa: E402
-from fstgrad.openfst import to_arrays  # noqa: E402
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -30,21 +27,20 @@ def rows(quick: bool) -> Iterator[Row]:
         exact = fg.StringDistribution(scores, loss.compile(target))
         log_z, marginals = exact.log_partition(), exact.marginals()
         for threshold in (0.5, 1.5, 2.5, 3.5):
-            acceptor = loss_acceptor(edit_transducer(abc), abc, target, length, prune=threshold)
-            pruned_z, pruned_q = gradient_terms(scores, acceptor, abc)
+            pruned = fg.StringDistribution(scores, loss.compile(target, prune=threshold))
             b = loss.compile(target, cap=threshold)
             d = fg.StringDistribution(scores, b)
             lower, upper = d.log_partition_bounds()
             yield {
                 "peak": peak,
                 "threshold": threshold,
-                "states pruned": to_arrays(acceptor).num_states,
+                "states pruned": pruned.b.num_states,
                 "states capped": b.num_states,
                 "log Z": log_z,
-                "pruned error": pruned_z - log_z,
+                "pruned error": pruned.log_partition() - log_z,
                 "cap lower": lower - log_z,
                 "cap upper": upper - log_z,
-                "Q pruned": float(np.abs(pruned_q - marginals).max()),
+                "Q pruned": float(np.abs(pruned.marginals() - marginals).max()),
                 "Q capped": float(np.abs(d.marginals() - marginals).max()),
             }
 

@@ -200,6 +200,7 @@ MANY_PARAMETERS |= {"mrf.kernels.bp_linear.sweep_two_labels", "cli.commands.mrf.
 MANY_PARAMETERS |= {"torch.ctc.ctc_softmax_margin", "torch.ctc.ctc_risk"}
 MANY_PARAMETERS |= {"torch.strings.softmax_margin", "torch.strings.risk"}
 MANY_PARAMETERS |= {"jax.ctc.ctc_softmax_margin", "jax.ctc.ctc_risk"}
+MANY_PARAMETERS |= {"jax.strings.softmax_margin", "jax.strings.risk"}
 
 
 def test_few_parameters():

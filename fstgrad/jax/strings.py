@@ -30,6 +30,7 @@ def softmax_margin(
     infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
+    prune: float | None = None,
     method: Method = "exact",
     sampling: Sampling | None = None,
 ) -> jax.Array:
@@ -47,7 +48,7 @@ def softmax_margin(
     infeasible : {"raise", "zero"}
         What to do with items that have no string, or no gold string, of finite score, as in
         `fstgrad.torch.softmax_margin`.
-    cap, band
+    cap, band, prune
         As in `Loss.compile`.
     method, sampling
         As in `fstgrad.torch.softmax_margin`; `sampling.last` has the interval of every item.
@@ -62,7 +63,7 @@ def softmax_margin(
     >>> round(float(gradient[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    options = Options(cap, band, method, sampling)
+    options = Options(cap, band, method, sampling, prune)
     given = (gold, lengths, ignore_index, infeasible)
     return _evaluated("softmax-margin", scores, given, loss, options)
 
@@ -90,6 +91,7 @@ def risk(
     infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
+    prune: float | None = None,
     method: Method = "exact",
     sampling: Sampling | None = None,
 ) -> jax.Array:
@@ -97,7 +99,7 @@ def risk(
 
     Parameters as in `softmax_margin`, but a loss is required.
     """
-    options = Options(cap, band, method, sampling)
+    options = Options(cap, band, method, sampling, prune)
     return _evaluated("risk", scores, (gold, lengths, ignore_index, infeasible), loss, options)
 
 

@@ -37,6 +37,7 @@ from fstgrad.losses.automata.determinize import MAX_STATES, determinize, minimiz
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.product import automaton_product, product_machine
+from fstgrad.losses.automata.pruning import check_prune, compile_pruned
 from fstgrad.losses.automata.semiring import TROPICAL
 from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.losses.edit_operations import Alignment
@@ -82,7 +83,12 @@ class Loss(PairEvaluation):
 
     @abstractmethod
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
@@ -118,6 +124,10 @@ class Loss(PairEvaluation):
         """Return M; for a sum, `max_states` limits the memory of the product."""
         return self._machine(target)
 
+    def _unmerged_machine(self, target: Target, max_states: int) -> TargetMachine:
+        """Return the M that `prune` prunes: of a transducer, with all states of U o Y_i."""
+        return self._machine_within(target, max_states)
+
     @property
     def _is_sum(self) -> bool:
         """Whether the loss is a sum of parts that have no common machine."""
@@ -133,7 +143,10 @@ class Loss(PairEvaluation):
         """
         if max_states is not None:
             max_states = positive_integer("max_states", max_states)
-        machine = self._machine_within(target, max_states)
+        return self._checked(self._machine_within(target, max_states), target)
+
+    def _checked(self, machine: TargetMachine, target: Target) -> TargetMachine:
+        """Return M; raise InfeasibleError if no hypothesis has a finite loss."""
         if machine.is_empty and self._to_loss(machine.semiring.full((1,)), machine)[0] == np.inf:
             raise no_finite_loss_error(self.alphabet, target, self._remedy)
         return machine
@@ -161,6 +174,7 @@ class Loss(PairEvaluation):
         *,
         cap: float | None = None,
         band: Band | None = None,
+        prune: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
@@ -179,6 +193,12 @@ class Loss(PairEvaluation):
             `band` symbols (or whose offset, target minus hypothesis, is between the two numbers):
             far fewer states.  Places where both sides may be skipped at cost 0, as around a local
             alignment, are in every band.  Only for tropical losses, without a cap.
+        prune : float
+            Drop the arcs of M, at each position, that are only on paths of cost above the least
+            loss plus `prune`, in nats, as in the experiments of Cortes et al.  Unlike a cap or a
+            band, this is an approximation without a bound: losses up to that sum stay, others
+            stay, grow, or become +inf, and strings of infinite loss are left out of every sum.
+            Only for tropical losses, without a cap or a band.
         engine : {"layered", "openfst"}
             OpenFst's determinization is the reference: slow, and tropical costs are float32.
         max_states : int
@@ -189,7 +209,8 @@ class Loss(PairEvaluation):
         StateLimitError, InfeasibleError
             B has too many states; no loss is finite, or a band leaves out a finite one.
         AlphabetError, InvalidInputError, NotSupportedError
-            A symbol is unknown; an argument is invalid; the loss has no band or no such engine.
+            A symbol is unknown; an argument is invalid; the loss has no band, cannot be
+            pruned, or has no such engine.
         """
         one_of("engine", engine, ("layered", "openfst"))
         max_states = positive_integer("max_states", max_states)
@@ -206,18 +227,35 @@ class Loss(PairEvaluation):
         length = positive_integer("length", length)
         if cap is not None:
             cap = check_cap(cap)
-        if engine == "layered":
-            machine = self.machine(target, max_states=max_states)
-        if band is not None:
-            if cap is not None or engine != "layered":
+        if prune is not None:
+            prune = check_prune(prune, self.semiring)
+            if cap is not None or band is not None:
                 raise NotSupportedError(
-                    "a band needs engine='layered' and no cap: min(L_k, cap) "
-                    "bounds nothing; leave one of them out"
+                    "prune excludes cap and band, whose bounds it would break; leave one of them "
+                    "out"
                 )
-            return compile_band(self.alphabet, machine, length, band, max_states)
+        if band is not None and (cap is not None or engine != "layered"):
+            raise NotSupportedError(
+                "a band needs engine='layered' and no cap: min(L_k, cap) "
+                "bounds nothing; leave one of them out"
+            )
         if engine == "openfst":
-            b = self._compile_reference(target, length, cap, max_states)
-            return b if cap is None else replace(b, cap=REFERENCE_CAP)
+            b = self._compile_reference(target, length, cap, prune, max_states)
+            return replace(b, cap=None if cap is None else REFERENCE_CAP, prune=prune)
+        if prune is not None:
+            unmerged = self._unmerged_machine(target, max_states)
+            return compile_pruned(
+                self.alphabet, self._checked(unmerged, target), length, prune, max_states
+            )
+        machine = self.machine(target, max_states=max_states)
+        if band is not None:
+            return compile_band(self.alphabet, machine, length, band, max_states)
+        return self._determinized(machine, length, cap, max_states)
+
+    def _determinized(
+        self, machine: TargetMachine, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        """Return B of M by the layered engine."""
         certificate: Cap | None
         if machine.semiring is TROPICAL:
             machine = machine if cap is None else machine.with_constant(cap)
@@ -290,7 +328,12 @@ class MachineLoss(Loss):
         raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
 
@@ -355,18 +398,25 @@ class ScaledLoss(Loss):
         *,
         cap: float | None = None,
         band: Band | None = None,
+        prune: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
         """Return B; see `Loss.compile`."""
         if not self._is_sum:
             return super().compile(
-                target, length, cap=cap, band=band, engine=engine, max_states=max_states
+                target,
+                length,
+                cap=cap,
+                band=band,
+                prune=prune,
+                engine=engine,
+                max_states=max_states,
             )
         factor = self._factor(target)
         cap = None if cap is None else check_cap(cap) / factor
         b = self.loss.compile(
-            target, length, cap=cap, band=band, engine=engine, max_states=max_states
+            target, length, cap=cap, band=band, prune=prune, engine=engine, max_states=max_states
         )
         return _scaled(b, factor)
 
@@ -394,15 +444,24 @@ class ScaledLoss(Loss):
         machine = self.loss._machine_within(target, max_states)
         return replace(machine, unit=machine.unit * self._factor(target))
 
+    def _unmerged_machine(self, target: Target, max_states: int) -> TargetMachine:
+        machine = self.loss._unmerged_machine(target, max_states)
+        return replace(machine, unit=machine.unit * self._factor(target))
+
     def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         return self.loss._to_loss(value, machine)
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         factor = self._factor(target)
-        cap = None if cap is None else cap / factor
-        return _scaled(self.loss._compile_reference(target, length, cap, max_states), factor)
+        cap, prune = (None if nats is None else nats / factor for nats in (cap, prune))
+        return _scaled(self.loss._compile_reference(target, length, cap, prune, max_states), factor)
 
 
 def _scaled(b: LossAutomaton, factor: float) -> LossAutomaton:
@@ -472,6 +531,7 @@ class SumLoss(Loss):
         *,
         cap: float | None = None,
         band: Band | None = None,
+        prune: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
@@ -480,14 +540,16 @@ class SumLoss(Loss):
         Raises
         ------
         NotSupportedError
-            `cap` or `band` is given, and a loss is rational or engine="openfst".
+            `cap`, `band` or `prune` is given, and a loss is rational or engine="openfst".
         """
         if engine == "layered" and self.semiring == "tropical":
-            return super().compile(target, length, cap=cap, band=band, max_states=max_states)
-        if cap is not None or band is not None:
+            return super().compile(
+                target, length, cap=cap, band=band, prune=prune, max_states=max_states
+            )
+        if cap is not None or band is not None or prune is not None:
             raise NotSupportedError(
-                "cap or band of a sum needs tropical losses and engine='layered'; leave it out, or "
-                "sum tropical losses"
+                "cap, band or prune of a sum needs tropical losses and engine='layered'; leave it "
+                "out, or sum tropical losses"
             )
         parts = [partial(x.compile, target, length, engine=engine) for x in self.losses]
         product = partial(automaton_product, max_states=max_states)
@@ -510,9 +572,16 @@ class SumLoss(Loss):
         return math.prod(loss._size(target) for loss in self.losses)
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
-        return self.compile(target, length, cap=cap, engine="openfst", max_states=max_states)
+        return self.compile(
+            target, length, cap=cap, prune=prune, engine="openfst", max_states=max_states
+        )
 
 
 _FST_ARRAYS = ("final", "source", "ilabel", "olabel", "nextstate", "weight")

@@ -60,8 +60,8 @@ class AutomatonCache:
     max_memory : int
         Limit on the memory of the automata, in bytes, >= 0.
     directory : path, optional
-        A directory, created if missing, that also keeps automata without cap or band.  The files
-        are npz files of plain arrays, read without pickle.  A damaged file is written again.
+        A directory, created if missing, that also keeps automata without cap, band and prune.  The
+        files are npz files of plain arrays, read without pickle.  A damaged file is written again.
 
     Attributes
     ----------
@@ -124,6 +124,7 @@ class AutomatonCache:
         *,
         cap: float | None = None,
         band: Band | None = None,
+        prune: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
         bounded: bool = False,
@@ -139,19 +140,27 @@ class AutomatonCache:
 
         def compiled() -> LossAutomaton:
             self.misses += 1
-            b = loss.compile(ids, length, cap=cap, band=band, engine=engine, max_states=max_states)
+            b = loss.compile(
+                ids,
+                length,
+                cap=cap,
+                band=band,
+                prune=prune,
+                engine=engine,
+                max_states=max_states,
+            )
             if bounded and b.cap is not None:
                 _ = b.cap.upper
             return b
 
         def made() -> LossAutomaton:
             # a file cannot restore the uncapped loss, which the bounds of a capped loss need
-            if self.directory is None or cap is not None or band is not None:
+            if self.directory is None or any(x is not None for x in (cap, band, prune)):
                 return compiled()
             return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
 
         kind = "bounded" if bounded else "automaton"
-        key = _key(kind, loss, ids.tobytes(), length, cap, band, engine, max_states)
+        key = _key(kind, loss, ids.tobytes(), length, cap, band, prune, engine, max_states)
         result: LossAutomaton = self._get(key, made)
         return result
 

@@ -182,6 +182,7 @@ class CollapsedLoss(Loss):
         *,
         cap: float | None = None,
         band: Band | None = None,
+        prune: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
@@ -191,7 +192,7 @@ class CollapsedLoss(Loss):
                 "cap of a rational loss needs a collapse other than 'end'; leave it out"
             )
         b = super().compile(
-            target, length, cap=cap, band=band, engine=engine, max_states=max_states
+            target, length, cap=cap, band=band, prune=prune, engine=engine, max_states=max_states
         )
         ends = self._ends()
         return (
@@ -244,7 +245,12 @@ class CollapsedLoss(Loss):
         return self.loss._to_loss(value, machine)
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         raise NotSupportedError(
             "engine='openfst' does not collapse latent strings; leave engine out"

@@ -69,7 +69,12 @@ class FunctionLoss(Loss):
         raise self._without_an_automaton()
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         raise self._without_an_automaton()
 

@@ -242,7 +242,12 @@ class TransducerLoss(Loss):
         return reduce(compose, self.factors)
 
     def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
+        self,
+        target: Target,
+        length: int,
+        cap: float | None,
+        prune: float | None,
+        max_states: int,
     ) -> LossAutomaton:
         arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
         acceptor = reference.loss_acceptor(
@@ -253,11 +258,18 @@ class TransducerLoss(Loss):
             smoothing=self.smoothing,
             log=self.log,
             cap=cap,
+            prune=prune,
             max_states=max_states,
         )
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
+        return self._composed(target, merges=True)
+
+    def _unmerged_machine(self, target: Target, max_states: int) -> TargetMachine:
+        return self._composed(target, merges=False)
+
+    def _composed(self, target: Target, *, merges: bool) -> TargetMachine:
         if isinstance(target, Fst):
             right = to_arrays(self._target_acceptor(target))
             place = depth_range(right)
@@ -271,9 +283,8 @@ class TransducerLoss(Loss):
         fst, pairs = composition(left, right)
         place = place[pairs[:, 1]]
         place[skips_all(left)[pairs[:, 0]]] = -ANYWHERE, ANYWHERE
-        machine = target_machine(
-            fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring], place=place
-        )
+        classes, semiring = int(class_of.max()) + 1, SEMIRINGS[self.semiring]
+        machine = target_machine(fst, classes, semiring, place=place, merges=merges)
         return replace(machine, class_of=machine.class_of[class_of])
 
     def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:

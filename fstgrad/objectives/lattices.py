@@ -107,8 +107,7 @@ class LatticeObjective(Objective):
             value, slope = softmax_margin(scored, item.gold, item.loss)  # type: ignore[arg-type]
         else:
             value, slope = risk(scored, item.loss)  # type: ignore[arg-type]
-        cap, band, *_ = self.options
-        return computed(float(value), cap, band, is_margin=is_margin), slope
+        return computed(float(value), self.options, is_margin=is_margin), slope
 
 
 class LatticeQuantity(Objective):
@@ -219,11 +218,11 @@ def _feasible_item(lattice: Lattice, name: str, gold: Any, loss: Any, options: O
 
 
 def _item(lattice: Lattice, name: str, gold: Any, loss: Any, options: Options) -> Item:
-    cap, band, method, _ = options
+    cap, band, method, *_ = options
     if not isinstance(loss, Loss):
         what = "a Loss, what lattice.compile(loss, gold) gives, or None"
         instance("loss", loss, LatticeLoss | None, what)
-        if cap is not None or band is not None or method != "exact":
+        if not options.is_default:
             raise InvalidInputError(
                 "cap, band and method need a loss; give cap and band to lattice.compile(loss, gold)"
             )

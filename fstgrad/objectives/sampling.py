@@ -118,12 +118,18 @@ class Sampling:
 
 
 class Options(NamedTuple):
-    """How to shrink a loss automaton (cap, band), and when and how to sample."""
+    """How to shrink a loss automaton (cap, band, prune), and when and how to sample."""
 
     cap: float | None = None
     band: Band | None = None
     method: Method = "exact"
     sampling: Sampling | None = None
+    prune: float | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the loss is compiled as it is."""
+        return self[:3] == Options()[:3] and self.prune is None
 
 
 def check_settings(kind: str, loss: object, options: Options) -> None:
@@ -131,6 +137,11 @@ def check_settings(kind: str, loss: object, options: Options) -> None:
     if kind == "risk" and loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
     one_of("method", options.method, METHODS)
+    if options.prune is not None and options.method != "exact":
+        raise InvalidInputError(
+            f"prune is {options.prune!r} with method={options.method!r}, which samples strings of "
+            "the whole loss; leave one of them out"
+        )
     if options.sampling is not None:
         instance("sampling", options.sampling, Sampling, "a Sampling, or None")
 
@@ -147,13 +158,16 @@ def sampled(result: SampledObjective, offset: float = 0.0) -> Estimate:
     )
 
 
-def computed(value: float, cap: float | None, band: object, *, is_margin: bool) -> Estimate:
+def computed(value: float, options: Options, *, is_margin: bool) -> Estimate:
     """Return the `Estimate` of a value computed with the loss L, with min(L, cap), or in a band.
 
-    A cap makes the softmax margin too small, a band makes it too large.  The risk has no bound.
+    A cap makes the softmax margin too small, a band makes it too large.  The risk has no bound, nor
+    has a pruned loss.
     """
-    interval = (value, value) if cap is None and band is None else EVERYTHING
-    how = "exact"
+    cap, band, _, _, prune = options
+    how, interval = "exact", (value, value)
+    if prune is not None:
+        how, interval = f"prune {prune:g}", EVERYTHING
     if cap is not None:
         how, interval = f"cap {cap:g}", ((value, np.inf) if is_margin else EVERYTHING)
     if band is not None:

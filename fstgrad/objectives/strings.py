@@ -131,8 +131,7 @@ class StringObjective(Objective):
         return values, [gradient]
 
     def _computed(self, value: float) -> Estimate:
-        cap, band, *_ = self.options
-        return computed(value, cap, band, is_margin=self.kind != "risk")
+        return computed(value, self.options, is_margin=self.kind != "risk")
 
     def _uses_every_position(self, items: Sequence[Item], table: Array) -> bool:
         """Return whether all items are exact and use every position of the table."""
@@ -328,12 +327,12 @@ class StringObjective(Objective):
         loss = self._to_compile
         if loss is None:
             return None if self.loss is None else cast(tuple[LossAutomaton, ...], self.loss)[i]
-        cap, band, method, _ = self.options
+        method = self.options.method
         if method == "exact":
             key = target.tobytes(), len(scores)
             known = self._known.get(key)
             if known is None:
-                known = self._known[key] = _exact(loss, target, len(scores), cap, band)
+                known = self._known[key] = _exact(loss, target, len(scores), self.options)
             return known
         if method == "auto":
             budget = self.sampling.samples
@@ -348,12 +347,13 @@ def _as_slice(rows: IntArray) -> slice | IntArray:
     return slice(first, last) if last - first == len(rows) else rows
 
 
-def _exact(
-    loss: Loss, target: IntArray, length: int, cap: float | None, band: Band | None
-) -> LossAutomaton:
+def _exact(loss: Loss, target: IntArray, length: int, options: Options) -> LossAutomaton:
+    cap, band, _, _, prune = options
     try:
-        return _AUTOMATA.automaton(loss, target, length, cap=cap, band=band)
+        return _AUTOMATA.automaton(loss, target, length, cap=cap, band=band, prune=prune)
     except StateLimitError as error:
+        if prune is not None:
+            raise
         raise StateLimitError(
             error.states, error.limit, where=error.where, remedy=REMEDY, nbytes=error.nbytes
         ) from None

@@ -20,7 +20,7 @@ from fstgrad.core.checks import (
     positive_integer,
 )
 from fstgrad.core.distribution import ArrayDistribution, Distribution, may_have_offsets
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
@@ -112,7 +112,7 @@ class StringDistribution(ArrayDistribution):
         Raises
         ------
         NotSupportedError
-            The loss has a cap and is rational, or infinite for some strings.
+            The loss has a cap and is rational, or infinite for some strings; or it was pruned.
         """
         lower, upper = self.log_partition(), self.bound("upper").log_partition()
         if self.b is None or not self.b.cap:
@@ -146,6 +146,11 @@ class StringDistribution(ArrayDistribution):
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
         """Return the distribution whose log Z bounds log Z of the loss without its cap."""
+        if self.b is not None and self.b.prune is not None:
+            raise NotSupportedError(
+                f"the loss was pruned (prune={self.b.prune:g}), which bounds nothing; compile it "
+                "with cap= instead"
+            )
         if one_of("side", side, ("lower", "upper")) == "lower" or self.b is None or not self.b.cap:
             return self
         return self._upper

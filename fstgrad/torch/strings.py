@@ -45,6 +45,7 @@ def softmax_margin(
     infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
+    prune: float | None = None,
     method: Method = "exact",
     sampling: Sampling | None = None,
 ) -> torch.Tensor:
@@ -78,6 +79,8 @@ def softmax_margin(
         the value is a lower bound.
     band : int, optional
         Replaces L by the least cost of the alignments within a band; the value is an upper bound.
+    prune : float, optional
+        Drops the alignments above a threshold, as in `Loss.compile`; the value is no bound.
     method : {"exact", "sampled", "auto"}
         "auto" samples the items whose automaton would have more than 50,000 states, or more than
         the budget of `sampling` allows; cap and band then apply to the proposal.  Sampled values
@@ -97,7 +100,7 @@ def softmax_margin(
     """
     given = (scores, gold, lengths, ignore_index, infeasible)
     return _evaluated(
-        "softmax-margin", given, loss, reduction, Options(cap, band, method, sampling)
+        "softmax-margin", given, loss, reduction, Options(cap, band, method, sampling, prune)
     )
 
 
@@ -128,6 +131,7 @@ def risk(
     infeasible: Infeasible = "raise",
     cap: float | None = None,
     band: Band | None = None,
+    prune: float | None = None,
     method: Method = "exact",
     sampling: Sampling | None = None,
 ) -> torch.Tensor:
@@ -137,7 +141,7 @@ def risk(
     once.  Parameters as in `softmax_margin`, but a loss is required.
     """
     given = (scores, gold, lengths, ignore_index, infeasible)
-    return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling))
+    return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling, prune))
 
 
 class TensorObjective(StringObjective):
@@ -177,10 +181,10 @@ def _evaluated(
     if loss is None or isinstance(loss, Loss):
         objective = persistent(TensorObjective, kind, loss, *options, infeasible=infeasible)
     else:
-        if options.cap is not None or options.band is not None or options.method != "exact":
+        if not options.is_default:
             raise InvalidInputError(
-                "cap, band and method need a loss, but loss is compiled; give cap and band to "
-                "compile()"
+                "cap, band, prune and method need a loss, but loss is compiled; give cap, band or "
+                "prune to compile()"
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = FeasibleItems(TensorObjective(kind, automata), infeasible)

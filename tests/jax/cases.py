@@ -101,6 +101,7 @@ OBJECTIVES = {
     "softmax_margin": string("softmax_margin", EDIT),
     "softmax_margin cap": string("softmax_margin", EDIT, shape=(2, 4, 3), cap=1.0),
     "softmax_margin band": string("softmax_margin", EDIT, shape=(2, 4, 3), band=1),
+    "softmax_margin prune": string("softmax_margin", EDIT, shape=(2, 4, 3), prune=0.0),
     "softmax_margin lengths": string("softmax_margin", EDIT, lengths=[3, 1]),
     "softmax_margin sampled": (
         [(2, 4, 3)],

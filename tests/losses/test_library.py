@@ -169,7 +169,7 @@ def test_automata_and_gradients(loss, expected, length):
 def test_caps(loss, expected, cap):
     target = (1, 0, 0)
     if loss.semiring == "mixed":
-        with pytest.raises(fg.NotSupportedError, match="cap or band of a sum"):
+        with pytest.raises(fg.NotSupportedError, match="cap, band or prune of a sum"):
             loss.compile(np.array(target), cap=cap)
         return
     b = loss.compile(np.array(target), cap=cap)

@@ -24,8 +24,8 @@ def scores(seed=0):
 
 
 @pytest.mark.parametrize("function", [fgt.softmax_margin, fgt.risk])
-def test_cap_and_band_are_those_of_the_automata(function):
-    for settings in ({"cap": 2.0}, {"band": 1}):
+def test_cap_band_and_prune_are_those_of_the_automata(function):
+    for settings in ({"cap": 2.0}, {"band": 1}, {"prune": 1.0}):
         mine, other = scores(), scores()
         value = function(mine, GOLD, EDIT, **settings)
         automata = [EDIT.compile(g[g >= 0].numpy(), **settings) for g in GOLD]
@@ -47,6 +47,9 @@ def test_the_last_result_says_what_is_certain():
             assert known.interval[end] == known.value
             assert known.how == how
         assert module.last[0].value != exact[0].item()  # six symbols: the cap and the band matter
+    pruned = fgt.SoftmaxMarginLoss(EDIT, prune=1.0)
+    pruned(scores(), GOLD)
+    assert {(known.how, known.interval) for known in pruned.last} == {("prune 1", (-np.inf, np.inf))}
     whole = fgt.SoftmaxMarginLoss(EDIT, reduction="none")
     values = whole(scores(), GOLD).tolist()
     assert [known.interval for known in whole.last] == [(v, v) for v in values]
@@ -136,6 +139,8 @@ def test_settings_are_kept_in_files():
         (lambda: fgt.Sampling(proposal="best"), "proposal"),
         (lambda: fgt.risk(scores(), GOLD, None), "loss is None"),
         (lambda: fgt.softmax_margin(scores()[0], "abc", EDIT.compile("abc"), cap=1.0), "cap, band"),
+        (lambda: fgt.softmax_margin(scores()[0], "abc", EDIT.compile("abc"), prune=1.0), "prune"),
+        (lambda: fgt.risk(scores(), GOLD, EDIT, prune=1.0, method="auto"), "prune is 1.0 with"),
     ],
 )
 def test_bad_settings(call, said):

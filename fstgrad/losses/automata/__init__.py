@@ -9,7 +9,7 @@ Reading order
   futures; sort or remove epsilon arcs.
 - `layout`, `automaton` : the arcs in the order of the compiled passes; B as read-only arrays.
 - `determinize` : build B level by level, and minimize it.
-- `caps`, `band`, `target_loss` : caps and their bounds; alignments in a band; M run along given
-  hypotheses.
+- `caps`, `band`, `pruning`, `target_loss` : caps and their bounds; alignments in a band; M without
+  the paths above a threshold; M run along given hypotheses.
 - `product`, `collapse` : sums of two losses; losses of latent strings.
 """

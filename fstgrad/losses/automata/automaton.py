@@ -99,6 +99,9 @@ class LossAutomaton:
         Set if L is min(loss, cap); `cap.upper` is an upper bound of the uncapped loss.
     band : int or (int, int), optional
         Set if the alignments are restricted to a band; L is then at least the full loss.
+    prune : float, optional
+        Set if M was pruned by this threshold, in nats; L is then at least the full loss, often
+        +inf, and bounds nothing.
     """
 
     alphabet: Alphabet
@@ -108,6 +111,7 @@ class LossAutomaton:
     final: FloatArray
     cap: Cap | None = None
     band: int | tuple[int, int] | None = None
+    prune: float | None = None
 
     def __repr__(self) -> str:
         return (
@@ -302,7 +306,7 @@ class LossAutomaton:
     def scaled(self, factor: float) -> "LossAutomaton":
         """Return the automaton of factor * L; a negative factor makes it a log-reward.
 
-        The result has neither `cap` nor `band`.
+        The result has neither `cap` nor `band` nor `prune`.
         """
         factor = real_number("factor", factor)
         levels = tuple(Level(level.nextstate, factor * level.cost) for level in self.levels)

@@ -67,7 +67,12 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
 
 
 def target_machine(
-    fst: FstArrays, num_symbols: int, semiring: Semiring, *, place: IntArray | None = None
+    fst: FstArrays,
+    num_symbols: int,
+    semiring: Semiring,
+    *,
+    place: IntArray | None = None,
+    merges: bool = True,
 ) -> TargetMachine:
     """Return M as a reduced target machine.
 
@@ -81,6 +86,8 @@ def target_machine(
         TROPICAL or PROBABILITY.
     place : (S, 2), optional
         The least and the greatest number of target symbols read in each state.
+    merges : bool
+        Whether to merge states with equal futures; always in the probability semiring.
 
     Raises
     ------
@@ -106,7 +113,8 @@ def target_machine(
     machine = TargetMachine(
         semiring, class_of, classes, arcs.take(is_epsilon), initial, final, unit, place
     )
-    return merge_equivalent_states(order_epsilons(machine))
+    ordered = order_epsilons(machine)
+    return merge_equivalent_states(ordered) if merges else ordered
 
 
 def _counting_machine(
