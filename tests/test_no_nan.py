@@ -199,6 +199,9 @@ def test_trees(single_root):
             check(*of_distribution(p, other, [0, 1, 2], np.ones((4, 4))))
             check(
                 p.covariance_matrix, lambda: p.renyi(2.0), lambda: p.renyi(1e-3),
+                lambda: p.renyi(0), lambda: p.norm(0.5), lambda: p.norm(np.inf),
+                lambda: p.second_moments(np.ones((4, 4, 2)), np.zeros((4, 4, 2))),
+                lambda: p.totals(np.ones((4, 4, 1)), -np.ones((4, 4, 1))),
                 p.entropy_and_gradient, lambda: p.risk(np.ones((4, 4))),
                 lambda: p.expected_product(np.zeros((4, 4))),
                 lambda: p.expected_product(np.full((4, 4), 1e120)),

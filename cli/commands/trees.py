@@ -152,7 +152,7 @@ def marginals(scores: str, family: TreeFamily, bank: Treebank, output: str | Non
 @family_options
 @click.option(
     "--order", type=Number(0, infinite=True), default=1.0, show_default=True,
-    help="Order of the Renyi entropy; 1 is the Shannon entropy.",
+    help="Order of the Renyi entropy: 1 is the Shannon entropy, 0 the log of the number of trees.",
 )  # fmt: skip
 @output_npz
 def entropy(scores: str, family: TreeFamily, order: float, output: str | None) -> None:

@@ -1,17 +1,24 @@
 """`ArcTable`: the checked scores of a batch of sentences, labels summed or maximised out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.distribution import Scalar
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees import kernels, structures
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# Vectors of the parts of one structure, see `ArcTable.vectors`.
+Vectors: TypeAlias = "FloatArray | csr_array"
 
 
 class Moments(Protocol):
@@ -176,6 +183,32 @@ class ArcTable:
         change = moments.covariance_product(mean)[..., None]
         return self.like_scores(self.shares * (change + within_arc))
 
+    def vectors(
+        self,
+        name: str,
+        values: Any,
+        checked: Callable[[str, npt.ArrayLike], FloatArray] = checks.real_array,
+    ) -> Vectors:
+        """Return checked vectors of the parts: the scores' shape + (R,), or sparse (n_parts, R)."""
+        size, shape = self.scores.size, self.scores.shape
+        if not hasattr(values, "tocsr"):
+            array = checked(name, values)
+            if array.ndim != len(shape) + 1 or array.shape[:-1] != shape:
+                raise InvalidInputError(
+                    f"{name} has shape {array.shape}; the shape must be that of the scores and one "
+                    f"more axis, ({', '.join(map(str, shape))}, any)"
+                )
+            return array
+        if self.batch_shape or values.shape[0] != size:
+            raise InvalidInputError(
+                f"{name} is sparse with {values.shape[0]} rows; give {size}, one for each part, "
+                "and scores without a batch"
+            )
+        from scipy.sparse import csr_array
+
+        checked(f"{name}.data", values.data)
+        return csr_array(values)
+
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool
     ) -> tuple[IntArray, IntArray | None]:
@@ -231,3 +264,17 @@ def _is_labeled(shape: tuple[int, ...]) -> bool:
             "say labeled=False or labeled=True"
         )
     return True
+
+
+def times(scores: FloatArray, factor: float) -> FloatArray:
+    """Return the scores times `factor` > 0; finite ones, even -1.8e308, stay finite."""
+    with np.errstate(over="ignore"):
+        product = scores * factor
+    limit = np.finfo(np.float64).max
+    return np.where(np.isfinite(scores), np.clip(product, -limit, limit), scores)
+
+
+def exponential(logs: Scalar) -> Scalar:
+    """Return exp(logs), +inf beyond float64."""
+    with np.errstate(over="ignore"):
+        return np.exp(logs)

@@ -7,8 +7,7 @@ numbers refer to Zmigrod, Vieira and Cotterell (2021).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +19,12 @@ from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scal
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import constraints, structures
-from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.arcs import ArcTable, Vectors, exponential, times
 from fstgrad.trees.closed_forms import Covariances
 from fstgrad.trees.decoding import best_trees, merged
+from fstgrad.trees.second_order import ProductCovariances, covariance_of_totals, unnormalized
 from fstgrad.trees.solution import Solved
 from fstgrad.trees.structures import RankedTree
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Self = TypeVar("Self", bound="TreeDistribution")
 BOOLS = (bool, np.bool_)
@@ -383,9 +380,9 @@ class TreeDistribution(ArrayDistribution):
         r : scores.shape + (R,), or, without a batch, a sparse (n_parts, R) array, of which only the
         non-zeros are read.
         """
-        return self._expectations(self._sparse("r", r) if _is_sparse(r) else self._features("r", r))
+        return self._expectations(self._table.vectors("r", r))
 
-    def _expectations(self, table: "FloatArray | csr_array") -> FloatArray:
+    def _expectations(self, table: Vectors) -> FloatArray:
         """Return E of the totals of a checked table like the scores with one axis more."""
         mu = self.marginals()
         if not isinstance(table, np.ndarray):
@@ -398,80 +395,61 @@ class TreeDistribution(ArrayDistribution):
         return totals
 
     def second_moments(
-        self, r: Any, s: Any, *, method: Literal["vector", "hessian"] = "vector"
+        self, r: Any, s: Any, *, method: Literal["auto", "vector", "hessian"] = "auto"
     ) -> FloatArray:
-        """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (R, S).
+        """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (..., R, S).
 
-        r, s : scores.shape + (R,) and (S,), or sparse (n_parts, R) and (n_parts, S) arrays; no
-        batch.  "vector" (T2^v) costs one matrix product per entry of r and of s and one for all of
-        them, O(n^3 (R + S) + n^2 R S).  "hessian" (T2^h) computes a row of the covariances for each
-        part with a non-zero r, O(n^4 + n^2 S') at most, S' the mean number of non-zeros of s in a
-        part; it wins if R + S is large and s sparse.  Without a closed form (see
-        `covariance_matrix`) both use Hessian-vector products, n times as much for T2^h.
+        r, s : scores.shape + (R,) and (S,), or, without a batch, sparse (n_parts, R) and
+            (n_parts, S) arrays.
+        method : {"auto", "vector", "hessian"}
+            "vector" (T2^v) costs one matrix product per entry of r and of s and one for all of
+            them, O(n^3 (R + S) + n^2 R S).  "hessian" (T2^h) computes a row of the covariances for
+            each part with a non-zero r, and adds non-zeros only, O(n^4 (1 + S') + n^2 R' S), with
+            R' and S' non-zeros in a part: it wins if r and s are sparse and R and S large.  "auto"
+            takes the one with fewer operations.  Without a closed form (see `covariance_matrix`),
+            T2^v needs a Hessian-vector product per entry of r, and T2^h one per part.
         """
-        checks.one_of("method", method, ("vector", "hessian"))
-        if self.scores.ndim > self.event_ndim:
-            raise InvalidInputError("second_moments takes one structure, not a batch; loop over it")
-        closed = self._arc_covariances(())
-        if method == "vector" and closed is not None:
-            first, second = self._dense("r", r), self._dense("s", s)
-            moments = closed.between(first, second)
-            return moments + np.outer(self._expectations(first), self._expectations(second))
-        left, right = self._sparse("r", r), self._sparse("s", s)
+        checks.one_of("method", method, ("auto", "vector", "hessian"))
+        first, second = (self._table.vectors(name, x) for name, x in (("r", r), ("s", s)))
+        if self.batch_shape:
+            return self._second_moments_of_items(first, second, method)
         shape = self.scores.shape
-        if method == "vector":
-            columns = left.tocsc()
-            products = [
-                right.T @ self._covariance_product(columns[:, [i]].toarray().reshape(shape)).ravel()
-                for i in range(left.shape[1])
-            ]
-            moments = np.asarray(products).reshape(left.shape[1], right.shape[1])
-        else:
-            moments = np.zeros((left.shape[1], right.shape[1]))
-            for part in np.flatnonzero(np.diff(left.indptr)):
-                if closed is not None:
-                    row = closed.row(*(int(i) for i in np.unravel_index(part, shape)))
-                else:
-                    unit = np.zeros(shape)
-                    unit.flat[part] = 1.0
-                    row = self._covariance_product(unit)
-                moments += left[[part]].T @ (right.T @ row.ravel())[None, :]
-        return moments + np.outer(self._expectations(left), self._expectations(right))
+        covariances = self._arc_covariances(()) or ProductCovariances(
+            self._covariance_product, shape
+        )
+        covariance = covariance_of_totals(covariances, shape, first, second, method)
+        return covariance + np.outer(self._expectations(first), self._expectations(second))
 
-    def _features(
-        self,
-        name: str,
-        values: npt.ArrayLike,
-        checked: Callable[[str, npt.ArrayLike], FloatArray] = checks.real_array,
-    ) -> FloatArray:
-        array = checked(name, values)
-        if array.ndim != self.scores.ndim + 1 or array.shape[:-1] != self.scores.shape:
-            raise InvalidInputError(
-                f"{name} has shape {array.shape}; the shape must be that of the scores and one "
-                f"more axis, ({', '.join(map(str, self.scores.shape))}, any)"
-            )
-        return array
+    def _second_moments_of_items(self, r: Vectors, s: Vectors, method: Any) -> FloatArray:
+        """Return the second moments of a batch (..., R, S), whose items are solved one by one."""
+        self.log_partition()  # its error names an item without a tree
+        moments = empty((*self.batch_shape, r.shape[-1], s.shape[-1]))
+        for place, table in zip(np.ndindex(self.batch_shape), self._table.items(), strict=True):
+            item = type(self)(table.scores, single_root=self.single_root, labeled=self.labeled)
+            inner = (*place, *2 * (slice(len(table.scores)),))
+            moments[place] = item.second_moments(r[inner], s[inner], method=method)
+        return moments
 
-    def _dense(self, name: str, values: Any) -> FloatArray:
-        if not _is_sparse(values):
-            return self._features(name, values)
-        array: FloatArray = self._sparse(name, values).toarray().reshape(*self.scores.shape, -1)
-        return array
+    def totals(self, r: Any, s: Any = None) -> FloatArray:
+        """Return the sum over structures of exp(score) r, or exp(score) r s': Z E[r], Z E[r s'].
 
-    def _sparse(self, name: str, values: Any) -> "csr_array":
-        from scipy.sparse import csr_array
+        r, s and the shape of the result are as in `expectations` and `second_moments`.
 
-        size = self.scores.size
-        if not _is_sparse(values):
-            array = self._features(name, values)
-            return csr_array(array.reshape(size, -1))
-        if self.scores.ndim > self.event_ndim or values.shape[0] != size:
-            raise InvalidInputError(
-                f"{name} is sparse with {values.shape[0]} rows; give {size}, one for each part, "
-                "and scores without a batch"
-            )
-        checks.real_array(f"{name}.data", values.data)
-        return csr_array(values)
+        Raises
+        ------
+        InvalidInputError
+            A total is outside the range of float64.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+        >>> trees.totals(np.ones((4, 4, 1))).round(6)  # 9 trees of 3 arcs each
+        array([27.])
+        """
+        means = self.expectations(r) if s is None else self.second_moments(r, s)
+        log_z = np.reshape(self.log_partition(), self.batch_shape + (1,) * (1 if s is None else 2))
+        return unnormalized(means, log_z)
 
     # Functions of expectations, and their gradients.
 
@@ -561,11 +539,7 @@ class TreeDistribution(ArrayDistribution):
         The gradient is one Hessian-vector product, Cov (F (E f - target)); Druck and Smith (2009)
         form all covariances instead.
         """
-        if _is_sparse(features):
-            checks.direction_array("features.data", features.data)
-            features = self._sparse("features", features)
-        else:
-            features = self._features("features", features, checks.direction_array)
+        features = self._table.vectors("features", features, checks.direction_array)
         expected = self._expectations(features)
         wanted = checks.direction_array("target", target)
         if wanted.shape not in (expected.shape, expected.shape[-1:]):
@@ -573,7 +547,7 @@ class TreeDistribution(ArrayDistribution):
                 f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"
             )
         gap = expected - wanted
-        if _is_sparse(features):
+        if not isinstance(features, np.ndarray):
             direction = (features @ gap).reshape(self.scores.shape)
         else:
             spread = (..., *(None,) * self.event_ndim, slice(None), None)
@@ -587,14 +561,20 @@ class TreeDistribution(ArrayDistribution):
         return value, self._covariance_product(reduced_costs)
 
     def renyi(self, order: float) -> Scalar:
-        """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a > 0.
+        """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a >= 0.
 
         The limit at order 1 is `entropy`.  Near 1 the quotient equals the mean of log Z -
-        E_t[scores] over the orders t between 1 and a, computed by Gauss-Legendre quadrature.
+        E_t[scores] over the orders t between 1 and a, computed by Gauss-Legendre quadrature.  Order
+        0 is the log of the number of allowed structures, and order +inf is -log p of the best one.
         """
-        a = checks.positive_number("order", order)
+        a = checks.cost("order", order)
         if a == 1:
             return self.entropy()
+        if a == 0:
+            allowed = np.where(self.scores > -np.inf, 0.0, -np.inf)
+            return self.with_scores(allowed).log_partition()
+        if a == np.inf:
+            return -self.log_prob(self.mode())
         centered = self._centered()
         log_z = centered.log_partition()
         if abs(a - 1) < NEAR_ONE:
@@ -607,10 +587,17 @@ class TreeDistribution(ArrayDistribution):
         )
 
     def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
-        """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a)."""
-        a = checks.positive_number("order", order)
+        """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a).
+
+        At order +inf with several best structures, the gradient is that of one of them.
+        """
+        a = checks.cost("order", order)
         if a == 1:
             return self.entropy_and_gradient()
+        if a == 0:
+            return self.renyi(0), np.zeros(self.scores.shape)
+        if a == np.inf:
+            return self.nll(self.mode())
         centered = self._centered()
         if abs(a - 1) < NEAR_ONE:
             reduced_costs = np.where(centered.scores > -np.inf, -centered.scores, 0.0)
@@ -620,6 +607,18 @@ class TreeDistribution(ArrayDistribution):
             return self.renyi(a), a * np.sum(list(products), axis=0)
         tempered = centered.with_scores(times(centered.scores, a))
         return self.renyi(a), a / (1 - a) * (tempered.marginals() - self.marginals())
+
+    def norm(self, order: float) -> Scalar:
+        """Return the l_k norm (sum of p(structure)^k)^(1/k), k = `order`, 0 < k <= +inf: O(n^3).
+
+        Order 1 gives 1, and +inf the largest probability.  It is exp(-(1 - 1/k) renyi(k)).
+        """
+        k = (
+            order
+            if isinstance(order, float) and order == np.inf
+            else checks.divisor("order", order)
+        )
+        return exponential(-(1 - 1 / k) * self.renyi(k))
 
     # Divergences from another distribution over the same trees.
 
@@ -763,22 +762,3 @@ def _between(p: TreeDistribution, order: float) -> list[tuple[TreeDistribution, 
     return [
         (p.with_scores(times(p.scores, t)), w / 2) for t, w in zip(orders, weights, strict=True)
     ]
-
-
-def times(scores: FloatArray, factor: float) -> FloatArray:
-    """Return the scores times `factor` > 0; finite ones, even -1.8e308, stay finite."""
-    with np.errstate(over="ignore"):
-        product = scores * factor
-    limit = np.finfo(np.float64).max
-    return np.where(np.isfinite(scores), np.clip(product, -limit, limit), scores)
-
-
-def exponential(logs: Scalar) -> Scalar:
-    """Return exp(logs), +inf beyond float64."""
-    with np.errstate(over="ignore"):
-        return np.exp(logs)
-
-
-def _is_sparse(values: Any) -> bool:
-    """Whether `values` is a matrix or array of scipy.sparse."""
-    return hasattr(values, "tocsr")

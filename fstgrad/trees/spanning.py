@@ -11,14 +11,14 @@ from fstgrad.core.distribution import Scalar
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
-from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.arcs import ArcTable, exponential
 from fstgrad.trees.closed_forms import (
     ArcCovariances,
     Covariances,
     LabelCovariances,
     expected_sign,
 )
-from fstgrad.trees.distribution import BOOLS, TreeDistribution, exponential
+from fstgrad.trees.distribution import BOOLS, TreeDistribution
 from fstgrad.trees.sampling import (
     LOWEST_DRAWN,
     sample_heads,

@@ -87,8 +87,9 @@ def test_numbers_are_those_of_the_library(run, scores, tables, options, tmp_path
 
 def test_renyi_and_distinct_samples(run, scores, tables):
     first = fg.SpanningTrees(tables["first"], single_root=True)
-    _, lines, _ = run("entropy", scores, "--order", 2)
-    assert lines[0]["entropy"] == first.renyi(2)
+    for order in (0, 2, np.inf):
+        _, lines, _ = run("entropy", scores, "--order", order)
+        assert lines[0]["entropy"] == first.renyi(order)
     _, lines, _ = run("sample", scores, "-n", 50, "--distinct")
     assert len(lines[0]["trees"]) == 9  # 3^2 trees of three words with one root arc
     assert len({tuple(tree["heads"]) for tree in lines[0]["trees"]}) == 9
@@ -143,7 +144,7 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
     "arguments, code, words",
     [
         (["marginals", "missing.npz"], 2, ["missing.npz"]),
-        (["entropy", "SCORES", "--order", "0"], 1, ["order"]),
+        (["entropy", "SCORES", "--order", "-1"], 2, ["order"]),
         (["sample", "SCORES", "--distinct", "--projective"], 2, ["--projective"]),
         (["kl", "SCORES", "ONE"], 1, ["no table 'first', 'second'", "no table 'only'"]),
         (["kl", "ONE", "TWO"], 1, ["only of", "has shape (3, 3)", "(2, 2)"]),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import fstgrad as fg
 
@@ -130,12 +131,17 @@ def test_a_forbidden_gold_tree_has_no_probability():
             lambda t: t.kl_and_gradients(t.with_arcs(forbidden=[(1, 2)])),
             ["other forbids", "[1, 2]", "+inf"],
         ),
+        (lambda t: t.norm(0), ["order"]),
+        (lambda t: t.norm(-np.inf), ["order"]),
+        (lambda t: t.second_moments(np.zeros((4, 4, 1)), np.zeros((4, 4))), ["s has", "more axis"]),
         (
             lambda t: fg.SpanningTrees(np.zeros((2, 3, 3)), single_root=True).second_moments(
-                np.zeros((2, 3, 3, 1)), np.zeros((2, 3, 3, 1))
+                np.zeros((2, 3, 3, 1)), csr_array((9, 1))
             ),
-            ["batch"],
+            ["s is sparse", "without a batch"],
         ),
+        (lambda t: t.scaled(1e3).with_scores(t.scores + 300).totals(np.ones((4, 4, 1))), ["log Z"]),
+        (lambda t: t.with_scores(t.scores - 300).totals(np.ones((4, 4, 1))), ["range", "log Z"]),
     ],
 )
 def test_bad_arguments(call, words):

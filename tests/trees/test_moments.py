@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fstgrad as fg
+from fstgrad.trees.closed_forms import ArcCovariances
 from tests.oracles import trees as oracle
 
 TIGHT = 1e-12
@@ -112,6 +113,52 @@ def test_generalized_expectation(scores, single_root):
         np.testing.assert_allclose(gradient, expected, atol=TIGHT)
 
 
+def log_probabilities(scores, single_root, projective=False):
+    """Return the tables of all allowed trees, their log-weights and log-probabilities."""
+    shape = scores.shape
+    tables = np.array(oracle.tables(shape, single_root=single_root, projective=projective)[1])
+    totals = np.array([scores[t > 0].sum() for t in tables])
+    allowed = totals > -np.inf
+    return tables[allowed], totals[allowed], totals[allowed] - np.logaddexp.reduce(totals[allowed])
+
+
+families = pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
+
+
+@both
+@every
+@families
+def test_entropies_of_the_last_orders_and_norms(scores, single_root, family):
+    p = family(scores, single_root=single_root, labeled=scores.ndim == 3)
+    tables, _, logs = log_probabilities(scores, single_root, p.projective)
+    assert p.renyi(0) == pytest.approx(np.log(len(logs)), abs=TIGHT)
+    assert p.renyi(np.inf) == pytest.approx(-logs.max(), abs=TIGHT)
+    value, gradient = p.renyi_and_gradient(0)
+    assert value == p.renyi(0)
+    assert not gradient.any()
+    value, gradient = p.renyi_and_gradient(np.inf)
+    expected = np.exp(logs) @ tables.reshape(len(tables), -1) - tables[logs.argmax()].ravel()
+    np.testing.assert_allclose(gradient.ravel(), expected, atol=TIGHT)
+    for k in (0.5, 1.0, 2, 3.5):
+        assert p.norm(k) == pytest.approx(np.exp(k * logs).sum() ** (1 / k), rel=TIGHT)
+    assert p.norm(np.inf) == pytest.approx(np.exp(logs.max()), rel=TIGHT)
+
+
+@both
+@every
+@families
+def test_unnormalized_totals(scores, single_root, family):
+    rng = np.random.default_rng(19)
+    r, s = rng.normal(size=(*scores.shape, 2)), rng.normal(size=(*scores.shape, 3))
+    p = family(scores, single_root=single_root, labeled=scores.ndim == 3)
+    tables, totals, _ = log_probabilities(scores, single_root, p.projective)
+    rows = tables.reshape(len(tables), -1)
+    first, second = (rows @ x.reshape(rows.shape[1], -1) for x in (r, s))
+    weights = np.exp(totals)
+    np.testing.assert_allclose(p.totals(r), weights @ first, rtol=1e-10)
+    np.testing.assert_allclose(p.totals(r, s), (weights[:, None] * first).T @ second, rtol=1e-10)
+
+
 @both
 @every
 @pytest.mark.parametrize("order", [0.5, 2.0, 3.0])
@@ -150,8 +197,10 @@ def test_three_routes_to_second_moments(scores, single_root):
     distribution = trees(scores, single_root)
     sparse = csr_array(r.reshape(-1, 2)), csr_array(s.reshape(-1, 3))
     routes = [
+        distribution.second_moments(r, s),
         distribution.second_moments(r, s, method="vector"),
         distribution.second_moments(r, s, method="hessian"),
+        distribution.second_moments(s, r, method="hessian").T,
         distribution.second_moments(*sparse, method="hessian"),
         distribution.second_moments(*sparse, method="vector"),
         distribution.second_moments(r, sparse[1], method="vector"),
@@ -164,6 +213,65 @@ def test_three_routes_to_second_moments(scores, single_root):
         np.testing.assert_allclose(route, expected, atol=TIGHT)
     np.testing.assert_allclose(distribution.expectations(r), mean_r, atol=TIGHT)
     np.testing.assert_allclose(distribution.expectations(sparse[1]), mean_s, atol=TIGHT)
+
+
+@both
+@families
+@pytest.mark.parametrize("labels", [(), (2,)])
+def test_second_moments_of_a_batch(single_root, family, labels):
+    """A padded batch has the moments of its sentences, by sums over their trees."""
+    rng = np.random.default_rng(20)
+    lengths = np.array([[3, 0, 4], [1, 2, 4]])
+    scores = rng.normal(size=(2, 3, 5, 5, *labels))
+    r, s = rng.normal(size=(*scores.shape, 2)), rng.normal(size=(*scores.shape, 3))
+    for index in np.ndindex(2, 3):
+        scores[index][lengths[index] + 1 :] = np.nan
+        scores[index][:, lengths[index] + 1 :] = np.nan
+    batch = family(scores, single_root=single_root, lengths=lengths, labeled=bool(labels))
+    found, totals = batch.second_moments(r, s), batch.totals(r, s)
+    assert found.shape == (2, 3, 2, 3)
+    assert not found[0, 1].any()
+    for index in zip(*lengths.nonzero(), strict=True):
+        inner = (*index, *2 * (slice(lengths[index] + 1),))
+        tables, weights, logs = log_probabilities(scores[inner], single_root, batch.projective)
+        rows = tables.reshape(len(tables), -1)
+        first, second = (rows @ x[inner].reshape(rows.shape[1], -1) for x in (r, s))
+        expected = (np.exp(logs)[:, None] * first).T @ second
+        np.testing.assert_allclose(found[index], expected, atol=TIGHT)
+        expected = (np.exp(weights)[:, None] * first).T @ second
+        np.testing.assert_allclose(totals[index], expected, rtol=1e-9, atol=TIGHT)
+    np.testing.assert_allclose(batch.second_moments(r, s, method="hessian"), found, atol=TIGHT)
+
+
+def test_the_cheaper_way_to_second_moments(monkeypatch):
+    """Rows of covariances for sparse wide vectors only, and as few of them as possible."""
+    rows = []
+    row = ArcCovariances.row
+    monkeypatch.setattr(ArcCovariances, "row", lambda *a: (rows.append(a[1:]), row(*a))[1])
+    rng = np.random.default_rng(21)
+    p = trees(rng.normal(size=(9, 9)), True)
+    wide = csr_array((rng.normal(size=81), (np.arange(81), np.arange(81) * 9)), shape=(81, 729))
+    few = csr_array((rng.normal(size=2), ([10, 20], [0, 5])), shape=(81, 729))
+    narrow = rng.normal(size=(9, 9, 5))
+    p.second_moments(narrow, narrow)
+    assert rows == []
+    for r, s, count in ((wide, wide, 81), (few, wide, 2), (wide, few, 2)):
+        rows.clear()
+        found = p.second_moments(r, s)
+        assert len(rows) == count
+        expected = p.second_moments(r, s, method="vector")
+        np.testing.assert_allclose(found, expected, atol=TIGHT)
+
+
+def test_second_moments_of_sparse_vectors_that_repeat_entries():
+    """Entries of a sparse array that are given twice are added, and the array is left as it is."""
+    p = trees(CASES["three"], True)
+    twice = csr_array(([1.0, 2.0, 0.0], [1, 1, 0], [0] * 5 + [3] * 12), shape=(16, 2))
+    dense = twice.toarray().reshape(4, 4, 2)
+    for method in ("vector", "hessian"):
+        found = p.second_moments(twice, twice, method=method)
+        np.testing.assert_allclose(found, p.second_moments(dense, dense), atol=TIGHT)
+    assert twice.nnz == 3
 
 
 @both
