@@ -3,9 +3,10 @@
 The alphabet has 10 letters, and targets are random.  "ratio" compares determinization alone,
 OpenFst against ours, each on its own reduced M (in the rational case with equal futures merged,
 without which OpenFst's result explodes).  "ratio whole" compares everything after the transducer
-and the target: Det(M) by OpenFst against the minimal B.  The losses are the unit edit distance, l =
-6..16 (OpenFst: up to 12), and the rational bigram loss, l = 5..30.  The last case is the unit edit
-distance at l = 20: its cost, or the StateLimitError that is raised before memory runs out.
+and the target: Det(M) by OpenFst, unpruned, against the minimal B.  The losses are the unit edit
+distance, l = 6..16 (OpenFst: up to 12), and the rational bigram loss, l = 5..30.  The last case is
+the unit edit distance at l = 20: its cost, or the StateLimitError that is raised before memory runs
+out.
 """
 
 from collections.abc import Iterator

@@ -98,9 +98,10 @@ def edit_factors(
 
     Three labels above those of the alphabet connect the factors: i (insert), d (delete) and
     s (substitute).  T1 reads y and has the costs: a:a (cost 0), a:s, a:d, eps:i.  T2 writes the
-    target at cost 0: a:a, s:b, d:eps, i:b.  Each has one state and 3 n + 1 arcs (Figure 4b of
-    Cortes et al. 2018).  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the
-    product are never built.  A substitution may write the symbol that it reads; since costs are
+    target at cost 0: a:a, s:b, d:eps, i:b.  Each has one state and 3 n + 1 arcs.  Figure 4b of
+    Cortes et al. 2018 has only i and s; with d, each operation has a cost >= 0 of its own and can
+    be forbidden.  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the product are
+    never built.  A substitution may write the symbol that it reads; since costs are
     >= 0, this is never cheaper than a match.
 
     Parameters
