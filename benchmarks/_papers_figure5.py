@@ -28,7 +28,8 @@ STRINGS = 10**6  # enumerated, where the time for all strings is extrapolated
 MAX_STATES = 2_000_000
 
 
-class Sizes(NamedTuple):
+@dataclass(frozen=True)
+class Sizes:
     """The lengths, the trials of each, and the largest length of each method of a loss."""
 
     lengths: tuple[int, ...]
@@ -286,7 +287,7 @@ def _extrapolated(loss: str, length: int) -> float:
     """Return the seconds of an enumeration from those of a part of the strings."""
     target, scores = _problem(length, 0)
     part = min(STRINGS, len(ABC) ** (length - 1))
-    _enumerated(loss, ENUMERATION, target, scores, 1)
+    _enumerated(loss, ENUMERATION, target, scores, 10**4)
     seconds = seconds_of(lambda: _enumerated(loss, ENUMERATION, target, scores, part))
     return seconds * len(ABC) ** length / part
 
