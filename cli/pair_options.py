@@ -74,10 +74,11 @@ class ModelReading(Reading):
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-    """Options that compile a loss to an automaton; `cap` and `tolerance` are in nats."""
+    """Options that compile a loss to an automaton; `cap`, `tolerance`, `prune` are in nats."""
 
     cap: float | Literal["auto"] | None
     tolerance: float
+    prune: float | None
     engine: str
     max_states: int
 
@@ -226,6 +227,13 @@ compile_options = option_group(
     "compilation",
     Compilation,
     *cap_options,
+    click.option(
+        "--prune",
+        type=NOT_NEGATIVE,
+        metavar="NATS",
+        help="Leave out alignments that cost more than the best one plus this, as in Cortes et al. "
+        "(2018): an approximation without a bound.  [default: none are left out]",
+    ),
     click.option(
         "--engine",
         type=click.Choice(["layered", "openfst"]),
@@ -388,6 +396,7 @@ lattice_options = option_group(
 NEED_LOSS = (
     "cap",
     "tolerance",
+    "prune",
     "engine",
     "max_states",
     "method",
@@ -419,7 +428,7 @@ def check_method_options(estimation: Estimation, cap: object) -> None:
     if cap != "auto" and estimation.method != "auto":
         reject_options(("tolerance",), "without --cap auto or --method auto")
     if estimation.method == "sampled":
-        reject_options(("cap", "engine", "max_states", "cache"), "with --method sampled")
+        reject_options(("cap", "prune", "engine", "max_states", "cache"), "with --method sampled")
 
 
 def check_constants(objective: str) -> None:

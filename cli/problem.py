@@ -81,6 +81,7 @@ def open_problem(
         cast(Engine, compilation.engine),
         compilation.max_states,
         tolerance=compilation.tolerance,
+        prune=compilation.prune,
         **asdict(constants),
     )
     if estimation is not None:
@@ -106,6 +107,8 @@ def _check_options(
             reject_options(("seed",), "without --method sampled or auto")
         if cap is not None and estimation.method != "auto":
             reject_options(("cache",), "with --cap, whose bounds are not cached")
+        if options.compilation.prune is not None:
+            reject_options(("cache",), "with --prune, whose automata are not cached")
     elif cap != "auto":
         reject_options(("tolerance",), "without --cap auto")
 
@@ -120,7 +123,9 @@ def _description(options: ProblemOptions, objective: PairObjective) -> str:
         )
     if objective.method == "auto":
         return f"{objective.kind}, {options.choice.loss} loss, auto"
-    if objective.cap is None:
+    if objective.prune is not None:
+        exactness = f"pruned at {objective.prune:g}"
+    elif objective.cap is None:
         exactness = "exact"
     elif isinstance(objective.cap, str):
         exactness = f"cap raised until within {objective.tolerance:g} nats"

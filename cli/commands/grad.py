@@ -221,7 +221,7 @@ def _settings_digest(problem: Problem, reading: Reading) -> str:
     settings = (
         function.kind, function.cap, function.engine, function.max_states, function.method,
         function.samples, function.seed, function.tolerance, function.proposal, function.seconds,
-        function.temperature, function.epsilon, problem.alphabet.symbols,
+        function.temperature, function.epsilon, function.prune, problem.alphabet.symbols,
         problem.weights.shape, function.loss and function.loss.fingerprint,
         reading.tokens_x, reading.tokens_y,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, soft
 _ONLY_FOR_PAIRS = (
     "output", "journal", "cache", "cache_gib", "jobs", "method", "samples", "seed", "proposal",
     "seconds", "weights",
-    "random_weights", "order", "engine", "tolerance", "top", "tokens_x",
+    "random_weights", "order", "engine", "tolerance", "prune", "top", "tokens_x",
 )  # fmt: skip
 
 

@@ -333,7 +333,7 @@ def _with_loss(
     np.add(gradient.transitions, terms.transitions, out=gradient.transitions)
     outcome = Outcome(0, 0.0, value, log_z, b.num_states)
     if objective.cap is None:
-        return outcome
+        return outcome if objective.prune is None else outcome._replace(method="pruned")
     return outcome._replace(method="capped", cap=float(objective.cap))
 
 

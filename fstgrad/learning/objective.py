@@ -31,6 +31,7 @@ from fstgrad.learning.features import Features
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.caps import check_cap
+from fstgrad.losses.automata.pruning import check_prune
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import (
     StringDistribution,
@@ -55,7 +56,7 @@ OBJECTIVE_KINDS: tuple[ObjectiveKind, ...] = (
 )  # fmt: skip
 # Those that samples can estimate, and that have bounds for cap="auto".
 ESTIMABLE_KINDS: tuple[ObjectiveKind, ...] = ("softmax-margin", "risk", "crf")
-Method = Literal["exact", "capped", "sampled", "auto"]
+Method = Literal["exact", "capped", "pruned", "sampled", "auto"]
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 NAN = float("nan")
 
@@ -78,7 +79,7 @@ class PairGradient(NamedTuple):
     gradient : like w; the gradient of `value` in w, or the array to which it was added.
     log_partition : float, nats; log Z of the distribution whose marginals are in the gradient.
     states : int; states of the loss automaton, 0 without one.
-    method : "exact", "capped" or "sampled"; the method that was used.
+    method : "exact", "capped", "pruned" or "sampled"; the method that was used.
     standard_error : float, nats; of `value`, 0 unless sampled.
     effective_samples : float; nan unless sampled.
     cap : float, nats; nan without one.
@@ -159,6 +160,9 @@ class PairObjective:
         For "sampled"; the strings drawn for a pair depend only on the seed and on y.
     temperature, epsilon : float
         The constants of "raml" and of "direct".
+    prune : float, optional
+        As in `Loss.compile`: an approximation without a bound.  Only with method "exact" and
+        without a cap.
     cache : AutomatonCache, optional
         The cache that keeps automata between calls.
 
@@ -194,6 +198,7 @@ class PairObjective:
     width: float = Budget().width
     temperature: float = DEFAULT_CONSTANTS.temperature
     epsilon: float = DEFAULT_CONSTANTS.epsilon
+    prune: float | None = None
 
     __repr__ = short_repr
 
@@ -244,6 +249,14 @@ class PairObjective:
                 )
         elif self.cap is not None:
             vars(self).update(cap=real_number("cap", self.cap))
+        if self.prune is not None:
+            semiring = "tropical" if self.loss is None else self.loss.semiring
+            vars(self).update(prune=check_prune(self.prune, semiring))
+            if self.cap is not None or self.method not in (None, "exact"):
+                raise InvalidInputError(
+                    f"prune is {self.prune:g} with a cap or a method that caps or samples; leave "
+                    "one of them out"
+                )
         one_of("proposal", self.proposal, PROPOSALS)
         self._budget.checked()
         vars(self).update(
@@ -289,7 +302,7 @@ class PairObjective:
         if choice is not None:
             upper = value + choice.upper - choice.lower
             return part._replace(cap=choice.cap, lower=value, upper=upper, reason=choice.reason)
-        return part if method == "exact" else part._replace(cap=cast(float, self.cap))
+        return part._replace(cap=cast(float, self.cap)) if method == "capped" else part
 
     def mean(
         self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
@@ -348,7 +361,14 @@ class PairObjective:
         compile_loss = loss.compile
         if cache is not None:
             compile_loss = partial(cache.automaton, loss, bounded=bounded)
-        return compile_loss(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
+        return compile_loss(
+            y,
+            len(y),
+            cap=cap,
+            prune=self.prune,
+            engine=self.engine,
+            max_states=self.max_states,
+        )
 
     def _raise_cap(self, ids: IntArray, scores: FloatArray) -> CapChoice:
         """Return the cap, raised until the bounds meet or the limit is reached."""
@@ -371,7 +391,8 @@ class PairObjective:
         if self.method == "auto":
             return self._first_that_fits(ids, scores)
         if self.cap is None:
-            return _ChosenMethod("exact", self._automaton(ids, None))
+            method: Method = "exact" if self.prune is None else "pruned"
+            return _ChosenMethod(method, self._automaton(ids, None))
         if self.cap != "auto":
             return _ChosenMethod("capped", self._automaton(ids, self.cap))
         choice = self._raise_cap(ids, scores)

@@ -170,7 +170,30 @@ def test_table_shows_the_largest_entries_and_says_exact_or_capped(run, pairs):
     ab = 2 * (p * p - 1) + 2 * wrong * wrong + wrong * p + wrong * wrong
     assert entries["a b"] == pytest.approx(ab / 3, abs=1e-6)
     assert "capped at 1.5" in run("grad", pairs, "--cap", 1.5)[2]
+    assert "pruned at 1.5" in run("grad", pairs, "--prune", 1.5)[2]
     assert "crf, no loss" in run("grad", pairs, "--objective", "crf")[2]
+
+
+def test_prune_is_that_of_the_automata_and_excludes_caps_samples_and_files(run, pairs):
+    abc = fg.Alphabet("abc")
+    weights = np.random.default_rng(3).normal(size=(3, 3))
+    line = json.loads(run("risk", pairs, "--random-weights", 3, "--prune", 1)[1].splitlines()[0])
+    scores = fg.QGramCounts(abc, 2).scores(weights, "", len(line["y"]))
+    b = fg.EditDistance(abc).compile(line["y"], prune=1.0)
+    assert line["objective"] == pytest.approx(fg.risk(scores, b)[0], abs=1e-12)
+    assert (line["method"], line["states"]) == ("pruned", b.num_states)
+    assert run("marginals", pairs, "--prune", 1)[0] == 0
+    for more, said in (
+        (("--cap", 1), "--prune is 1 with a cap"),
+        (("--method", "auto"), "--prune is 1 with a cap or a method"),
+        (("--method", "sampled"), "--prune has no effect with --method sampled"),
+        (("--cache", "folder"), "with --prune, whose automata are not cached"),
+        (("--loss", "ngram"), "leave --prune out"),
+        (("--loss", "none"), "with --loss none"),
+    ):
+        code, _, err = run("grad", pairs, "--prune", 1, *more)
+        assert code in (1, 2)
+        assert said in " ".join(err.split())
 
 
 def test_weights_bring_their_alphabet_and_come_back(run, pairs, tmp_path):

@@ -21,6 +21,7 @@ TEMPLATES = [
     "grad {pairs.tsv} --loss {loss.far}:edit {small}",
     "grad {pairs.tsv} --journal {lines.jsonl} {small}",
     "grad {pairs.tsv} --loss ngram --smoothing 0.5 --method sampled --samples 5",
+    "risk {pairs.tsv} --prune 1 --random-weights 1",
     "grad {named.tsv} --lattices {lattices.far} --gradients {out}.far --posteriors {out}p.far "
     "{small}",
     "risk {named.tsv} --lattices {lattices.far} --posteriors {out}.far {small}",

@@ -101,10 +101,26 @@ def test_a_cap_is_a_cap():
     assert objective(np.zeros(3), None, "ab").value == pytest.approx(8 / 9, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+def test_a_pruned_objective_is_that_of_the_pruned_automaton(kind):
+    features, loss = fg.QGramCounts(ABC, 2), fg.EditDistance(ABC)
+    w = np.random.default_rng(4).normal(size=features.shape)
+    objective = fg.PairObjective(features, loss, kind, prune=1.0)
+    part, b = objective(w, None, "abca"), loss.compile("abca", prune=1.0)
+    scores = features.scores(w, None, 4)
+    of_scores = fg.softmax_margin(scores, "abca", b) if kind != "risk" else fg.risk(scores, b)
+    assert (part.value, part.method, part.states) == (of_scores[0], "pruned", b.num_states)
+    assert part.value != fg.PairObjective(features, loss, kind)(w, None, "abca").value
+    with fg.Batch(objective, jobs=1) as batch:
+        assert batch.sums(w, [(None, "abca")]).value == part.value
+
+
 @pytest.mark.parametrize(
     "call, said",
     [
         (lambda f: fg.PairObjective(f, None, "risk"), "'risk' without a loss"),
+        (lambda f: fg.PairObjective(f, prune=-1.0), "prune is -1.0"),
+        (lambda f: fg.PairObjective(f, prune=1.0, cap=2.0), "prune is 1 with a cap"),
         (lambda f: fg.PairObjective(f, None, "hinge"), "kind is 'hinge'"),
         (lambda f: fg.PairObjective(f, fg.Hamming(fg.Alphabet("ab"))), "the features have"),
         (lambda f: fg.PairObjective(f)(np.zeros((3, 3)), None, ""), "y is empty"),
