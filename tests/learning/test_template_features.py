@@ -103,7 +103,9 @@ def objectives():
     yield PairObjective(features, fg.NGram(ABC, 1), "softmax-margin")  # not all strings are finite
 
 
-@pytest.mark.parametrize("objective", list(objectives()), ids=lambda o: f"{o.kind}-{o.cap}-{o.prune}")
+@pytest.mark.parametrize(
+    "objective", list(objectives()), ids=lambda o: f"{o.kind}-{o.cap}-{o.prune}"
+)
 @pytest.mark.parametrize("scale", [1.0, 300.0])  # at 300 weights pass the range of floats
 def test_chunks_are_their_pairs_one_by_one(objective, scale):
     assert applies(objective)
