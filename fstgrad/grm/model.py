@@ -127,7 +127,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
 
     References
     ----------
-    Inouye, Ravikumar, Dhillon: Generalized Root Models, arXiv 1606.00813, Sections 3-6.
+    Inouye, Ravikumar, Dhillon: Generalized Root Models, arXiv 1606.00813.
 
     Examples
     --------

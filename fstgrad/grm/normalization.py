@@ -1,8 +1,9 @@
 """Decides if a model can be normalised: a certificate, or a direction along which it cannot.
 
-Along x = z v the density is exp(eta_1(v) z + lower powers) times the base (Section 3 of the paper).
-With bases of counts, every model has a normalizer: the base outgrows every interaction.  The other
-bases need eta_1(v) < 0 in every direction v, where eta_1 is the part of degree one in T,
+Along x = z v the density (the radial conditional of the paper) is exp(eta_1(v) z + lower powers)
+times the base.  With bases of counts, every model has a normalizer: the base outgrows every
+interaction.  The other bases need eta_1(v) < 0 in every direction v, where eta_1 is the part of
+degree one in T,
 
     Q(T) = sum_s theta_s T_s + sum_S theta_S prod_{t in S} T_t^(1/|S|).
 

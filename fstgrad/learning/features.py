@@ -121,7 +121,8 @@ class QGramCounts(Features):
 
     References
     ----------
-    Cortes, Kuznetsov, Mohri, Storcheus, Yang (2018), section 5: bigram features, |Delta|^2 weights.
+    Cortes, Kuznetsov, Mohri, Storcheus, Yang (2018): the bigram features of the
+    experiments, |Delta|^2 weights.
 
     Examples
     --------

@@ -129,7 +129,7 @@ class Hamming(TransducerLoss):
 
     Notes
     -----
-    Cortes et al. (2018), section 2, divide by the length; use `fg.Normalized(fg.Hamming(abc))` for
+    Cortes et al. (2018) divide by the length; use `fg.Normalized(fg.Hamming(abc))` for
     that, as with every loss.
 
     Examples

@@ -58,8 +58,8 @@ class StringDistribution(ArrayDistribution):
 
     Notes
     -----
-    Source: Cortes et al. 2018, section 3.  Cost of log Z and the marginals: O(sum_t S_t n^q) for
-    the S_t states of B in level t; C = A o B is never built.
+    Source: Cortes et al. 2018, Figures 2a and 4a.  Cost of log Z and the marginals:
+    O(sum_t S_t n^q) for the S_t states of B in level t; C = A o B is never built.
 
     Examples
     --------

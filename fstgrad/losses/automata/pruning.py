@@ -1,4 +1,4 @@
-"""Pruning of M by a threshold, as in the experiments of Cortes et al. (2018), section 5.
+"""Pruning of M by a threshold, as in the experiments of Cortes et al. (2018).
 
 An arc of M, at a position of the string, is dropped if each path through it costs more than the
 cheapest path plus the threshold.  What is left is not L: a loss up to the least loss plus the
