@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "papers"
 DIGITS = 6
+SMALL = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}  # text as text, one font
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,7 @@ def _write(paper: str, name: str, figure: "Figure | str") -> str:
     if isinstance(figure, str):
         path.write_bytes(plot.render(figure, "svg"))
     else:
-        with matplotlib.rc_context(
-            {"svg.fonttype": "none", "svg.hashsalt": paper}
-        ):  # small, stable
+        with matplotlib.rc_context(SMALL | {"svg.hashsalt": paper}):
             plot.save(figure, path)
     return f"pictures/{path.name}"
 

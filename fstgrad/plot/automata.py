@@ -19,6 +19,7 @@ from fstgrad.plot.theme import theme_of
 EMPTY = "ε"
 MAX_EDGES = 400
 _PER_LINE = 8  # symbols on one line of a label
+_PER_LINE_OF_LOOP = 2  # dot keeps no room for wide labels of loops beside each other
 _MOST_SYMBOLS = 24  # symbols shown for one cost; the rest is counted
 _MOST_COSTS = 6  # costs shown for one edge
 
@@ -90,7 +91,9 @@ def automaton_source(
     if arrays.start >= 0:
         lines.append(f"  start -> {arrays.start};")
     for (source, nextstate), costs in edges.items():
-        lines.append(f"  {source} -> {nextstate} [label={_quoted(_label(costs))}];")
+        is_narrow = source == nextstate and arrays.num_states > 1
+        label = _label(costs, _PER_LINE_OF_LOOP if is_narrow else _PER_LINE)
+        lines.append(f"  {source} -> {nextstate} [label={_quoted(label)}];")
     return "\n".join([*lines, "}", ""])
 
 
@@ -189,7 +192,7 @@ def _symbol(label: int, names: dict[int, str]) -> str:
     return EMPTY if label == 0 else names.get(label, str(label))
 
 
-def _label(costs: dict[float, list[str]]) -> str:
+def _label(costs: dict[float, list[str]], per_line: int) -> str:
     """Return the label of an edge: one line or more for each cost, in increasing order."""
     lines = []
     for cost in sorted(costs)[:_MOST_COSTS]:
@@ -197,7 +200,7 @@ def _label(costs: dict[float, list[str]]) -> str:
         shown = _runs(symbols) if len(symbols) > _PER_LINE else symbols
         rest = len(shown) - _MOST_SYMBOLS
         shown = [*shown[:_MOST_SYMBOLS], *([f"… {rest} more"] if rest > 0 else [])]
-        rows = [", ".join(shown[i : i + _PER_LINE]) for i in range(0, len(shown), _PER_LINE)]
+        rows = [", ".join(shown[i : i + per_line]) for i in range(0, len(shown), per_line)]
         lines.append("\n".join(rows) + ("" if cost == 0 else f" / {_number(cost)}"))
     if len(costs) > _MOST_COSTS:
         lines.append(f"… {len(costs) - _MOST_COSTS} more costs")

@@ -243,6 +243,14 @@ def test_the_empty_symbol_is_a_letter():
     assert '[label="a, b\\na:b, b:a, a:ε, b:ε, ε:a, ε:b / 1"]' in source
 
 
+def test_labels_of_loops_beside_each_other_are_narrow():
+    from fstgrad.losses.transducers import smith_waterman_transducer
+
+    abc = fg.Alphabet("ab")
+    source = plot.automaton_source(smith_waterman_transducer(abc), abc)
+    assert source.count('[label="a:ε, b:ε\\nε:a, ε:b"]') == 2  # loops 0 and 2
+
+
 @pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
 @pytest.mark.parametrize("form, start", [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_dot_draws(form, start):
