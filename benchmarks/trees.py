@@ -1,11 +1,10 @@
-"""Spanning trees against LAPACK, torch-struct and the algorithms of 2007 and 2009.
+"""Spanning trees against LAPACK, torch-struct and ufal.chu_liu_edmonds.
 
 The floor of an item is LAPACK's getrf and getri on its Laplacian, called in a loop.  Our times are
-from the table of scores to the results, with the construction of the object.  Sentence lengths are
-those of PUD treebanks in the folder FSTGRAD_DATA, or else drawn from a similar distribution.
+from the table of scores to the results, with the construction of the object.  The algorithms of
+2007 and 2009 that the paper on expectations compares are in `_papers_zmigrod.py`.
 """
 
-import os
 import pathlib
 import sys
 
@@ -31,8 +30,6 @@ except ImportError:
 else:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message=".*arg_constraints.*")
-
-DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data")) / "ud"
 
 
 def floor(scores):
@@ -112,78 +109,6 @@ def ratio(seconds, slow, fast):
     return seconds[slow] / seconds[fast] if slow in seconds else None
 
 
-def sentence_lengths(language, folder):
-    """Return the sentence lengths of a treebank, and the name of their source."""
-    files = sorted((DATA / folder).glob("*.conllu"))
-    if not files:
-        rng = np.random.default_rng(1)
-        return np.clip(rng.gamma(4, 5, size=1000).astype(int), 2, 60), f"like {language}"
-    lengths, count = [], 0
-    for line in files[0].read_text(encoding="utf-8").splitlines():
-        if line[:1].isdigit():
-            count += line.split("\t")[0].isdigit()
-        elif not line and count:
-            lengths.append(count)
-            count = 0
-    return np.array(lengths), language
-
-
-TREEBANKS = ("English", "German", "Hindi", "Spanish", "Turkish")
-
-
-def entropies(quick):
-    """Time entropy against Smith and Eisner (2007), and GE against Druck and Smith (2009).
-
-    Zmigrod, Vieira and Cotterell (2021) report speed-ups of 4.1 to 15.1, depending on the treebank,
-    for the entropy, and of 9 for generalized expectations (GE).
-    """
-    rng = np.random.default_rng(2)
-    for language in TREEBANKS:
-        lengths, name = sentence_lengths(language, f"UD_{language}-PUD")
-        lengths = lengths[:50] if quick else lengths
-        tables = [rng.normal(size=(n + 1, n + 1)) for n in lengths]
-        padded = np.zeros((len(lengths), max(lengths) + 1, max(lengths) + 1))
-        for item, table in zip(padded, tables, strict=True):
-            item[: len(table), : len(table)] = table
-        few = [(t, rng.normal(size=(*t.shape, 10)), rng.normal(size=10)) for t in tables[:40]]
-
-        def one_by_one(tables=tables):
-            return [SpanningTrees(t, single_root=True).entropy() for t in tables]
-
-        def batched(padded=padded, lengths=lengths):
-            return SpanningTrees(padded, single_root=True, lengths=lengths, labeled=False).entropy()
-
-        def looped(tables=tables):
-            return [oracle.smith_eisner_entropy(t) for t in tables]
-
-        def ge(few=few):
-            return [
-                SpanningTrees(t, single_root=True).generalized_expectation(f, target)[1]
-                for t, f, target in few
-            ]
-
-        def druck_smith(few=few):
-            return [oracle.druck_smith_gradient(*item) for item in few]
-
-        np.testing.assert_allclose(one_by_one(), looped(), atol=1e-8)
-        np.testing.assert_allclose(ge()[0], druck_smith()[0], atol=1e-9)
-        seconds = interleaved_medians(
-            {
-                "looped": looped, "one by one": one_by_one, "batched": batched,
-                "druck smith": druck_smith, "ge": ge,
-            }
-        )  # fmt: skip
-        yield {
-            "sentences": f"{len(lengths)} {name}",
-            "mean length": float(np.mean(lengths)),
-            "seconds entropy": seconds["one by one"],
-            "times Smith-Eisner": seconds["looped"] / seconds["one by one"],
-            "times batched": seconds["looped"] / seconds["batched"],
-            "seconds GE of 40": seconds["ge"],
-            "times Druck-Smith": seconds["druck smith"] / seconds["ge"],
-        }
-
-
 def pruned(rng, n, heads, peak):
     """Return scores: the best tree gets `peak` more; all but the best heads are forbidden."""
     scores = rng.normal(size=(n + 1, n + 1)) * 2
@@ -230,55 +155,23 @@ def solved(scores):
     return trees.log_partition(), trees.marginals()
 
 
-def generalized_expectation(quick):
-    rng = np.random.default_rng(3)
-    for n in (10, 20, 40) if quick else (10, 20, 40, 80):
-        scores = rng.normal(size=(n + 1, n + 1))
-        features, target = rng.normal(size=(n + 1, n + 1, 20)), rng.normal(size=20)
-
-        def ours(scores=scores, features=features, target=target):
-            return SpanningTrees(scores, single_root=True).generalized_expectation(
-                features, target
-            )[1]
-
-        def theirs(scores=scores, features=features, target=target):
-            return oracle.druck_smith_gradient(scores, features, target)
-
-        np.testing.assert_allclose(ours(), theirs(), atol=1e-9)
-        seconds = interleaved_medians({"ours": ours, "theirs": theirs})
-        yield {
-            "n": n,
-            "features": 20,
-            "seconds Druck-Smith": seconds["theirs"],
-            "seconds gradient": seconds["ours"],
-            "times Druck-Smith": seconds["theirs"] / seconds["ours"],
-        }
-
-
-def second_moments(quick):
-    """Time covariances of all pairs and of many totals against Hessian-vector products."""
+def covariances(quick):
+    """Time covariances of all pairs of arcs against Hessian-vector products."""
     rng = np.random.default_rng(8)
     for n in (5, 10, 20) if quick else (5, 10, 20, 30):
         scores = rng.normal(size=(n + 1, n + 1))
-        r, s = rng.normal(size=(2, n + 1, n + 1, 20))
         trees = SpanningTrees(scores, single_root=True)
         units = np.eye(scores.size).reshape(-1, *scores.shape)
         seconds = interleaved_medians(
             {
                 "matrix": trees.covariance_matrix,
                 "columns": lambda t=trees, u=units: [t.covariance_product(v) for v in u],
-                "moments": lambda t=trees, r=r, s=s: t.second_moments(r, s),
-                "products": lambda t=trees, r=r: [
-                    t.covariance_product(r[..., i]) for i in range(r.shape[-1])
-                ],
             }
         )
         yield {
             "n": n,
             "seconds covariances": seconds["matrix"],
             "times a product each": seconds["columns"] / seconds["matrix"],
-            "seconds E[r s'], R = S = 20": seconds["moments"],
-            "times products of r": seconds["products"] / seconds["moments"],
         }
 
 
@@ -374,8 +267,7 @@ def stability(quick):
 
 def rows(quick):
     for section in (
-        first_and_second_order, cliff, entropies, generalized_expectation, second_moments, discrete,
-        sparse, stability,
+        first_and_second_order, cliff, covariances, discrete, sparse, stability,
     ):  # fmt: skip
         yield from section(quick)
 

@@ -86,3 +86,9 @@ def test_sections_and_rows_that_come_or_go_are_named(frame):
     after["sections"][0]["where"] = "Table 2"
     assert frame.moved(before, after) == ["sections: ['Table 1: a'] became ['Table 2: a']"]
     assert frame.moved(before, run_of([])) == ["Table 1: a: 1 rows became 0"]
+
+
+def test_a_section_without_its_data_is_not_compared(frame):
+    before, after = run_of([{"value": 1.0}]), run_of([])
+    after["sections"][0]["missing"] = "a treebank"
+    assert frame.moved(before, after) == []
