@@ -64,12 +64,14 @@ class Coverage:
     arcs, used_arcs : int, the numbers of all arcs and of used arcs.
     classes : (name, number of uses) of each rule, and of edits by kind and cost.
     unreachable : int, the number of states that are on no path from the start to a final state.
+    undercut : (name, cost in nats) of each rule without effect, because edits do the same for less.
     """
 
     arcs: int
     used_arcs: int
     classes: tuple[tuple[str, int], ...]
     unreachable: int
+    undercut: tuple[tuple[str, float], ...]
 
     @property
     def unused(self) -> list[str]:
@@ -142,6 +144,7 @@ def _coverage(
         int((events[: transducer.num_arcs] > 0).sum()),
         tuple(used.items()),
         states - on_paths,
+        tuple(loss.rules.undercut.items()) if isinstance(loss, RuleLoss) else (),
     )
 
 

@@ -186,7 +186,9 @@ _MOST_NAMES = 8
     help="Show the differences, then write the computed losses to the file of the grammar.",
 )
 @click.option(
-    "--strict", is_flag=True, help="Also fail on unused rules, unreachable states and ties."
+    "--strict",
+    is_flag=True,
+    help="Also fail on unused or undercut rules, unreachable states and ties.",
 )
 def test(
     reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
@@ -219,9 +221,10 @@ def test(
         wrong = 0
     if wrong:
         raise click.ClickException(f"{wrong} of {len(checked)} examples are wrong")
-    if strict and (coverage.unused or coverage.unreachable or tied):
+    if strict and (coverage.unused or coverage.undercut or coverage.unreachable or tied):
         raise click.ClickException(
-            f"{len(coverage.unused)} unused, {coverage.unreachable} unreachable, {len(tied)} tied"
+            f"{len(coverage.unused)} unused, {len(coverage.undercut)} undercut, "
+            f"{coverage.unreachable} unreachable, {len(tied)} tied"
         )
 
 
@@ -236,6 +239,9 @@ def _print_coverage(
     )
     if coverage.unused:
         echo(f"unused            {_first_few(coverage.unused)}")
+    if coverage.undercut:
+        named = [f"{name} (edits cost {cost:g})" for name, cost in coverage.undercut]
+        echo(f"undercut          {_first_few(named)}: no effect; lower the rule or raise the edits")
     echo(f"unreachable       {coverage.unreachable} states")
     shown = [f"{e.y!r} against {e.target!r}" for e in ambiguous]
     echo(f"ambiguous         {_first_few(shown) or 'none'}: several cheapest alignments")

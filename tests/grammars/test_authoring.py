@@ -147,7 +147,12 @@ def test_coverage_and_strictness(run, rules):
         assert name in out
     assert "ties              none" in out
     code, _, err = run("grammar", "test", "two.rules", "--strict")
-    assert (code, err) == (1, "fstgrad: 3 unused, 0 unreachable, 0 tied\n")
+    assert (code, err) == (1, "fstgrad: 3 unused, 0 undercut, 0 unreachable, 0 tied\n")
+    rules.write_text(RULES + "ANY -> 0 2\n")
+    code, out, _ = run("grammar", "test", "two.rules")
+    assert code == 0
+    assert "undercut          ANY -> 0 (edits cost 1): no effect" in out
+    assert "1 undercut" in run("grammar", "test", "two.rules", "--strict")[2]
     rules.write_text(RULES + "? a => b 1\n? aa => b 2\n? a => c 1\n")
     code, out, _ = run("grammar", "test", "two.rules")
     assert "ambiguous         'aa' against 'b'" in out
@@ -304,7 +309,7 @@ def test_unreachable_states_are_counted(run, tmp_path):
     assert code == 0
     assert "unreachable       1 states" in out
     code, _, err = run("grammar", "test", tmp_path / "odd.py", "--strict")
-    assert (code, err) == (1, "fstgrad: 0 unused, 1 unreachable, 0 tied\n")
+    assert (code, err) == (1, "fstgrad: 0 unused, 0 undercut, 1 unreachable, 0 tied\n")
 
 
 def test_explanations_of_long_pairs_with_many_alignments():

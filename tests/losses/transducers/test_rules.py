@@ -1,5 +1,6 @@
 """Grammars of rules: against a recursion from the definition, and what is wrong in a file."""
 
+import itertools
 import math
 
 import numpy as np
@@ -237,3 +238,25 @@ def test_what_would_grow_beyond_bounds_is_refused(said, rule):
 def test_a_class_of_features_holds_the_symbol_that_has_no_others():
     text = "alphabet = P B\nP : labial\nB : labial voiced\n[labial voiced] -> P 0.125\n"
     assert fg.RuleLoss(text)("B", "P") == 0.125
+
+
+def test_undercut_rules_are_those_that_change_no_loss():
+    lines = [
+        "ANY -> 0 2",
+        "x: a b -> b a 0.75",
+        "y: b c -> c b 2.5",
+        "0 -> c 1 / a _",
+        "V -> V 1.5",
+    ]
+    lines += ["a -> c 0.125", "c -> a 1.25", "b -> c 2 obligatory", "b c -> 0 1.5"]
+    lines += ["c -> 0.7 / _ #"]
+    head = "alphabet = abc\nV = a b\ninsert = 0.5\nfeature = 0.25\na : p\nc : p q"
+    undercut = RuleSet.parse("\n".join([head, *lines])).undercut
+    costs = {"ANY -> 0": 1.0, "y": 1.5, "0 -> c / a _": 0.5, "V -> V": 1.0, "c -> a": 0.25}
+    assert undercut == costs
+    strings = [y for length in range(3) for y in itertools.product("abc", repeat=length)]
+    for line in lines:
+        with_rule, without = (fg.RuleLoss(f"{head}\n{text}") for text in (line, ""))
+        changes = any(with_rule(y, z) != without(y, z) for y in strings for z in strings if y != z)
+        (rule,) = with_rule.rules.rules
+        assert changes == (rule.name not in undercut), line

@@ -41,6 +41,7 @@ _EDITS = ("insert", "delete", "substitute")
 _SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
 _MOST_PAIRS = 100_000
 _LONGEST_CONTEXT = 8  # automata of contexts may be exponential in this
+_ROUNDING = 1e-9  # nats; of sums of costs
 
 
 class _Part(NamedTuple):
@@ -122,6 +123,34 @@ class RuleSet:
         a, b = self.features[read], self.features[written]
         near = self.feature_cost * max(len(a - b), len(b - a))
         return near if cost is None else min(near, cost)
+
+    def edit_cost(self, read: Sequence[str], written: Sequence[str]) -> float:
+        """Return the least cost in nats of the same change by copies and edits, without rules."""
+        insert, delete = (self.edits.get(edit, math.inf) for edit in ("insert", "delete"))
+        row = [j * insert if j else 0.0 for j in range(len(written) + 1)]
+        for a in read:
+            corner, row[0] = row[0], row[0] + delete
+            for j, b in enumerate(written, start=1):
+                cost = 0.0 if a == b else self.substitution(a, b)
+                through = math.inf if cost is None else corner + cost
+                corner, row[j] = row[j], min(through, row[j] + delete, row[j - 1] + insert)
+        return row[-1]
+
+    @property
+    def undercut(self) -> dict[str, float]:
+        """The greatest cost in nats of the edits that do what a rule does, by the rule's name.
+
+        Only rules without effect: optional, and more expensive than the edits for all pairs.
+        """
+        found = {}
+        for rule in self.rules:
+            pairs = (
+                [] if rule.is_obligatory else [pair for pair in rule.pairs if pair[0] != pair[1]]
+            )
+            costs = [self.edit_cost(*pair) for pair in pairs]
+            if costs and max(costs) < rule.cost - _ROUNDING:
+                found[rule.name] = max(costs)
+        return found
 
 
 @dataclass
