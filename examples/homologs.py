@@ -95,4 +95,9 @@ if __name__ == "__main__":
     if len(sys.argv) not in (1, 3, 4) or sys.argv[1:2] not in ([], ["protein"], ["dna"]):
         sys.exit(__doc__)
     shares = main(*sys.argv[1:])
-    figure = fg.plot.bars({"": shares}, xlabel="relative comes first", log=False)
+    name, loss = next(iter((protein_losses if sys.argv[1:2] != ["dna"] else dna_losses)().items()))
+    sequence, relative, _ = next(read(sys.argv[2] if sys.argv[1:] else None, 1))
+    figures = [
+        fg.plot.alignment({f"a sequence and its relative, {name}": loss.align(sequence, relative)}),
+        fg.plot.bars({"": shares}, xlabel="relative comes first", log=False),
+    ]

@@ -2,8 +2,7 @@
 =====================================
 
 A window tagger is trained by the softmax margin of the edit distance.  The training step is one
-function under `jit`, and the gold tags are one of its arguments.  In the synthetic sentences, the
-tag of a word depends on the word before it.
+function under `jit`, and the gold tags, which depend on two words, are one of its arguments.
 
     python examples/jax_tagger.py
 """
@@ -54,21 +53,27 @@ def step(weights, words, tags):
     return jax.tree.map(lambda w, g: w - 0.2 * g, weights, slope), value
 
 
-def main(train: int = 200, epochs: int = 30) -> float:
-    """Train; return the share of correct tags on new sentences."""
+def share_right(weights, words, tags) -> float:
+    """Return the share of correct tags in the most probable sequences."""
+    tables = np.asarray(scores(weights, words), dtype=np.float64)
+    right = np.array([fg.StringDistribution(table).mode() for table in tables]) == tags
+    return float(right[tags >= 0].mean())
+
+
+def main(train: int = 200, epochs: int = 30) -> list[float]:
+    """Train; return the share of correct tags on new sentences before and after each epoch."""
     rng, weights = np.random.default_rng(0), start(jax.random.key(0))
-    words, tags = sentences(train, rng)
+    (words, tags), new = sentences(train, rng), sentences(100, rng)
+    shares = [share_right(weights, *new)]
     for _ in range(epochs):
         for batch in np.split(rng.permutation(train), train // 20):
             weights, value = step(weights, words[batch], tags[batch])
-    words, tags = sentences(100, rng)
-    tables = np.asarray(scores(weights, words), dtype=np.float64)
-    found = np.array([fg.StringDistribution(table).mode() for table in tables])
-    share = float((found == tags)[tags >= 0].mean())
-    print(f"softmax margin {value:.3f}, tags right on new sentences {share:.3f}")
-    return share
+        shares.append(share_right(weights, *new))
+    print(f"softmax margin {value:.3f}, tags right on new sentences {shares[-1]:.3f}")
+    return shares
 
 
 if __name__ == "__main__":
-    shares = {"tagger": main(), "by chance": 1 / TAGS}
-    figure = fg.plot.bars(shares, xlabel="tags right", log=False)
+    shares = main()
+    panels = {"new sentences": {"tagger": (range(len(shares)), shares)}}
+    figure = fg.plot.curves(panels, xlabel="epoch", ylabel="tags right", log=False)

@@ -33,6 +33,7 @@ from itertools import pairwise
 import numpy as np
 
 import fstgrad as fg
+from fstgrad.learning.score import oracle_path
 from fstgrad.trees.treebank import read_conllu
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
@@ -128,6 +129,14 @@ def train(utterances, weights, steps, samples=None):
     return weights
 
 
+def gain(u, models):
+    """Return by how much training lowers the expected errors; -inf if a word cannot be right."""
+    if u.b.closest()[1] > 0 or u.words > 8:
+        return -np.inf
+    before, after = (expected([u], models[name])[0] for name in ("start", "exact"))
+    return (before - after) * u.words
+
+
 def heard(count=60):
     """Return references and hypotheses of a simulated recognizer."""
     sentences = read_conllu(DATA / "turkish_web.conllu")
@@ -206,10 +215,15 @@ def main():
         half: {name: expected(chosen, w)[0] for name, w in models.items()}
         for half, chosen in halves.items()
     }
-    longest = max(halves["test"], key=lambda u: u.lattice.num_arcs).scored(models["exact"])
+    shown = max(range(1, len(refs), 2), key=lambda i: gain(utterances[i], models))
+    lattices = {
+        f"{name} (framed: the words of the reference)": utterances[shown].scored(models[model])
+        for name, model in (("before training", "start"), ("after training", "exact"))
+    }
+    path = oracle_path(utterances[shown].lattice, refs[shown])
     return [
+        fg.plot.confusion_network(lattices, top=4, path=path),
         fg.plot.bars(rates, xlabel="expected word error rate", log=False),
-        fg.plot.confusion_network(longest, top=4),
     ]
 
 

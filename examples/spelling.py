@@ -58,4 +58,12 @@ if __name__ == "__main__":
     if len(sys.argv) > 3:
         sys.exit(__doc__)
     shares = main(*sys.argv[1:])
-    figure = fg.plot.bars({"": shares}, xlabel="correction comes first", log=False)
+    letters = {
+        "edit distance": fg.EditDistance(LETTERS),
+        "with transpositions": fg.OptimalStringAlignment(LETTERS),
+    }
+    pair = "recieve", "receive"
+    figures = [
+        fg.plot.alignment({name: loss.align(*pair) for name, loss in letters.items()}),
+        fg.plot.bars({"": shares}, xlabel="correction comes first", log=False),
+    ]

@@ -1,9 +1,8 @@
 """PyTorch: CTC with bigrams of labels
 ======================================
 
-CTC predicts each label without knowing the others.  Here p(y | x) is p_CTC(y | x) times a weight
-for each pair of neighbouring labels, normalized over all strings.  A chain of fewer than 2 n states
-sums over all paths: a state is a label, or a blank with the last label before it.
+Here p(y | x) is p_CTC(y | x) times a weight for each pair of neighbouring labels, normalized over
+all strings.  A chain sums over all paths: a state is a label, or a blank with the label before it.
 
     python examples/torch_ctc_bigrams.py
 """
@@ -32,12 +31,11 @@ def utterances(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, list
 
 def chain(scores: torch.Tensor, pairs: torch.Tensor) -> fgt.CRF:
     """Return all paths, from scores (B, T, n) and weights (n, n), whose row 0 is the start."""
-    n = len(pairs)
-    same = torch.eye(n, dtype=torch.bool)
-    stay = torch.full((n, n), -torch.inf).masked_fill(same, 0.0)
+    same = torch.eye(len(pairs), dtype=torch.bool)
+    stay = torch.full_like(pairs, -torch.inf).masked_fill(same, 0.0)
     after_blank = torch.cat([stay, pairs[:, 1:]], 1)
     after_label = torch.cat([stay, pairs.masked_fill(same, 0.0)[:, 1:]], 1)  # a repeat is one label
-    emissions = torch.cat([scores[..., :1].expand(*scores.shape[:2], n), scores[..., 1:]], 2)
+    emissions = torch.cat([scores[..., :1].expand_as(scores), scores[..., 1:]], 2)
     return fgt.CRF(emissions, torch.cat([after_blank, after_label[1:]]), start=after_blank[0])
 
 
@@ -56,9 +54,9 @@ def error_rate(scores: torch.Tensor, gold: list[list[int]], pairs: torch.Tensor)
     return float(loss.pairwise(found, gold).sum()) / sum(map(len, gold))
 
 
-def main(steps: int = 300) -> dict[str, float]:
-    """Train with and without bigrams; return the label error rates on new utterances."""
-    found: dict[str, float] = {}
+def main(steps: int = 300) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+    """Train with and without bigrams; return the label error rates, and marginals by frame."""
+    found, marginals = {}, {}
     for name in ("CTC", "CTC with bigrams"):
         rng, _ = np.random.default_rng(0), torch.manual_seed(0)
         model, new = torch.nn.Linear(DIM, LABELS), utterances(200, rng)
@@ -71,9 +69,11 @@ def main(steps: int = 300) -> dict[str, float]:
             optimizer.step()
         with torch.no_grad():
             found[name] = error_rate(model(new[0]), new[1], pairs)
+            q = chain(model(new[0][:1]), pairs).marginals()[0]  # of states, blanks first
+            marginals[name] = torch.cat([q[:, :LABELS].sum(1, keepdim=True), q[:, LABELS:]], 1)
         print(f"label error rate, {name}: {found[name]:.3f}")
-    return found
+    return found, marginals
 
 
 if __name__ == "__main__":
-    figure = fg.plot.bars(main(), xlabel="label error rate", log=False)
+    figure = fg.plot.marginals(main()[1], fg.Alphabet(["blank", *"abcde"]))

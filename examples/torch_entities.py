@@ -8,7 +8,6 @@ Only first pieces of words have tags.  With transformers, its ``Trainer`` trains
 
 import tempfile
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, StackDataset
 
@@ -24,14 +23,14 @@ TAGS, LENGTH, WORDS, PIECES = ["O", "B-PER", "I-PER"], 14, 30, 40  # pieces >= 3
 SPANS = fg.SpanHamming(fg.Alphabet(TAGS))
 
 
-def sentences(count: int, rng: np.random.Generator) -> StackDataset:
+def sentences(count: int) -> StackDataset:
     """Return pieces and labels; words below 10 begin a name, those below 15 continue one."""
-    pieces = rng.integers(PIECES, size=(count, LENGTH))
-    labels = (pieces < 10).astype(int)
+    pieces = torch.randint(PIECES, (count, LENGTH))
+    labels = (pieces < 10).long()
     labels[:, 1:][(pieces[:, :-1] < 10) & (pieces[:, 1:] >= 10) & (pieces[:, 1:] < 15)] = 2
     labels[:, 1:][pieces[:, 1:] >= WORDS] = -100
-    labels[np.arange(LENGTH) >= rng.integers(6, LENGTH + 1, size=count)[:, None]] = -100
-    return StackDataset(input_ids=torch.tensor(pieces), labels=torch.tensor(labels))
+    labels[torch.arange(LENGTH) >= torch.randint(6, LENGTH + 1, (count, 1))] = -100
+    return StackDataset(input_ids=pieces, labels=labels)
 
 
 class Tagger(PreTrainedModel):
@@ -50,14 +49,14 @@ class Tagger(PreTrainedModel):
         """Return the loss: likelihood plus the expected number of wrong and missed names."""
         scores = self.emit(self.layers(self.embed(input_ids) + self.place.weight))
         loss = self.crf.risk(scores, labels, SPANS) - self.crf(scores, labels)
-        best = self.crf.distribution(scores.detach(), labels >= 0).decode()
-        return {"loss": loss / len(labels), "logits": best}
+        crf = self.crf.distribution(scores.detach(), labels >= 0)
+        return {"loss": loss / len(labels), "logits": crf.decode(), "marginals": crf.marginals()}
 
 
-def main(count: int = 2000) -> float:
-    """Train a model; return the share of names that are wrong or missed in new sentences."""
-    rng, _ = np.random.default_rng(0), torch.manual_seed(0)
-    train, new, model = sentences(count, rng), sentences(100, rng), Tagger(PretrainedConfig())
+def main(count: int = 2000) -> tuple[float, torch.Tensor, torch.Tensor]:
+    """Train; return the share of wrong and missed names, and marginals and tags of a sentence."""
+    torch.manual_seed(0)
+    train, new, model = sentences(count), sentences(100), Tagger(PretrainedConfig())
     if Trainer:
         with tempfile.TemporaryDirectory() as folder:
             options = TrainingArguments(folder, num_train_epochs=1, learning_rate=1e-3)
@@ -69,11 +68,12 @@ def main(count: int = 2000) -> float:
         optimizer.zero_grad()
         model(**batch)["loss"].backward()
         optimizer.step()
-    found, gold = model(**new.datasets)["logits"].numpy(), new.datasets["labels"].numpy()
-    wrong = sum(SPANS(y[z >= 0], z[z >= 0]) for y, z in zip(found, gold, strict=True))
+    output, gold = model(**new.datasets), new.datasets["labels"]
+    wrong = sum(SPANS(y[z >= 0], z[z >= 0]) for y, z in zip(output["logits"], gold, strict=True))
     print(f"wrong or missed, by name {wrong / (gold == 1).sum():.3f}")
-    return float(wrong / (gold == 1).sum())
+    return float(wrong / (gold == 1).sum()), output["marginals"][0], gold[0]
 
 
 if __name__ == "__main__":
-    figure = fg.plot.bars({"after training": main()}, xlabel="wrong or missed", log=False)
+    _, marginals, gold = main()
+    figure = fg.plot.marginals(marginals[gold >= 0], fg.Alphabet(TAGS), target=gold[gold >= 0])

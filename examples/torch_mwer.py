@@ -1,8 +1,7 @@
 """PyTorch: minimum word errors on n-best lists
 ============================================
 
-A corrector is trained on pairs of an input, which repeats and garbles words, and its reference.  At
-each position, the network keeps, replaces or drops a word; hypotheses are drawn from the network.
+Inputs repeat and garble words; the network, which hypotheses are drawn from, corrects them.
 
     python examples/torch_mwer.py
 """
@@ -58,22 +57,23 @@ def error_rate(model: Corrector, inputs: torch.Tensor, references: torch.Tensor)
     return float(LOSS.pairwise([y[y != DROP] for y in best], references.numpy()).mean())
 
 
-def main(steps: int = 150) -> dict[str, float]:
-    """Train; return the word error rates on new inputs before and after."""
+def main(steps: int = 150) -> dict[int, float]:
+    """Train; return the word error rates on new inputs, by the number of steps."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     model, new = Corrector(), corpus(100, rng)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    rates = {"before": error_rate(model, *new)}
-    for _ in range(steps):
+    rates = {0: error_rate(model, *new)}
+    for step in range(1, steps + 1):
         inputs, references = corpus(32, rng)
         hypotheses, log_probs = sample(model(inputs), size=8)
         optimizer.zero_grad()
         fgt.nbest_risk(log_probs, hypotheses, references, LOSS).backward()
         optimizer.step()
-    rates["after"] = error_rate(model, *new)
-    print("word error rate before {before:.3f}, after {after:.3f}".format(**rates))
+        rates |= {step: error_rate(model, *new)} if step % 10 == 0 else {}
+    print(f"word error rate before {rates[0]:.3f}, after {rates[steps]:.3f}")
     return rates
 
 
 if __name__ == "__main__":
-    figure = fg.plot.bars(main(), xlabel="word error rate", log=False)
+    panels = {"new inputs": {"corrector": tuple(zip(*main().items(), strict=True))}}
+    figure = fg.plot.curves(panels, xlabel="step", ylabel="word error rate", log=False)

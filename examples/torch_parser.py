@@ -1,12 +1,8 @@
 """PyTorch: a parser with entropy regularisation
 =============================================
 
-A parser is trained on gold trees for a few sentences, and on the entropy of many sentences without
-trees.
-
-The sentences are synthetic sequences of word classes; a word prefers heads of the next class.  The
-objective of a sentence without a gold tree is the entropy of its tree distribution (Smith and
-Eisner 2007; Zmigrod et al. 2021).
+A parser is trained on gold trees for a few sentences, and on the entropy of many without (Smith and
+Eisner 2007; Zmigrod et al. 2021).  A word prefers heads of the next class.
 
     python examples/torch_parser.py
 """
@@ -53,13 +49,18 @@ def attachment(model: Biaffine, classes: torch.Tensor, heads: torch.Tensor) -> f
     return float((found == heads).float().mean())
 
 
-def main(labelled: int = 10, unlabelled: int = 30, steps: int = 60) -> float:
-    """Train; return the attachment score on new sentences."""
-    rng = np.random.default_rng(0)
-    torch.manual_seed(0)
-    classes, heads = treebank(labelled, rng)
-    others, _ = treebank(unlabelled, rng)
-    model = Biaffine()
+def arcs(model: Biaffine, classes: torch.Tensor) -> np.ndarray:
+    """Return the arc probabilities of one sentence."""
+    scores = model(classes[None])[0].detach().double().numpy()
+    return fg.SpanningTrees(scores, single_root=True).marginals()
+
+
+def main(labelled: int = 10, unlabelled: int = 30, steps: int = 60) -> tuple[float, dict, list]:
+    """Train; return the attachment score, and marginals and gold heads of one new sentence."""
+    rng, _ = np.random.default_rng(0), torch.manual_seed(0)
+    (classes, heads), (others, _) = treebank(labelled, rng), treebank(unlabelled, rng)
+    model, new = Biaffine(), treebank(50, rng)
+    marginals = {"before training": arcs(model, new[0][0])}
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     likelihood = fgt.SpanningTreeLoss(single_root=True)
     entropy = fgt.SpanningTreeEntropyLoss(single_root=True)
@@ -68,11 +69,11 @@ def main(labelled: int = 10, unlabelled: int = 30, steps: int = 60) -> float:
         unsure = entropy(model(others))
         (likelihood(model(classes), heads) + 0.1 * unsure).backward()
         optimizer.step()
-    found = attachment(model, *treebank(50, rng))
+    found, marginals["after training"] = attachment(model, *new), arcs(model, new[0][0])
     print(f"attachment score on new sentences {found:.3f}, entropy {unsure:.2f} nats")
-    return found
+    return found, marginals, new[1][0].tolist()
 
 
 if __name__ == "__main__":
-    scores = {"parser": main(), "by chance": 1 / LENGTH}
-    figure = fg.plot.bars(scores, xlabel="attachment score", log=False)
+    _, marginals, gold = main()
+    figure = fg.plot.trees(marginals, heads=gold)

@@ -45,17 +45,17 @@ class Pixels(torch.nn.Module):
         return self.convolution(noisy).flatten(2).transpose(1, 2)
 
 
-def accuracy(model: Pixels, noisy: torch.Tensor, labels: np.ndarray) -> tuple[float, float]:
-    """Return the share of correct pixels without and with the edges."""
+def labeled(model: Pixels, noisy: torch.Tensor) -> dict[str, np.ndarray]:
+    """Return the labels (count, SIZE * SIZE) without and with the edges, and P(y = 1) with them."""
     with torch.no_grad():
         nodes, edge = model(noisy).double().numpy(), model.edge.double().numpy()
-    alone = nodes.argmax(axis=2)
-    tied = [GRID.with_scores(own, edge).infer("bp", damping=0.3).node.argmax(1) for own in nodes]
-    return float((alone == labels).mean()), float((np.array(tied) == labels).mean())
+    p = [GRID.with_scores(own, edge).infer("bp", damping=0.3).node[:, 1] for own in nodes]
+    found = {"pixels alone": nodes.argmax(axis=2), "P(y = 1)": np.array(p)}
+    return found | {"random field": found["P(y = 1)"] > 0.5}
 
 
-def main(count: int = 20, steps: int = 60) -> tuple[float, float]:
-    """Train; return the pixel accuracy on new images without and with the edges."""
+def main(count: int = 20, steps: int = 60) -> tuple[float, float, dict[str, np.ndarray]]:
+    """Train; return the accuracy on new images without and with the edges, and one of them."""
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     noisy, labels = images(count, rng)
@@ -67,13 +67,13 @@ def main(count: int = 20, steps: int = 60) -> tuple[float, float]:
         optimizer.zero_grad()
         criterion(model(noisy), model.edge, gold).backward()
         optimizer.step()
-    alone, tied = accuracy(model, *images(10, rng))
+    noisy, labels = images(10, rng)
+    found = labeled(model, noisy)
+    alone, tied = (float((found[k] == labels).mean()) for k in ("pixels alone", "random field"))
     print(f"pixel accuracy on new images: alone {alone:.3f}, with the random field {tied:.3f}")
-    return alone, tied
+    shown = {"labels": labels} | found
+    return alone, tied, {name: table[0].reshape(SIZE, SIZE) for name, table in shown.items()}
 
 
 if __name__ == "__main__":
-    alone, tied = main()
-    figure = fg.plot.bars(
-        {"": {"pixels alone": alone, "random field": tied}}, xlabel="pixels right", log=False
-    )
+    figure = fg.plot.strip(main()[2])

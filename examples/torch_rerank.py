@@ -1,10 +1,9 @@
 """PyTorch: re-ranking lattices
 ============================
 
-Word lattices are re-ranked with a model trained on the exact expected word error rate.
-
 Each lattice has a few words for every position; some positions are optional.  The features of an
-arc are a noisy confidence and the noisy length of its word.  The weights minimize the risk.
+arc are a noisy confidence and the noisy length of its word.  The weights minimize the expected word
+error rate.
 
     python examples/torch_rerank.py
 """
@@ -14,6 +13,7 @@ import torch
 
 import fstgrad as fg
 import fstgrad.torch as fgt
+from fstgrad.learning.score import oracle_path
 
 WORDS = [f"w{i}" for i in range(30)]
 ABC = fg.Alphabet(WORDS)
@@ -22,37 +22,36 @@ ABC = fg.Alphabet(WORDS)
 def utterance(rng: np.random.Generator) -> tuple[fg.Lattice, torch.Tensor, list[str]]:
     """Return a lattice, its arc features (A, 2) and the reference."""
     reference = [WORDS[i] for i in rng.integers(len(WORDS), size=6)]
-    source, target, labels, features = [], [], [], []
+    source, labels, features = [], [], []
     for position, right in enumerate(reference):
         others = [WORDS[i] for i in rng.integers(len(WORDS), size=3)]
         for word in dict.fromkeys([right, *others]):
             source.append(position)
-            target.append(position + 1)
             labels.append(WORDS.index(word))
             features.append([(word == right) + rng.normal(), len(word) + rng.normal()])
         if rng.random() < 0.3:  # a deletion: the word may be skipped
             source.append(position)
-            target.append(position + 1)
             labels.append(-1)
             features.append([rng.normal(), 0.0])
-    zeros = np.zeros(len(source))
+    target, zeros = np.add(source, 1), np.zeros(len(source))
     lattice = fg.Lattice.from_arcs(source, target, labels, zeros, ABC, final=[len(reference)])
     return lattice, torch.tensor(features, dtype=torch.float64), reference
 
 
-def error_rate(corpus, layer: torch.nn.Linear) -> float:
+@torch.no_grad()
+def scored(layer: torch.nn.Linear, lattice: fg.Lattice, features: torch.Tensor) -> fg.Lattice:
+    """Return the lattice with the scores of a layer."""
+    return lattice.with_scores(layer(features)[:, 0].numpy())
+
+
+def error_rate(layer: torch.nn.Linear, corpus) -> float:
     """Return the word error rate of the best paths."""
-    loss, errors, words = fg.EditDistance(ABC), 0.0, 0
-    for lattice, features, reference in corpus:
-        with torch.no_grad():
-            scored = lattice.with_scores(layer(features)[:, 0].numpy())
-        errors += loss(scored.string(scored.best_path()[0]), reference)
-        words += len(reference)
-    return errors / words
+    lattices = [scored(layer, lattice, features) for lattice, features, _ in corpus]
+    return fg.score(lattices, [reference for *_, reference in corpus]).error_rate.value
 
 
-def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
-    """Train on one half; return the error rate of the other half before and after."""
+def main(count: int = 40, steps: int = 30) -> tuple:
+    """Train on one half; return the error rate of the other before and after, and lattices."""
     rng = np.random.default_rng(0)
     corpus = [utterance(rng) for _ in range(count)]
     train, test = corpus[: count // 2], corpus[count // 2 :]
@@ -60,7 +59,7 @@ def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
     layer = torch.nn.Linear(2, 1, dtype=torch.float64)
     with torch.no_grad():
         layer.weight[:] = torch.tensor([0.0, 1.0])  # rank by length alone
-    before = error_rate(test, layer)
+    before, shown = error_rate(layer, test), {"before training": scored(layer, *test[0][:2])}
     criterion = fgt.LatticeRiskLoss(fg.WordErrorRate(ABC))
     lattices, features, references = zip(*train, strict=True)
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
@@ -69,11 +68,12 @@ def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
         scores = [layer(own)[:, 0] for own in features]
         criterion(scores, lattices, references).backward()
         optimizer.step()
-    after = error_rate(test, layer)
+    after = error_rate(layer, test)
+    shown["after training; framed: the reference"] = scored(layer, *test[0][:2])
     print(f"word error rate before {before:.3f}, after {after:.3f}")
-    return before, after
+    return before, after, (shown, oracle_path(test[0][0], test[0][2]))
 
 
 if __name__ == "__main__":
-    rates = dict(zip(("before", "after"), main(), strict=True))
-    figure = fg.plot.bars(rates, xlabel="word error rate", log=False)
+    *_, (lattices, path) = main()
+    figure = fg.plot.confusion_network(lattices, path=path)

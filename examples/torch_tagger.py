@@ -1,11 +1,7 @@
 """PyTorch: a tagger with the bigram loss
 ======================================
 
-A BiLSTM tagger is trained with the bigram loss, so that predicted tags share bigrams with gold
-tags.
-
-The sentences are synthetic.  A word's tag is its number modulo the number of tags.  Every fifth
-word is an exception: its tag depends on the word before it, so that context matters.
+A word's tag is its number modulo the number of tags; every fifth word's depends on the word before.
 
     python examples/torch_tagger.py
 """
@@ -50,12 +46,17 @@ def accuracy(model: Tagger, words: torch.Tensor, tags: torch.Tensor) -> float:
     return float((best == tags).float().mean())
 
 
-def main(train: int = 200, epochs: int = 15) -> float:
-    """Train; return the accuracy on new sentences."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
+def marginals_of(model: Tagger, words: torch.Tensor) -> np.ndarray:
+    """Return the probabilities of pairs (previous tag, tag) in one sentence."""
+    return fg.StringDistribution(model(words[None])[0].detach().double().numpy()).marginals()
+
+
+def main(train: int = 200, epochs: int = 15) -> tuple[float, dict, np.ndarray]:
+    """Train; return the accuracy on new sentences, and marginals and gold tags of one of them."""
+    rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     words, tags = sentences(train, rng)
-    model = Tagger()
+    new, model = sentences(100, rng), Tagger()
+    marginals = {"before training": marginals_of(model, new[0][0])}
     loss = fg.NGram(fg.Alphabet("abcd"), order=2, smoothing=0.5)
     criterion = fgt.SoftmaxMarginLoss(loss)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -67,11 +68,12 @@ def main(train: int = 200, epochs: int = 15) -> float:
             optimizer.step()
         if epoch % 5 == 4:
             print(f"epoch {epoch + 1:3}  softmax margin {value.detach():.3f}")
-    found = accuracy(model, *sentences(100, rng))
+    found = accuracy(model, *new)
     print(f"accuracy on new sentences {found:.3f}")
-    return found
+    marginals["after training"] = marginals_of(model, new[0][0])
+    return found, marginals, new[1][0].numpy()
 
 
 if __name__ == "__main__":
-    shares = {"tagger": main(), "by chance": 1 / TAGS}
-    figure = fg.plot.bars(shares, xlabel="tags right", log=False)
+    _, marginals, gold = main()
+    figure = fg.plot.marginals(marginals, fg.Alphabet("abcd"), target=gold)

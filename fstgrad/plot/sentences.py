@@ -1,7 +1,7 @@
 """Draw spanning trees as arcs over a sentence, and lattices as confusion networks."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ from fstgrad.core.checks import (
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
-from fstgrad.plot.theme import MARK, canvas, theme_of
+from fstgrad.plot.theme import MARK, Theme, add_title, panels_of, stack, theme_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MOST_WORDS = 80
@@ -26,7 +27,7 @@ _ROUNDING = 1e-6  # tolerated rounding error of probabilities
 
 
 def trees(
-    marginals: npt.ArrayLike,
+    marginals: npt.ArrayLike | Mapping[str, npt.ArrayLike],
     words: Sequence[str] | None = None,
     *,
     heads: Sequence[int] | None = None,
@@ -38,7 +39,8 @@ def trees(
     Parameters
     ----------
     marginals : (n+1, n+1) float64
-        Arc probabilities [head, dependent], root at 0, as `SpanningTrees.marginals` returns them.
+        Arc probabilities [head, dependent], root at 0, as `SpanningTrees.marginals` returns them;
+        or {title: marginals} of several models, below each other.
     words : n strings, optional
         The default is the numbers 1 .. n.
     heads : (n,) ints, optional
@@ -59,21 +61,20 @@ def trees(
     >>> len(figure.axes[0].patches)  # two arcs of the root, two between the words
     4
     """
-    table = float_array("marginals", marginals)
-    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+    tables = {
+        title: _arcs(title or "marginals", table)
+        for title, table in panels_of("marginals", marginals).items()
+    }
+    sizes = {len(table) - 1 for table in tables.values()}
+    if len(sizes) > 1:
         raise InvalidInputError(
-            f"marginals has shape {table.shape}; give the (n+1, n+1) table of one sentence"
+            f"the tables are for {sorted(sizes)} words; give those of one sentence"
         )
-    if not ((table > -_ROUNDING) & (table < 1 + _ROUNDING)).all():
-        raise InvalidInputError(
-            f"marginals are from {table.min():g} to {table.max():g}; give probabilities, as "
-            "marginals() of a tree distribution returns them"
-        )
-    table, n = table.clip(0.0, 1.0), len(table) - 1
+    n = sizes.pop()
     names = [str(i + 1) for i in range(n)] if words is None else items("words", words)
     for name in names:
         instance("one of words", name, str, "a str")
-    gold = None if heads is None else index_array("heads", heads, len(table), (None,))
+    gold = None if heads is None else index_array("heads", heads, n + 1, (None,))
     threshold = real_number("threshold", threshold)
     if len(names) != n or (gold is not None and gold.shape != (n,)):
         raise InvalidInputError(
@@ -83,12 +84,44 @@ def trees(
     if n > _MOST_WORDS:
         raise InvalidInputError(f"the sentence has {n} words; draw at most {_MOST_WORDS}")
     theme = theme_of(dark)
-    shown = ["root", *names]
-    x = _places(shown)
-    figure, axes = canvas(max(3.0, 0.105 * x[-1] + 0.8), 1.2 + 0.35 * min(n, 8), theme)
+    x = _places(["root", *names])
+    heights = [1.2 + 0.35 * min(n, 8)] * len(tables)
+    figure, plots = stack(max(3.0, 0.105 * x[-1] + 0.8), heights, theme)
+    for axes, (title, table) in zip(plots, tables.items(), strict=True):
+        top = _add_sentence(
+            axes, theme, ["root", *names], np.where(table < threshold, 0, table), gold
+        )
+        axes.set(xlim=(x[0] - 4, x[-1] + 4), ylim=(-3.2, top + 1.5))
+        add_title(axes, theme, title, "" if gold is None else "orange: the given tree")
+    return figure
+
+
+def _arcs(name: str, marginals: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return the arc probabilities of one sentence, within [0, 1]."""
+    table = float_array(name, marginals)
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        raise InvalidInputError(
+            f"{name} has shape {table.shape}; give the (n+1, n+1) table of one sentence"
+        )
+    if not ((table > -_ROUNDING) & (table < 1 + _ROUNDING)).all():
+        raise InvalidInputError(
+            f"{name} are from {table.min():g} to {table.max():g}; give probabilities, as "
+            "marginals() of a tree distribution returns them"
+        )
+    return table.clip(0.0, 1.0)
+
+
+def _add_sentence(
+    axes: "Axes",
+    theme: Theme,
+    shown: Sequence[str],
+    table: npt.NDArray[np.float64],
+    gold: npt.NDArray[np.int64] | None,
+) -> float:
+    """Add words, root first, and the arcs of positive probability; return the largest height."""
     patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
-    top = 0.0
-    for head, dependent in np.argwhere(table >= threshold):
+    x, top = _places(shown), 0.0
+    for head, dependent in np.argwhere(table > 0):
         if dependent == 0 or head == dependent:
             continue
         is_gold = gold is not None and gold[dependent - 1] == head
@@ -100,10 +133,7 @@ def trees(
             place, -0.6, name, ha="center", va="top", fontsize=9,
             color=theme.foreground if place else theme.faint,
         )  # fmt: skip
-    axes.set(xlim=(x[0] - 4, x[-1] + 4), ylim=(-3.2, top + 1.5))
-    if gold is not None:
-        axes.set_title("orange: the given tree", fontsize=9, loc="left", color=MARK)
-    return figure
+    return top
 
 
 def _places(words: Sequence[str]) -> list[float]:
@@ -153,6 +183,8 @@ def confusion_network(
     Parameters
     ----------
     lattice : Lattice
+        Or {title: lattice}, such as one with its scores before and after training, below each
+        other.
     top : int
         The number of rows: the most words to show at one place, besides those of `path`.
     path : arc numbers, optional
@@ -175,48 +207,81 @@ def confusion_network(
     >>> sorted(text.get_text().split()[0] for text in figure.axes[0].texts)[:4]
     ['a', 'an', 'cold', 'old']
     """
-    slots, depth = _slots(lattice)
     top = positive_integer("top", top)
-    framed = _framed(lattice, depth, path, reference)
+    networks = {
+        title: _network(one, top, path, reference)
+        for title, one in panels_of("lattice", lattice).items()
+    }
+    theme = theme_of(dark)
+    width = max(network.edges[-1] for network in networks.values())
+    heights = [0.32 * (net.rows + any(net.below)) + 0.5 for net in networks.values()]
+    figure, plots = stack(min(0.105 * width + 0.4, 40.0), heights, theme)
+    for axes, (title, network) in zip(plots, networks.items(), strict=True):
+        _add_network(axes, theme, network)
+        axes.set(xlim=(-0.5, width + 0.5), ylim=(-network.rows + 0.4 - any(network.below), 0.6))
+        add_title(axes, theme, title)
+    return figure
+
+
+class _Network(NamedTuple):
+    """What is drawn of a lattice: words by place, the likeliest first.
+
+    slots : (word, posterior) pairs of each place.
+    framed : the word to frame at each place, or "".
+    below : the text below each place, or "".
+    rows : most words to show at one place.
+    edges : (places + 1,) left and right sides of the places, in widths of letters.
+    """
+
+    slots: list[list[tuple[str, float]]]
+    framed: list[str]
+    below: list[str]
+    rows: int
+    edges: npt.NDArray[np.float64]
+
+
+def _network(lattice: Any, top: int, path: Any, reference: Sequence[str | None] | None) -> _Network:
+    slots, depth = _slots(lattice)
+    chosen = _framed(lattice, depth, path, reference)
     if not slots:
         raise InvalidInputError("the lattice has no word; there is nothing to draw")
-    theme = theme_of(dark)
-    for slot, (word, _) in ((slots[place], named) for place, named in framed.items()):
-        at = next(i for i, (other, _) in enumerate(slot) if other == word)
+    framed, below = (
+        [chosen.get(place, ("", ""))[side] for place in range(len(slots))] for side in (0, 1)
+    )
+    for slot, word in zip(slots, framed, strict=True):
+        at = next((i for i, (other, _) in enumerate(slot) if other == word), 0)
         slot.insert(min(at, top - 1), slot.pop(at))
     rows = min(top, max(map(len, slots)))
-    below = [framed.get(place, ("", ""))[1] for place in range(len(slots))]
     widths = [
-        max(len(text) for text in (*(word for word, _ in slot[:rows]), said))
-        for slot, said in zip(slots, below, strict=True)
+        max(5, *(len(text) + 5 for text in (*(word for word, _ in slot[:rows]), text_below)))
+        for slot, text_below in zip(slots, below, strict=True)
     ]
-    edges = np.concatenate([[0.0], np.cumsum([max(5, w + 5) for w in widths])])
-    figure, axes = canvas(
-        min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * (rows + any(below)) + 0.5, theme
-    )
-    patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
-    shades = theme.shades()
-    for place, (left, right, slot) in enumerate(zip(edges[:-1], edges[1:], slots, strict=True)):
-        if below[place]:
+    return _Network(slots, framed, below, rows, np.concatenate([[0.0], np.cumsum(widths)]))
+
+
+def _add_network(axes: "Axes", theme: Theme, network: _Network) -> None:
+    patches, shades = extra("matplotlib.patches", "plot", "fstgrad.plot"), theme.shades()
+    edges = network.edges
+    for left, right, slot, framed, below in zip(
+        edges[:-1], edges[1:], network.slots, network.framed, network.below, strict=True
+    ):
+        if below:
             axes.text(
-                (left + right) / 2, -rows, below[place], ha="center", va="center", fontsize=8,
+                (left + right) / 2, -network.rows, below, ha="center", va="center", fontsize=8,
                 color=MARK,
             )  # fmt: skip
-        for row, (word, p) in enumerate(slot[:rows]):
-            is_framed = framed.get(place, ("",))[0] == word
+        for row, (word, p) in enumerate(slot[: network.rows]):
             axes.add_patch(
                 patches.Rectangle(
                     (left + 0.15, -row - 0.45), right - left - 0.3, 0.9, facecolor=shades(p),
-                    edgecolor=MARK if is_framed else theme.faint, linewidth=2 if is_framed else 0.5,
-                    zorder=2 if is_framed else 1,
+                    edgecolor=MARK if framed == word else theme.faint,
+                    linewidth=2 if framed == word else 0.5, zorder=2 if framed == word else 1,
                 )
             )  # fmt: skip
             axes.text(
                 (left + right) / 2, -row, f"{word}  {p:.2f}", ha="center", va="center",
                 fontsize=8, color=theme.on(p),
             )  # fmt: skip
-    axes.set(xlim=(-0.5, edges[-1] + 0.5), ylim=(-rows + 0.4 - any(below), 0.6))
-    return figure
 
 
 def _framed(

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +81,35 @@ def blank(width: float, height: float, theme: Theme) -> "Picture":
     return Picture(figsize=(width, height), layout="constrained", facecolor=theme.background)
 
 
+def panels_of(name: str, given: Any) -> dict[str, Any]:
+    """Return {title: value} as it is given, or {"": value} of a value without a title."""
+    if not isinstance(given, Mapping):
+        return {"": given}
+    if not given:
+        raise InvalidInputError(f"{name} is empty; give at least one title with its value")
+    return dict(given)
+
+
+def stack(width: float, heights: Sequence[float], theme: Theme) -> "tuple[Picture, list[Axes]]":
+    """Return a figure of panels of `heights` inches below each other, and their hidden axes."""
+    figure = blank(width, sum(heights), theme)
+    plots = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes in plots:
+        axes.set_axis_off()
+    return figure, list(plots)
+
+
 def canvas(width: float, height: float, theme: Theme) -> "tuple[Picture, Axes]":
     """Return a figure of `width` by `height` inches and its axes, which are hidden."""
-    figure = blank(width, height, theme)
-    axes = figure.add_subplot()
-    axes.set_axis_off()
+    figure, (axes,) = stack(width, [height], theme)
     return figure, axes
+
+
+def add_title(axes: "Axes", theme: Theme, title: str, mark: str = "") -> None:
+    """Add the title of a panel on the left, and on the right what a mark means."""
+    for text, side, color in ((title, "left", theme.foreground), (mark, "right", MARK)):
+        if text:
+            axes.set_title(text, fontsize=9, loc=side, color=color)
 
 
 def check_name(path: str | os.PathLike[str]) -> None:

@@ -129,6 +129,61 @@ def test_the_words_of_a_path_are_framed_and_shown():
         plot.confusion_network(lattice, reference=["x"])
 
 
+def titles(figure):
+    sides = [[axes.get_title(loc=side) for side in ("left", "right")] for axes in figure.axes]
+    return [" | ".join(filter(None, pair)) for pair in sides]
+
+
+def test_several_models_are_panels_of_one_figure():
+    """Each panel shows its own table, and marks are the same in all."""
+    abc = fg.Alphabet("ab")
+    tables = {"before": np.full((2, 2), 0.5), "after": np.eye(2)}
+    figure = plot.marginals(tables, abc, target="ab")
+    assert titles(figure)[:2] == ["before | framed: the target", "after"]
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), np.eye(2))
+    assert [len(axes.patches) for axes in figure.axes[:2]] == [2, 2]
+
+    arcs = np.array([[0, 0.9, 0.1], [0, 0, 0.9], [0, 0.1, 0]])
+    figure = plot.trees({"before": arcs, "after": np.round(arcs)}, heads=[0, 1])
+    assert titles(figure) == [f"{name} | orange: the given tree" for name in ("before", "after")]
+    assert [len(axes.patches) for axes in figure.axes] == [4, 2]
+
+    lattice = fg.Lattice.from_nbest(["ab", "b"], np.log([3.0, 1.0]), abc)
+    figure = plot.confusion_network(
+        {"before": lattice, "after": lattice.with_scores(0.0 * lattice.scores)}
+    )
+    assert titles(figure) == ["before", "after"]
+    shown = [{text.get_text() for text in axes.texts} for axes in figure.axes]
+    assert {"a  0.75", "a  0.50"} == {next(t for t in one if t[0] == "a") for one in shown}
+
+    loss = fg.EditDistance(abc)
+    figure = plot.alignment({"one": loss.align("ab", "ab"), "two": loss.align("a", "b")})
+    assert titles(figure) == ["one: loss 0: 2 matches", "two: loss 1: 1 substitutions (S)"]
+
+    for draw in (
+        lambda one: plot.marginals(one, abc),
+        plot.trees,
+        plot.confusion_network,
+        plot.alignment,
+    ):
+        with pytest.raises(fg.InvalidInputError, match="is empty; give at least one title"):
+            draw({})
+    with pytest.raises(fg.InvalidInputError, match="of one sentence"):
+        plot.trees({"a": arcs, "b": np.zeros((4, 4))})
+    with pytest.raises(fg.InvalidInputError, match="b has shape"):
+        plot.marginals({"a": tables["after"], "b": np.zeros((2, 3))}, abc)
+
+
+def test_long_alignments_have_several_rows():
+    found = fg.EditDistance(fg.Alphabet("ab")).align("a" * 50, "a" * 46 + "bbbb")
+    figure = plot.alignment(found)
+    assert texts(figure).count("target") == 2
+    assert texts(figure).count("S") == 4
+    heights = {text.get_position()[1] for text in figure.axes[0].texts if text.get_text() == "b"}
+    assert heights == {-2.0}
+    assert figure.get_size_inches()[1] == 3.0
+
+
 def test_a_lattice_as_a_confusion_network():
     abc = fg.Alphabet(["a", "b", "c"])
     lattice = fg.Lattice.from_nbest([["a", "b"], ["c"]], np.log([3.0, 1.0]), abc)
