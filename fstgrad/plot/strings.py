@@ -93,7 +93,8 @@ def _map(
         raise InvalidInputError(
             f"target has {len(ids)} symbols, the {name} {len(values)} positions; give equal lengths"
         )
-    return values.sum(axis=tuple(range(1, values.ndim - 1))).T
+    by_symbol: npt.NDArray[np.float64] = values.sum(axis=tuple(range(1, values.ndim - 1))).T
+    return by_symbol
 
 
 def _add_map(

@@ -107,9 +107,8 @@ def canvas(width: float, height: float, theme: Theme) -> "tuple[Picture, Axes]":
 
 def add_title(axes: "Axes", theme: Theme, title: str, mark: str = "") -> None:
     """Add the title of a panel on the left, and on the right what a mark means."""
-    for text, side, color in ((title, "left", theme.foreground), (mark, "right", MARK)):
-        if text:
-            axes.set_title(text, fontsize=9, loc=side, color=color)
+    axes.set_title(title, fontsize=9, loc="left", color=theme.foreground)
+    axes.set_title(mark, fontsize=9, loc="right", color=MARK)
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
