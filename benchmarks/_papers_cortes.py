@@ -167,13 +167,14 @@ def factors() -> Section:
         rows,
         "both products are the edit distance: the largest difference is "
         f"{max(row['difference'] for row in rows):.1g}; ours has n more arcs in T1",
-        "The figure has two labels between the factors, i for an insertion and s for any other "
-        "edit: a:a, a:s and ε:i are 2 n + 1 arcs, and T2 decides whether s writes a symbol or "
-        "deletes, with the difference of the two costs. The library (`edit_factors`) has a third "
-        "label, d, for deletions. All costs are then on T1 and at least 0, each operation may be "
-        "forbidden (an infinite substitution cost would forbid deletions too if both began with "
-        "s, and cheaper deletions would need a negative cost), and T2 ∘ Y_i has no weights. With "
-        "composition from the right, T1 ∘ (T2 ∘ Y_i), neither builds the n² arcs.",
+        "The figure has two labels between the factors, i and s, and 2 n + 1 arcs: a:a, a:s and "
+        "ε:i, with i for an insertion and s for any other edit. How its T2 tells deletions from "
+        "substitutions is not at hand; here s:ε has the difference of the two costs. The library "
+        "(`edit_factors`) has a third label, d, for deletions. All costs are then on T1 and at "
+        "least 0, T2 ∘ Y_i has no weights, and each operation may be forbidden: with s for both, "
+        "an infinite cost of substitution would forbid deletions too, and deletions that cost less "
+        "than substitutions would need a negative cost. Composed from the right, T1 ∘ (T2 ∘ Y_i), "
+        "neither pair builds the n² arcs of the product.",
         pictures,
     )
 
