@@ -33,9 +33,13 @@ def main() -> None:
         parser.error(f"no paper {unknown[0]!r}; give {' or '.join(PAPERS)}")
     if not (given.quick or given.check or shutil.which("dot")):
         parser.error("the pictures need the program dot (apt install graphviz), or give --quick")
+    papers = given.papers or PAPERS
+    for path in (_papers.path_of(paper, given.quick) for paper in papers if given.check):
+        if not path.exists():
+            parser.error(f"--check: no file {path}; run without --check first")
     openfst_in_process()
     found = []
-    for paper in given.papers or PAPERS:
+    for paper in papers:
         sections = importlib.import_module(f"_papers_{paper}").sections(given.quick)
         if given.check:
             path = _papers.path_of(paper, given.quick)
