@@ -9,7 +9,9 @@ It needs the checkout, PyTorch and numba.  First each objective is compared with
 float64 to 1e-10, at float32 to 1e-5 of its size, in 20 repeats with the same bits, and nothing may
 wait for the device (`torch.cuda.set_sync_debug_mode`).  Then steps (value and gradient) are timed,
 the chains, CTC and edit losses first, as far as the minutes go.  "ratio" is the time of others
-divided by ours.  The JSON file is written after every row.
+divided by ours, "operations of PyTorch" that of ours without kernels of Triton.  Last,
+compute-sanitizer, if it is installed, looks for races and wrong addresses.  The JSON file is
+written after every row.
 
 `--device cpu` runs the same operations on the CPU (`fstgrad.torch.use_device_paths`), `--quick` at
 tiny sizes.
@@ -19,7 +21,10 @@ import argparse
 import contextlib
 import functools
 import json
+import os
+import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +41,7 @@ import torch
 import fstgrad as fg
 import fstgrad.torch as fgt
 from fstgrad.losses.automata.automaton import Level, LossAutomaton
+from fstgrad.torch.fused.available import fused
 
 REPEATS = 20
 PHONES = fg.Alphabet([f"p{i}" for i in range(39)])
@@ -114,11 +120,11 @@ class Case(NamedTuple):
 
 BIG = [(64, 100, 50), (64, 100, 128), (64, 100, 1000)]
 CASES = {
-    "CRF": Case(crf, [(5, 17, 9), (2, 1, 3), (2, 6, 300)], BIG, (4, 8, 5)),
+    "CRF": Case(crf, [(5, 17, 9), (2, 1, 3), (3, 9, 100), (2, 6, 300)], BIG, (4, 8, 5)),
     "CTC": Case(ctc, [(4, 30, 6)], [(8, 1500, 30)], (2, 12, 4)),
     "edit margin": Case(words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
     "edit risk": Case(words, [(6, 7, 39)], [(64, 7, 39)], (3, 4, 39)),
-    "trees": Case(trees, [(5, 9)], [(64, 40)], (3, 5)),
+    "trees": Case(trees, [(5, 9), (2, 64), (2, 70)], [(64, 40)], (3, 5)),
     "entropy of trees": Case(entropies, [(5, 9)], [(64, 40)], (3, 5)),
     "belief propagation": Case(grid, [(6, 7, 3)], [(256, 256, 10)], (4, 4, 2)),
     "n-best risk": Case(lists, [(4, 5)], [(64, 16)], (2, 3)),
@@ -262,7 +268,34 @@ def others(name, sizes, scores, call):
 
             yield "torch-struct", lambda s: NonProjectiveDependencyCRF(s[:, 1:, 1:]).partition
     device = scores[0].device
+    if fused(scores[0]):
+        yield "operations of PyTorch", unfused(call)
     yield "compiled passes", lambda *s: call(*(t.cpu() for t in s)).to(device)
+
+
+def unfused(call):
+    """Return a function that computes without kernels of Triton."""
+
+    def computed(*scores):
+        os.environ["FSTGRAD_FUSED"] = "0"
+        try:
+            return call(*scores)
+        finally:
+            del os.environ["FSTGRAD_FUSED"]
+
+    return computed
+
+
+def sanitized():
+    """Yield rows of compute-sanitizer, if it is installed, on the checks at tiny sizes."""
+    tool = shutil.which("compute-sanitizer")
+    for name in ("racecheck", "memcheck") if tool else ():
+        command = [str(tool), "--tool", name, "--error-exitcode", "3", sys.executable, __file__]
+        done = subprocess.run(
+            [*command, "--quick", "--minutes", "2", "--only-checks"],
+            capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+        yield {"case": name, "ok": done.returncode == 0, "output": done.stdout[-300:]}
 
 
 def timings(name, sizes, reference, device, left):
@@ -291,6 +324,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--only-checks", action="store_true", help="no times")
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
     reference, end = Reference(given.reference), time.monotonic() + 60 * given.minutes
@@ -316,7 +350,7 @@ def main():
 
     print(card)
     left = lambda: end - time.monotonic()  # noqa: E731
-    for is_check, wanted in ((True, checks), (False, times)):
+    for is_check, wanted in ((True, checks), (False, {} if given.only_checks else times)):
         for name, sizes in ((name, sizes) for name, every in wanted.items() for sizes in every):
             try:
                 if is_check and left() > 0:
@@ -326,6 +360,9 @@ def main():
                         add(row)
             except (RuntimeError, fg.FstgradError) as error:  # the next case may run
                 add({"case": name, "sizes": str(sizes), "error": str(error)[:500]})
+    if not given.quick and left() > 0:
+        for row in sanitized():
+            add(row)
     wrong = [r for r in known["rows"] if "error" in r or any(v is False for v in r.values())]
     return 1 if wrong else 0
 

@@ -201,6 +201,7 @@ MANY_PARAMETERS |= {"torch.ctc.ctc_softmax_margin", "torch.ctc.ctc_risk"}
 MANY_PARAMETERS |= {"torch.strings.softmax_margin", "torch.strings.risk"}
 MANY_PARAMETERS |= {"jax.ctc.ctc_softmax_margin", "jax.ctc.ctc_risk"}
 MANY_PARAMETERS |= {"jax.strings.softmax_margin", "jax.strings.risk"}
+MANY_PARAMETERS |= {"torch.fused.ctc.backward_kernel", "torch.fused.fields.sweep_kernel"}
 
 
 def test_few_parameters():

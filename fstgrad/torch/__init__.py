@@ -33,7 +33,7 @@ Reading order
 -------------
 - `arguments`, `arrays`, `transforms`, `threads` : checks; tensors to arrays and back; what observes
   a tensor; threads.
-- `device` : the same objectives in operations of PyTorch.
+- `device`, `fused` : the same objectives in operations of PyTorch, and kernels in Triton.
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
 - `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.

@@ -10,12 +10,23 @@ import torch
 
 from fstgrad.core.checks import Seed, generator
 from fstgrad.torch.device.sums import finite, log_product, log_sum, valid
+from fstgrad.torch.fused.available import fused, labels_of_chain
 
 
 def log_partition(
     emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """Return log Z (B,) float64 in nats, NaN for an item without a sequence."""
+    if fused(emissions) and emissions.shape[2] <= labels_of_chain(emissions):
+        from fstgrad.torch.fused import chains
+
+        return chains.log_partition(emissions, transitions, mask, _log_partition)
+    return _log_partition(emissions, transitions, mask)
+
+
+def _log_partition(
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     *_, (forward, offset) = _forward(emissions, transitions, mask)
     return valid(_where_any(mask, log_sum(forward).double() + offset))
 

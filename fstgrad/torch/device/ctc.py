@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fstgrad.torch.device.sums import finite, log_sum, valid
+from fstgrad.torch.fused.available import STATES, fused
 
 
 class States(NamedTuple):
@@ -107,13 +108,26 @@ def _relative(scores: torch.Tensor, states: States) -> torch.Tensor:
 
 def _log_gold(relative: torch.Tensor, states: States) -> torch.Tensor:
     emissions = _Emissions.apply(relative, states.labels)  # type: ignore[no-untyped-call]
+    given = emissions, states.barred, states.last, states.inside
+    if fused(emissions) and emissions.shape[2] <= STATES:
+        from fstgrad.torch.fused import ctc
+
+        total = ctc.log_total(*given, _log_total)
+    else:
+        total = _log_total(*given)
+    return torch.where(states.is_valid, valid(total), torch.nan)
+
+
+def _log_total(
+    emissions: torch.Tensor, barred: torch.Tensor, last: torch.Tensor, inside: torch.Tensor
+) -> torch.Tensor:
+    """Return the log of the sum over the paths (B,), -inf without one."""
     weights = _start(emissions)
-    for emission, here in zip(emissions.unbind(1), states.inside[..., None].unbind(1), strict=True):
-        arrived = _Into.apply(weights, states.barred)  # type: ignore[no-untyped-call]
+    for emission, here in zip(emissions.unbind(1), inside[..., None].unbind(1), strict=True):
+        arrived = _Into.apply(weights, barred)  # type: ignore[no-untyped-call]
         arrived = torch.nn.functional.pad(arrived + emission, (2, 0), value=-torch.inf)
         weights = torch.where(here, arrived, weights)
-    total = log_sum(torch.where(states.last, weights[:, 2:], -torch.inf))
-    return torch.where(states.is_valid, valid(total), torch.nan)
+    return log_sum(torch.where(last, weights[:, 2:], -torch.inf))
 
 
 def _start(emissions: torch.Tensor) -> torch.Tensor:

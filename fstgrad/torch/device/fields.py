@@ -16,6 +16,7 @@ from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.torch.arrays import to_device
 from fstgrad.torch.device.arcs import recent, sum_tables
 from fstgrad.torch.device.sums import finite, valid
+from fstgrad.torch.fused.available import LABELS_OF_FIELD, fused
 
 
 class Ends(NamedTuple):
@@ -171,6 +172,28 @@ def _beliefs(scores: torch.Tensor, edges: torch.Tensor, ends: Ends, run: Run) ->
     size = len(ends.source) // 2
     nodes = scores.transpose(0, 1)
     tables = _by_edge(edges, size).transpose(0, 1)
+    if fused(scores) and 0 < scores.shape[2] <= LABELS_OF_FIELD and len(ends.tables) == 1 and size:
+        from fstgrad.torch.fused import fields
+
+        messages = fields.messages_of(
+            scores, tables.transpose(0, 1), ends.source, ends.tables[0],
+            max_iter=run.max_iter, tol=run.tol, damping=run.damping,
+        )  # fmt: skip
+    else:
+        messages = _messages(nodes, tables, ends, run)
+    beliefs = nodes + ends.sums(messages)
+    cavity = _cavities(nodes, messages, ends)
+    joint = cavity[:size, ..., :, None] + tables + cavity[size:, ..., None, :]
+    log_nodes, log_edges = beliefs.logsumexp(dim=-1), joint.flatten(2).logsumexp(dim=-1)
+    node = (beliefs - finite(log_nodes)[..., None]).exp().transpose(0, 1)
+    edge = (joint - finite(log_edges)[..., None, None]).exp().transpose(0, 1)
+    total = (valid(log_nodes).double() * (1 - ends.degree)[:, None]).sum(dim=0)
+    return Beliefs(total + valid(log_edges).double().sum(dim=0), node, edge)
+
+
+def _messages(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -> torch.Tensor:
+    """Return the messages (2E, B, C) after belief propagation."""
+    size = len(ends.source) // 2
     messages = nodes.new_zeros(2 * size, *nodes.shape[1:])
     active = torch.ones(nodes.shape[1], 1, dtype=torch.bool, device=nodes.device)
     for _ in range(run.max_iter):
@@ -183,14 +206,7 @@ def _beliefs(scores: torch.Tensor, edges: torch.Tensor, ends: Ends, run: Run) ->
             fresh = _scaled(_mixed(messages, fresh, run.damping))
         messages = torch.where(active, fresh, messages)
         active = active & (changes > run.tol).flatten(2).any(dim=2).any(dim=0)[:, None]
-    beliefs = nodes + ends.sums(messages)
-    cavity = _cavities(nodes, messages, ends)
-    joint = cavity[:size, ..., :, None] + tables + cavity[size:, ..., None, :]
-    log_nodes, log_edges = beliefs.logsumexp(dim=-1), joint.flatten(2).logsumexp(dim=-1)
-    node = (beliefs - finite(log_nodes)[..., None]).exp().transpose(0, 1)
-    edge = (joint - finite(log_edges)[..., None, None]).exp().transpose(0, 1)
-    total = (valid(log_nodes).double() * (1 - ends.degree)[:, None]).sum(dim=0)
-    return Beliefs(total + valid(log_edges).double().sum(dim=0), node, edge)
+    return messages
 
 
 def _tied(

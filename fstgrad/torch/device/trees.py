@@ -8,21 +8,35 @@ with the largest sum comes first, because those whose only head is the root have
 Arcs are (B, n+1, n+1) float64; `inside` (B, n) is True for the dependents that an item has.
 """
 
+import functools
 from typing import Any
 
 import torch
 
 from fstgrad.torch.device.sums import finite, valid
+from fstgrad.torch.fused.available import WORDS, fused
 
 
 def log_partition(arcs: torch.Tensor, inside: torch.Tensor, *, single_root: bool) -> torch.Tensor:
     """Return log Z (B,) in nats, NaN without a tree; O(n^3), differentiable any number of times."""
     weights, offset = _relative(arcs, inside)
-    size, lowest = weights.shape[2], torch.finfo(arcs.dtype).min
-    node = torch.arange(size + 1, device=arcs.device)
-    left, total = inside, offset
+    if fused(weights) and 0 < weights.shape[2] <= WORDS:
+        from fstgrad.torch.fused import trees
+
+        definition = functools.partial(_eliminated, single_root=single_root)
+        total = trees.log_partition(weights, inside, single_root=single_root, definition=definition)
+    else:
+        total = _eliminated(weights, inside, single_root=single_root)
+    return valid(total + offset)
+
+
+def _eliminated(weights: torch.Tensor, inside: torch.Tensor, *, single_root: bool) -> torch.Tensor:
+    """Return log Z (B,) of possible arcs (B, n+1, n), -inf without a tree."""
+    size, lowest = weights.shape[2], torch.finfo(weights.dtype).min
+    node = torch.arange(size + 1, device=weights.device)
+    left, total = inside, weights.new_zeros(len(weights))
     for _ in range(size):
-        counted = (node >= 0).expand(len(arcs), -1)
+        counted = (node >= 0).expand(len(weights), -1)
         if single_root:
             counted = (node > 0) | (left.sum(dim=1, keepdim=True) == 1)
         into = torch.where(counted[..., None], weights.detach(), -torch.inf).logsumexp(dim=1)
@@ -31,7 +45,7 @@ def log_partition(arcs: torch.Tensor, inside: torch.Tensor, *, single_root: bool
         weights, log_sum = _Eliminated.apply(weights, pivot, counted)  # type: ignore[no-untyped-call]
         total = total + torch.where(left.any(dim=1), log_sum, 0.0)
         left = left & ~pivot
-    return valid(total)
+    return total
 
 
 def marginals(arcs: torch.Tensor, inside: torch.Tensor, *, single_root: bool) -> torch.Tensor:
