@@ -85,7 +85,7 @@ def pruned_machine(machine: TargetMachine, length: int, prune: float) -> TargetM
     np.fill_diagonal(paths, TROPICAL.one)
     paths = machine.close(paths)
     ways = (~TROPICAL.is_zero(paths)).sum(axis=1)
-    _check_memory(length * int(ways[concatenate(machine.arcs).source].sum()))
+    _check_memory(int(ways[concatenate(machine.arcs).source].sum()))
     machine = without_epsilons(machine, paths.T)
     sizes = [len(own.source) for own in machine.arcs]
     every, of_class = concatenate(machine.arcs), np.repeat(np.arange(len(sizes)), sizes)
@@ -95,8 +95,12 @@ def pruned_machine(machine: TargetMachine, length: int, prune: float) -> TargetM
     if TROPICAL.is_zero(np.array(least)):
         raise no_hypothesis(length)
     most = least + int(min(prune / machine.unit * (1 + _ROUNDING), INF // 4))
-    through = forward[:-1, every.source] + every.weight + backward[1:, every.nextstate]
-    position, arc = np.nonzero(through <= most)
+    cheap = [
+        np.flatnonzero(before[every.source] + every.weight + after[every.nextstate] <= most)
+        for before, after in zip(forward[:-1], backward[1:], strict=True)
+    ]
+    position, arc = np.repeat(np.arange(length), [len(a) for a in cheap]), np.concatenate(cheap)
+    _check_memory(len(arc))
     source = position * machine.num_states + every.source[arc]
     nextstate = (position + 1) * machine.num_states + every.nextstate[arc]
     states, number = np.unique(np.concatenate([source, nextstate]), return_inverse=True)

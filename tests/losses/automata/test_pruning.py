@@ -8,6 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad import openfst
 from fstgrad.losses import reference
+from fstgrad.losses.automata import pruning
 from fstgrad.losses.transducers import string_acceptor
 from tests.oracles import strings as oracle
 
@@ -150,3 +151,13 @@ def test_the_cache_keeps_pruned_losses_apart_and_out_of_files(tmp_path):
     automata = [cache.automaton(loss, "aab", prune=prune) for prune in thresholds]
     assert [b.prune for b in automata] == thresholds
     assert (cache.hits, cache.misses, len(list(tmp_path.iterdir()))) == (1, 3, 1)
+
+
+def test_memory_is_counted_before_it_is_used(monkeypatch):
+    loss = fg.EditDistance(fg.Alphabet("ab"))
+    # 9^2 pairs of states, then 162 arcs without epsilons, then those at all positions
+    for size, arcs in ((10_000, 81), (20_000, 162), (30_000, r"\d{3}")):
+        monkeypatch.setattr(pruning, "memory_limit", lambda size=size: size)
+        with pytest.raises(fg.MemoryLimitError, match=rf"pruning needs {arcs} arcs .* or band="):
+            loss.compile("abababab", prune=100.0)
+    assert loss.compile("abababab", prune=2.0).num_states > 8
