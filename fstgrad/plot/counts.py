@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.core.checks import extra, instance, positive_integer
 from fstgrad.core.errors import InvalidInputError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POSITIVE, _NEGATIVE, _LARGER = PALETTE[0], PALETTE[5], PALETTE[7]
+_LETTER, _LINE = 0.08, 0.3  # inches: the width of a letter; the height of a word with its dot
+_ROUNDS = 300  # of moving words apart
 
 
 def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
@@ -56,7 +59,8 @@ def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 
     if not drawn.number_of_nodes():
         return
     drawn = _in_order(networkx, drawn)
-    place = _layout(networkx, drawn, seed)
+    inches = axes.get_window_extent().size / axes.figure.dpi
+    place = _apart(_layout(networkx, drawn, seed), inches)
     weights = [abs(data["weight"]) for *_, data in drawn.edges(data=True)]
     largest = max(weights, default=0.0) or 1.0
     kinds = set()
@@ -113,15 +117,39 @@ def _layout(networkx: Any, graph: Any, seed: int) -> dict[Any, Any]:
         if number and number % columns == 0:
             x, y, row_height = 0.0, y - row_height, 0.0
         width = 0.6 + len(part) ** 0.5
-        near = networkx.spring_layout(
-            _in_order(networkx, graph.subgraph(part)),
-            seed=seed,
-            weight=None,
-            k=2.2 / len(part) ** 0.5,
-            iterations=200,
-        )
+        own = _in_order(networkx, graph.subgraph(part))
+        if max(degree for _, degree in own.degree) <= 2:  # a pair or a chain would be a line
+            near = networkx.circular_layout(own)
+        else:
+            near = networkx.spring_layout(
+                own, seed=seed, weight=None, k=2.2 / len(part) ** 0.5, iterations=200
+            )
         for word, (dx, dy) in near.items():
             place[word] = (x + width * (1 + dx) / 2, y - width * (1 - dy) / 2)
-        x += 1.15 * width
-        row_height = max(row_height, 1.15 * width)
+        x += 1.35 * width
+        row_height = max(row_height, 1.2 * width)
     return place
+
+
+def _apart(place: dict[Any, Any], inches: npt.NDArray[np.float64]) -> dict[Any, Any]:
+    """Return the places in a box of `inches`, moved apart until no word covers another one.
+
+    Words that overlap move along the axis of the smaller overlap.
+    """
+    xy = np.array(list(place.values()))
+    low, span = xy.min(axis=0), np.ptp(xy, axis=0)
+    xy = (xy - low) / np.where(span > 0, span, 1.0) * 0.8 * inches
+    half = np.array([(_LETTER * len(str(word)) / 2, _LINE / 2) for word in place])
+    before = np.tri(len(xy), k=-1) - np.tri(len(xy), k=-1).T  # breaks ties: equal places
+    for _ in range(_ROUNDS):
+        gap = xy[:, None] - xy
+        overlap = half[:, None] + half - np.abs(gap)
+        hit = (overlap > 0).all(axis=2)
+        np.fill_diagonal(hit, False)
+        if not hit.any():
+            break
+        chosen = hit[..., None] & (overlap.argmin(axis=2)[..., None] == np.arange(2))
+        side = np.where(gap == 0, before[..., None], np.sign(gap))
+        moves = (chosen * side * (overlap + 0.01)).sum(axis=1)
+        xy = xy + 0.5 * moves / np.maximum(chosen.sum(axis=1), 1)
+    return dict(zip(place, xy, strict=True))

@@ -1,5 +1,6 @@
 """Figures: what they show, and that nothing global is touched."""
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -228,6 +229,30 @@ def test_a_word_graph_grows_with_its_words(words, height):
     graph = networkx.relabel_nodes(graph, str)
     size = plot.word_graph(graph).get_size_inches()
     np.testing.assert_allclose(size, [1.35 * height, height])
+
+
+@pytest.mark.parametrize("words", [20, 60])
+def test_words_of_a_graph_do_not_cover_each_other(words):
+    """The boxes of the words as they are drawn; a hub, a chain and pairs."""
+    networkx = pytest.importorskip("networkx")
+    hub = networkx.star_graph(words - 10)
+    graph = networkx.disjoint_union_all(
+        [hub, networkx.path_graph(5), *[networkx.path_graph(2)] * 2]
+    )
+    networkx.set_edge_attributes(graph, {edge: {"weight": 1.0, "sets": []} for edge in graph.edges})
+    figure = plot.word_graph(networkx.relabel_nodes(graph, lambda i: f"hypothesis {i}"))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == words
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    place = {text.get_text(): np.array(text.xy) for text in axes.texts}
+    ends = [
+        np.diff([place[f"hypothesis {words - 9 + i + k}"] for k in (0, 1)], axis=0)[0]
+        for i in range(3)
+    ]
+    cosines = [a @ b / np.hypot(*a) / np.hypot(*b) for a, b in itertools.pairwise(ends)]
+    assert max(cosines) < 0.95  # the chain bends
 
 
 class Epoch:
