@@ -412,7 +412,7 @@ def pseudolikelihood(quick: bool) -> Section:
                 "difference to the definition": float(np.abs(table - definition).max()),
             }
         )  # fmt: skip
-    sizes, repeats = [1000 * 4**i for i in range(2 if quick else 5)], 4 if quick else 20
+    sizes, repeats = [1000 * 4**i for i in range(2 if quick else 5)], 4 if quick else 10
     curves: dict[str, list[float]] = {"pseudolikelihood": [], "likelihood": []}
     for size in sizes:
         row: Row = {"samples": size, "repeats": repeats}
@@ -514,7 +514,7 @@ def contrastive_divergence(quick: bool) -> Section:
         | {"theorem": "it is 0 in the mean"},
     ]
     true_gradient = exact.p @ exact.parts - exact.parts[y]
-    number = 2_000 if quick else 20_000
+    number = 2_000 if quick else 8_000
     curves = {}
     for steps, matrix in (("nodes", step), ("sweeps", sweep)):
         xs, biases = [], []

@@ -6,7 +6,7 @@ With g_hj = d log Z / d w_hj, b_h = 1, except b_0 = 0 with a single root, and ar
 
     d g_hj / d w_kl = -(g_kj - b_k g_lj) (g_hl - b_h g_jl),
 
-so a row of the covariances costs O(n^2), and all of them O(n^4).  For totals <r, t> and <s, t>,
+so all covariances cost O(n^4).  For totals <r, t> and <s, t>,
 
     Cov[r, s] = <mu, r s> - tr(g U_r' g U_s'),
 
@@ -20,9 +20,8 @@ computed on integers, without rounding (Bareiss 1968).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,10 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
+from fstgrad.trees import kernels
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NEGLIGIBLE = 1e-18  # arcs whose probabilities add up to this are left out
 GOAL = 1e-13  # the largest estimated error of a determinant in float64
@@ -40,15 +43,14 @@ _FIRST_ORDER = 1e-3  # below this, terms of second order do not matter
 class Covariances(Protocol):
     """Covariances of the parts of one structure."""
 
-    @property
-    def row(self) -> Callable[..., FloatArray]:
-        """Covariances of one part, given by its indices, with all parts: shaped like the scores."""
-
     def matrix(self) -> FloatArray:
         """Return the covariances of all pairs of parts."""
 
     def between(self, r: FloatArray, s: FloatArray) -> FloatArray:
         """Return Cov (R, S) of the totals of r and s, tables like the scores with one more axis."""
+
+    def between_sparse(self, r: "csr_array", s: "csr_array") -> FloatArray:
+        """Return Cov (R, S) of the totals of sparse r (n_parts, R) and s (n_parts, S)."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,6 @@ class ArcCovariances:
         b = np.ones(len(self.w))
         b[0] = 0.0 if self.single_root else 1.0
         return b
-
-    def row(self, head: int, dependent: int) -> FloatArray:
-        """Return the covariances of one arc with all arcs, (n+1, n+1)."""
-        h, j, g, b = head, dependent, self.g, self.b
-        left = g[:, j, None] - b[:, None] * g[:, j]
-        row: FloatArray = -self.w[h, j] * self.w * left * (g[h] - b[h] * g[j])
-        row[h, j] += self.mu[h, j]
-        return row
 
     def matrix(self) -> FloatArray:
         """Return the covariances of all pairs of arcs, (n+1, n+1, n+1, n+1)."""
@@ -98,6 +92,19 @@ class ArcCovariances:
         result: FloatArray = of_same_arc - left @ right.T
         return result
 
+    def between_sparse(self, r: "csr_array", s: "csr_array") -> FloatArray:
+        """Return Cov (R, S) of totals of r ((n+1)^2, R) and s ((n+1)^2, S)."""
+        first, second = (
+            kernels.second_order.SparseVectors(
+                x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data
+            )
+            for x in (r, s)
+        )
+        total = np.zeros((r.shape[1], s.shape[1]))
+        w, g, b = np.ascontiguousarray(self.w), np.ascontiguousarray(self.g), self.b
+        kernels.second_order.add_covariances(w, g, b, first, second, total)
+        return total
+
     def _spread(self, r: FloatArray) -> FloatArray:
         """Return U' for each total, (R, n+1, n+1)."""
         changed = np.ascontiguousarray((self.w[..., None] * r).transpose(2, 1, 0))
@@ -115,14 +122,6 @@ class LabelCovariances:
     shares: FloatArray
 
     __repr__ = short_repr
-
-    def row(self, head: int, dependent: int, label: int) -> FloatArray:
-        """Return the covariances of one labeled arc with all, (n+1, n+1, y)."""
-        shares = self.shares[head, dependent]
-        row: FloatArray = shares[label] * self.arcs.row(head, dependent)[..., None] * self.shares
-        row[head, dependent] -= self.arcs.mu[head, dependent] * shares[label] * shares
-        row[head, dependent, label] += self.arcs.mu[head, dependent] * shares[label]
-        return row
 
     def matrix(self) -> FloatArray:
         """Return the covariances of all pairs, (n+1, n+1, y) twice."""
@@ -144,6 +143,19 @@ class LabelCovariances:
         flat = self.arcs.mu.size
         mean = (self.arcs.mu[..., None] * first).reshape(flat, -1).T @ second.reshape(flat, -1)
         result: FloatArray = self.arcs.between(first, second) + of_same_label - mean
+        return result
+
+    def between_sparse(self, r: "csr_array", s: "csr_array") -> FloatArray:
+        """Return Cov (R, S) of totals of r ((n+1)^2 y, R) and s ((n+1)^2 y, S)."""
+        from scipy.sparse import csr_array
+
+        flat, labels = self.arcs.mu.size, self.shares.shape[-1]
+        places = np.arange(flat * labels), np.arange(0, flat * labels + 1, labels)
+        average = csr_array((self.shares.ravel(), *places), shape=(flat, flat * labels))
+        first, second = average @ r, average @ s
+        mu = (self.arcs.mu[..., None] * self.shares).reshape(-1, 1)
+        same = r.T @ (s * mu) - first.T @ (second * self.arcs.mu.reshape(-1, 1))
+        result: FloatArray = self.arcs.between_sparse(first, second) + same.toarray()
         return result
 
 

@@ -1,14 +1,14 @@
 """Covariances of the totals of two vectors r and s: T2 of Zmigrod, Vieira and Cotterell (2021).
 
 T2^v takes one matrix product for each entry of r and of s; T2^h goes through the covariances of
-pairs of parts, and adds only where r and s are not zero.  Each has data on which it is many times
-as fast as the other, so the operations of both are counted.
+pairs of parts, and adds only where r and s are not zero (`kernels.second_order`).  Each has data on
+which it is many times as fast as the other, so the operations of both are counted.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from fstgrad.core.short_repr import short_repr
 from fstgrad.trees.arcs import Vectors
 from fstgrad.trees.closed_forms import Covariances
 
-# The time of one operation of T2^h, on single rows, and of one of its rows, in operations of T2^v,
-# in products of matrices; measured with 5 to 40 dependents.
-ROW_OPERATION, ROW = 10, 200_000
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# The time of one operation of T2^h, which adds single numbers, in operations of T2^v, which
+# multiplies matrices; and that of a call of a product without a closed form.  Measured.
+SINGLE, CALL = 8, 200_000
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,31 @@ class ProductCovariances:
 
     __repr__ = short_repr
 
-    def row(self, *part: int) -> FloatArray:
-        """Return the covariances of one part, given by its indices, with all parts."""
-        unit = np.zeros(self.shape)
-        unit[part] = 1.0
-        return self.product(unit)
-
     def matrix(self) -> FloatArray:
         """Return the covariances of all pairs of parts."""
-        return np.array([self.row(*part) for part in np.ndindex(self.shape)]).reshape(
-            2 * self.shape
-        )
+        rows = [self._row(part) for part in range(math.prod(self.shape))]
+        return np.array(rows).reshape(2 * self.shape)
 
     def between(self, r: FloatArray, s: FloatArray) -> FloatArray:
         """Return Cov (R, S) of the totals of r and s, tables like the scores with one more axis."""
         flat = s.reshape(-1, s.shape[-1])
-        columns = [self.product(np.ascontiguousarray(r[..., i])) for i in range(r.shape[-1])]
+        columns = [self.product(np.array(r[..., i], order="C")) for i in range(r.shape[-1])]
         return np.array(columns).reshape(r.shape[-1], len(flat)) @ flat
+
+    def between_sparse(self, r: "csr_array", s: "csr_array") -> FloatArray:
+        """Return Cov (R, S) of the totals of sparse r (n_parts, R) and s (n_parts, S)."""
+        total = np.zeros((r.shape[1], s.shape[1]))
+        for part in np.flatnonzero(np.diff(r.indptr)).tolist():
+            row = np.asarray(s.T @ self._row(part))
+            entries = slice(r.indptr[part], r.indptr[part + 1])
+            total[r.indices[entries]] += r.data[entries, None] * row
+        return total
+
+    def _row(self, part: int) -> FloatArray:
+        """Return the covariances of one part with all parts, flat."""
+        unit = np.zeros(self.shape)
+        unit.flat[part] = 1.0
+        return self.product(unit).ravel()
 
 
 def covariance_of_totals(
@@ -63,39 +74,30 @@ def covariance_of_totals(
     method : "vector", "hessian", or "auto" for the one with fewer operations.
     """
     first, second = _Sparsity.of(r), _Sparsity.of(s)
-    has_rows = not isinstance(covariances, ProductCovariances)
-    by_row = _operations_by_row(shape, first, second, has_rows)
-    by_row_of_s = _operations_by_row(shape, second, first, has_rows)
+    is_closed = not isinstance(covariances, ProductCovariances)
+    by_row = _operations_by_row(shape, first, second, is_closed)
+    by_row_of_s = _operations_by_row(shape, second, first, is_closed)
     if method == "auto":
-        by_product = _operations_by_product(shape, first, second, has_rows)
+        by_product = _operations_by_product(shape, first, second, is_closed)
         method = "hessian" if min(by_row, by_row_of_s) < by_product else "vector"
     if method == "vector":
         dense = (x if isinstance(x, np.ndarray) else x.toarray() for x in (r, s))
         return covariances.between(*(x.reshape(*shape, x.shape[-1]) for x in dense))
+    left, right = _sparse(r), _sparse(s)
     if by_row_of_s < by_row:
-        return _sum_of_rows(covariances, shape, s, r).T
-    return _sum_of_rows(covariances, shape, r, s)
+        return covariances.between_sparse(right, left).T
+    return covariances.between_sparse(left, right)
 
 
-def _sum_of_rows(
-    covariances: Covariances, shape: tuple[int, ...], r: Vectors, s: Vectors
-) -> FloatArray:
-    """Return Cov (R, S) as the sum over parts of r_part (Cov[part, all parts] s)'."""
+def _sparse(r: Vectors) -> "csr_array":
+    """Return a copy as (n_parts, R), each entry given once and none of them 0."""
     from scipy.sparse import csr_array
 
-    left, right = (
-        csr_array(x.reshape(-1, x.shape[-1]) if isinstance(x, np.ndarray) else x, copy=True)
-        for x in (r, s)
-    )
-    right = right.T.tocsr()
-    left.sum_duplicates()
-    left.eliminate_zeros()
-    total = np.zeros((left.shape[1], right.shape[0]))
-    for part in np.flatnonzero(np.diff(left.indptr)):
-        row = right @ covariances.row(*(int(i) for i in np.unravel_index(part, shape))).ravel()
-        entries = slice(left.indptr[part], left.indptr[part + 1])
-        total[left.indices[entries]] += left.data[entries, None] * row
-    return total
+    copy = csr_array(r.reshape(-1, r.shape[-1]) if isinstance(r, np.ndarray) else r, copy=True)
+    copy.data = copy.data.astype(np.float64)
+    copy.sum_duplicates()
+    copy.eliminate_zeros()
+    return copy
 
 
 class _Sparsity(NamedTuple):
@@ -114,20 +116,21 @@ class _Sparsity(NamedTuple):
 
 
 def _operations_by_product(
-    shape: tuple[int, ...], r: _Sparsity, s: _Sparsity, has_rows: bool
+    shape: tuple[int, ...], r: _Sparsity, s: _Sparsity, is_closed: bool
 ) -> int:
     """Return the number of operations of T2^v."""
     parts = math.prod(shape)
     product = shape[0] * parts
-    each = product * (r.length + s.length) if has_rows else (product + ROW) * r.length
+    each = product * (r.length + s.length) if is_closed else (product + CALL) * r.length
     return each + parts * r.length * s.length
 
 
-def _operations_by_row(shape: tuple[int, ...], r: _Sparsity, s: _Sparsity, has_rows: bool) -> int:
+def _operations_by_row(shape: tuple[int, ...], r: _Sparsity, s: _Sparsity, is_closed: bool) -> int:
     """Return the number of operations of T2^h, in time of those of T2^v."""
     parts = math.prod(shape)
-    each = ROW + ROW_OPERATION * (4 * parts + s.nonzeros) + (0 if has_rows else shape[0] * parts)
-    return r.parts * each + ROW_OPERATION * r.nonzeros * s.length
+    row = SINGLE * parts if is_closed else shape[0] * parts + CALL
+    each = row + SINGLE * (s.nonzeros + s.length)
+    return r.parts * each + SINGLE * r.nonzeros * s.length
 
 
 def unnormalized(means: FloatArray, log_z: FloatArray) -> FloatArray:

@@ -244,21 +244,23 @@ def test_second_moments_of_a_batch(single_root, family, labels):
 
 
 def test_the_cheaper_way_to_second_moments(monkeypatch):
-    """Rows of covariances for sparse wide vectors only, and as few of them as possible."""
-    rows = []
-    row = ArcCovariances.row
-    monkeypatch.setattr(ArcCovariances, "row", lambda *a: (rows.append(a[1:]), row(*a))[1])
+    """Pairs of arcs for wide sparse vectors only; the vectors with fewer arcs come first."""
+    used = []
+    way = ArcCovariances.between_sparse
+    monkeypatch.setattr(
+        ArcCovariances, "between_sparse", lambda *a: (used.append(a[1].nnz), way(*a))[1]
+    )
     rng = np.random.default_rng(21)
     p = trees(rng.normal(size=(9, 9)), True)
     wide = csr_array((rng.normal(size=81), (np.arange(81), np.arange(81) * 9)), shape=(81, 729))
     few = csr_array((rng.normal(size=2), ([10, 20], [0, 5])), shape=(81, 729))
     narrow = rng.normal(size=(9, 9, 5))
     p.second_moments(narrow, narrow)
-    assert rows == []
+    assert used == []
     for r, s, count in ((wide, wide, 81), (few, wide, 2), (wide, few, 2)):
-        rows.clear()
+        used.clear()
         found = p.second_moments(r, s)
-        assert len(rows) == count
+        assert used == [count]
         expected = p.second_moments(r, s, method="vector")
         np.testing.assert_allclose(found, expected, atol=TIGHT)
 
@@ -266,12 +268,30 @@ def test_the_cheaper_way_to_second_moments(monkeypatch):
 def test_second_moments_of_sparse_vectors_that_repeat_entries():
     """Entries of a sparse array that are given twice are added, and the array is left as it is."""
     p = trees(CASES["three"], True)
-    twice = csr_array(([1.0, 2.0, 0.0], [1, 1, 0], [0] * 5 + [3] * 12), shape=(16, 2))
+    starts = [0] * 7 + [3] * 10  # of the arc from node 1 to 2
+    twice = csr_array(([1.0, 2.0, 0.0], [1, 1, 0], starts), shape=(16, 2))
     dense = twice.toarray().reshape(4, 4, 2)
     for method in ("vector", "hessian"):
         found = p.second_moments(twice, twice, method=method)
         np.testing.assert_allclose(found, p.second_moments(dense, dense), atol=TIGHT)
     assert twice.nnz == 3
+
+
+@pytest.mark.parametrize("height", [0, 30])  # with and without a closed form
+@pytest.mark.parametrize("method", ["auto", "vector", "hessian"])
+def test_vectors_of_second_moments_are_kept(height, method):
+    """Vectors of one entry are tables that products could overwrite."""
+    rng = np.random.default_rng(22)
+    scores, r = rng.normal(size=(5, 5)), rng.normal(size=(5, 5, 1))
+    scores[1, 2] += height
+    scores[2, 1] += height
+    p, kept = trees(scores, True), r.copy()
+    found = p.second_moments(r, r, method=method)
+    np.testing.assert_array_equal(r, kept)
+    r.setflags(write=False)
+    mean, variance = p.expectation(r[..., 0]), p.covariance(r[..., 0], r[..., 0])
+    assert found == pytest.approx(variance + mean**2, abs=TIGHT)
+    np.testing.assert_array_equal(p.second_moments(r, r, method=method), found)
 
 
 @both

@@ -6,6 +6,7 @@ from . import matrix_tree as matrix_tree
 from . import normal_form as normal_form
 from . import projective as projective
 from . import sampling as sampling
+from . import second_order as second_order
 from . import sparse as sparse
 from . import stable as stable
 from . import without_replacement as without_replacement
