@@ -12,9 +12,20 @@ sum_{S with s} max(theta_S, 0) / |S|), so a negative bracket for every s is a ce
 Gaussian base, |theta_S| replaces the maximum for sets of even size, whose products have a sign.)
 For k = 2, a negative definite matrix is also a certificate; for the Gaussian base it is also
 necessary.
+
+If no direction with Q >= 0 is found, small models are decided by Bernstein coefficients.  With T_s
+= u_s^m, m the least common multiple of the sizes, Q is a homogeneous polynomial of degree m in u.
+On a simplex it is an average of its coefficients there, so it is negative if they are.  Otherwise,
+the simplex is halved; the coefficients approach the values of Q (Bundfuss and Duer, Linear Algebra
+and its Applications 2009, for m = 2: strict copositivity).
 """
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +34,16 @@ from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.grm.parameters import Parameters
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 STARTS = 20  # of the search for a counterexample
+MOST_COEFFICIENTS = 2000  # of a simplex: p = 62 with pairs, 8 with pairs and triples, 5 with k = 4
+MOST_WORK = 50_000_000  # coefficients computed for one model, in a second or two
+OVERHEAD = 5000  # coefficients that could be computed in the time that one call takes in addition
+AT_ONCE = 1_000_000  # coefficients of one part
+MARGIN = 1e-12  # of the largest coefficient, against rounding
+CLOSE = 1e-6  # of the largest coefficient: a maximum of Q as close to 0 is not decided
 
 
 @dataclass(frozen=True)
@@ -85,9 +105,124 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
     direction, worst = _search(parameters)
     if worst >= 0:
         return Normalizability(False, f"eta_1(v) = {worst:.6g} >= 0 in this direction", direction)
+    scale = max(np.abs(values).max(initial=0.0) for _, values, _ in _leading(parameters))
+    if worst < -CLOSE * scale and (simplices := _negative_on_simplices(parameters)):
+        return Normalizability(
+            True, f"negative Bernstein coefficients on {simplices} simplices of directions"
+        )
     return Normalizability(
         None, f"no certificate; the largest eta_1(v) that a search found is {worst:.6g}"
     )
+
+
+def _negative_on_simplices(parameters: Parameters) -> int | None:
+    """Return the number of simplices on which Q is proven negative; None if undecided.
+
+    Together they cover all directions of T, with every pattern of signs of x.
+    """
+    terms = _leading(parameters)
+    p, m = parameters.features, math.lcm(*(size for _, _, size in terms))
+    if math.comb(p + m - 1, m) > MOST_COEFFICIENTS:
+        return None
+    powers = np.array(
+        [np.bincount(c, minlength=p) for c in combinations_with_replacement(range(p), m)]
+    )
+    halving = cache(partial(_halving, powers))
+    proven, work = 0, 0
+    for sign in _sign_patterns(parameters):
+        coefs = _bernstein_coefficients(parameters, sign, powers)
+        margin = MARGIN * np.abs(coefs).max()
+        waiting = [(coefs[None], np.eye(p)[None])]
+        while waiting:
+            pieces, corners = waiting.pop()
+            rest = pieces.max(axis=1) >= -margin
+            proven, work = proven + int((~rest).sum()), work + pieces.size + OVERHEAD
+            if work > MOST_WORK:
+                return None
+            if rest.any():
+                waiting += _halved(pieces[rest], corners[rest], powers, halving)
+    return proven
+
+
+def _sign_patterns(parameters: Parameters) -> Iterator[FloatArray]:
+    """Yield the signs of x, (p,), that differ in a product; that of x_0 can be positive."""
+    p = parameters.features
+    even = any(size % 2 == 0 for _, _, size in _leading(parameters))
+    if not (parameters.family.allows_negative and even):
+        yield np.ones(p)
+        return
+    for signs in product((1.0, -1.0), repeat=p - 1):
+        yield np.array([1.0, *signs])
+
+
+def _bernstein_coefficients(
+    parameters: Parameters, sign: FloatArray, powers: IntArray
+) -> FloatArray:
+    """Return the coefficients (c,) of u^powers in Q(u^m), over their multinomial coefficients.
+
+    sign : (p,), of x.  powers : (c, p), all exponents with sum m.
+    """
+    p, m = powers.shape[1], int(powers[0].sum())
+    singles = np.arange(p)[:, None], parameters.intercepts[:, 0], 1
+    monomials = {
+        tuple(m // size * np.bincount(members, minlength=p)): (
+            value * (sign[members].prod() if size % 2 == 0 else 1.0)
+        )
+        for sets, values, size in (singles, *_leading(parameters))
+        for members, value in zip(sets, values.tolist(), strict=True)
+    }
+    return np.array(
+        [
+            monomials.get(tuple(power), 0.0)
+            * math.prod(map(math.factorial, power.tolist()))
+            / math.factorial(m)
+            for power in powers
+        ]
+    )
+
+
+def _halving(powers: IntArray, stays: int, moves: int) -> "sparse.csr_matrix":
+    """Return the matrix (c, c) of the coefficients after a corner moved half-way to another."""
+    from scipy import sparse
+
+    number = {tuple(power): i for i, power in enumerate(powers.tolist())}
+    entries = []
+    for target, power in enumerate(powers.tolist()):
+        n = power[moves]
+        for taken in range(n + 1):
+            source = list(power)
+            source[moves] -= taken
+            source[stays] += taken
+            entries.append((number[tuple(source)], target, math.comb(n, taken) / 2**n))
+    row, column, value = zip(*entries, strict=True)
+    return sparse.csr_matrix((value, (row, column)), shape=(len(powers),) * 2)
+
+
+def _halved(
+    pieces: FloatArray,
+    corners: FloatArray,
+    powers: IntArray,
+    halving: "Callable[[int, int], sparse.csr_matrix]",
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the halves of n simplices in parts: their coefficients (., c) and corners (., p, p).
+
+    The longest edge is cut among those of the corners to which the largest coefficient belongs.
+    """
+    n, p = corners.shape[:2]
+    involved = powers[pieces.argmax(axis=1)] > 0
+    lengths = ((corners[:, :, None] - corners[:, None]) ** 2).sum(axis=-1)
+    lengths[~(involved[:, :, None] & involved[:, None])] *= 1e-9
+    edge = lengths.reshape(n, -1).argmax(axis=1)
+    halves = np.concatenate([pieces, pieces])
+    moved = np.concatenate([corners, corners])
+    for number in np.unique(edge):
+        a, b = divmod(int(number), p)
+        with_edge = np.flatnonzero(edge == number)
+        for stays, moves, rows in ((a, b, with_edge), (b, a, n + with_edge)):
+            halves[rows] = halves[rows] @ halving(stays, moves)
+            moved[rows, moves] = 0.5 * (moved[rows, a] + moved[rows, b])
+    parts = math.ceil(halves.size / AT_ONCE)
+    return list(zip(np.array_split(halves, parts), np.array_split(moved, parts), strict=True))
 
 
 def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:

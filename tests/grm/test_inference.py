@@ -1,5 +1,6 @@
 """A model's answers against sums over boxes of counts and closed forms."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -226,6 +227,80 @@ def test_the_direction_of_a_triple_that_grows(base):
     answer = is_normalizable(model)
     assert answer.value is False
     assert not conditionals.radial_conditional(model, answer.direction).is_normalizable()
+
+
+def on_a_grid(theta, sets, family, steps=20):
+    """The largest Q(T) / sum(T) over shares of T on a grid, and over the signs of x if any."""
+    p = len(theta)
+    bars = itertools.combinations(range(steps + p - 1), p - 1)
+    shares = np.array([np.diff([-1, *cut, steps + p - 1]) - 1 for cut in bars]) / steps
+    value = shares @ theta + np.zeros((2**p, 1))
+    for row, sign in enumerate(itertools.product([1, -1], repeat=p)):
+        for members, weight in sets.items():
+            product = shares[:, members].prod(axis=1) ** (1 / len(members))
+            if family == "gaussian" and len(members) % 2 == 0:
+                product = product * np.prod(np.array(sign)[list(members)])
+            value[row] += weight * product
+    return value.max()
+
+
+def copositive(matrix):
+    """Strict copositivity (Kaplan 2000): no principal submatrix has a positive eigenvector of an
+    eigenvalue <= 0."""
+    p = len(matrix)
+    for size in range(1, p + 1):
+        for members in itertools.combinations(range(p), size):
+            values, vectors = np.linalg.eigh(matrix[np.ix_(members, members)])
+            signs = np.abs(np.sign(vectors).sum(axis=0))
+            if (values[signs == size] <= 0).any():
+                return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("base", "p", "k"), [("exponential", 3, 3), ("exponential", 4, 4), ("gaussian", 3, 3)]
+)
+def test_small_models_are_decided(base, p, k):
+    rng = np.random.default_rng(p + k)
+    answers = []
+    for _ in range(12):
+        theta = -0.2 - rng.exponential(size=p)
+        every = [s for size in range(2, k + 1) for s in itertools.combinations(range(p), size)]
+        sets = {s: rng.normal() for s in every if rng.random() < 0.6}
+        terms = [
+            ((size, size), {s: v for s, v in sets.items() if len(s) == size})
+            for size in range(2, k + 1)
+        ]
+        intercepts = np.column_stack([theta, np.zeros((p, k - 1))])
+        model = parameters(base, intercepts, *(term for term in terms if term[1]))
+        answer = is_normalizable(model)
+        largest = on_a_grid(theta, sets, base)
+        assert answer.value is not None
+        assert answer.value or largest > -0.05  # the steps of the grid are this coarse
+        assert not answer.value or largest < 0
+        answers.append((answer.value, "Bernstein" in answer.certificate))
+    assert {(True, True), (False, False)} <= set(answers)
+
+
+def test_pairs_of_positive_variables_are_copositive():
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        p = int(rng.integers(3, 7))
+        theta = -0.2 - rng.exponential(size=p)
+        upper = np.triu(rng.normal(scale=0.6, size=(p, p)), 1)
+        pairs = {(i, j): upper[i, j] for i, j in itertools.combinations(range(p), 2)}
+        model = parameters("exponential", np.column_stack([theta, 0 * theta]), ((2, 2), pairs))
+        answer = is_normalizable(model)
+        assert answer.value is copositive(-np.diag(theta) - (upper + upper.T) / 2)
+        found.append("Bernstein" in answer.certificate)
+    assert 2 <= sum(found) < 10
+
+
+def test_a_model_on_the_boundary_is_not_normalizable():
+    """Q = -(t_1 - t_2)^2 vanishes where both are equal."""
+    model = parameters("exponential", [[-1.0, 0.0]] * 2, ((2, 2), {(0, 1): 2.0}))
+    assert not is_normalizable(model)
 
 
 def test_a_model_without_normalizer_cannot_be_drawn():
