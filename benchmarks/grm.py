@@ -1,10 +1,8 @@
 """Generalized root models: fits, paths, log-partition functions, and nodes against scipy and skglm.
 
-Classic3 (word counts of 3,893 documents) is read from the folder FSTGRAD_DATA or that beside the
-project.  Without it, the fits run on sampled counts of the same sparsity.
+The counts are those of Classic3, words in 3,893 documents.
 """
 
-import os
 import pathlib
 import resource
 import time
@@ -19,29 +17,20 @@ from scipy.special import gammaln  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad.grm.families import BASES  # noqa: E402
+from fstgrad.grm.files import read_table  # noqa: E402
 from fstgrad.grm.fitting import solve_nodes  # noqa: E402
 
-ROOT = pathlib.Path(__file__).parent.parent
-DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
-PUBLISHED = 2653.0  # seconds on the authors' cluster for p = 500, k = 3, alpha = 0.01
+CLASSIC3 = pathlib.Path(__file__).parents[1] / "data" / "classic3.mat"
 ALPHA, TOL, THREADS = 0.01, 1e-4, 2
 
 
 def word_counts():
-    """Return a name and counts: Classic3, with columns by decreasing total, or sampled counts."""
-    path = DATA / "classic3" / "classic3.mat"
-    if path.exists():
-        from fstgrad.grm.files import read_table
-
-        counts = read_table(path)[0]
-        return "classic3", counts[np.random.default_rng(0).permutation(counts.shape[0])]
-    rng = np.random.default_rng(0)
-    rate = 0.6 / np.arange(1, 1001) ** 0.55
-    topic = rng.gamma(0.3, size=(3893, 8)) @ rng.gamma(0.3, size=(8, 1000))
-    return "sampled", sparse.csr_matrix(rng.poisson(rate * topic / topic.mean(axis=0)))
+    """Return the counts of Classic3, with columns by decreasing total and rows in random order."""
+    counts = read_table(CLASSIC3)[0]
+    return counts[np.random.default_rng(0).permutation(counts.shape[0])]
 
 
-def fit_row(name, x, threads, repeat, symmetrize="average"):
+def fit_row(x, threads, repeat, symmetrize="average"):
     """Fit `repeat` times; return the row of the median time and the properties of the fit."""
     seconds = []
     for _ in range(repeat):
@@ -51,9 +40,8 @@ def fit_row(name, x, threads, repeat, symmetrize="average"):
         ).fit(x)
         seconds.append(time.perf_counter() - start)
     median = float(np.median(seconds))
-    published = name == "classic3" and x.shape == (3893, 500)
     return {
-        "fit": f"{name} k=3 {symmetrize}",
+        "fit": f"classic3 k=3 {symmetrize}",
         "n": x.shape[0],
         "p": x.shape[1],
         "candidates": model.n_candidates_,
@@ -63,23 +51,22 @@ def fit_row(name, x, threads, repeat, symmetrize="average"):
         "KKT": float(model.kkt_.max()),
         "sets": int(model.parameters_.flat[3].size),
         "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        "times faster than published": PUBLISHED / median if published else None,
     }
 
 
 def fit_rows(quick):
-    name, x = word_counts()
+    x = word_counts()
     fg.GeneralizedRootModel(k=3, alpha=0.5, tol=TOL).fit(x[:, :5])  # compiles
     repeat = 1 if quick else 5
     for p in (100,) if quick else (100, 200, 500, 1000):
-        yield fit_row(name, x[:, :p], THREADS, repeat)
+        yield fit_row(x[:, :p], THREADS, repeat)
     if quick:
         return
-    yield fit_row(name, x[:, :500], 1, repeat)
-    yield fit_row(name, x[:, :500], THREADS, repeat, "joint")
+    yield fit_row(x[:, :500], 1, repeat)
+    yield fit_row(x[:, :500], THREADS, repeat, "joint")
     for n in (500, 1000, 2000):
         part = x[:n, :500]
-        yield fit_row(name, part[:, part.getnnz(axis=0) > 0], THREADS, repeat)
+        yield fit_row(part[:, part.getnnz(axis=0) > 0], THREADS, repeat)
 
 
 def route_rows(quick):
@@ -142,7 +129,7 @@ def dense_node(x, node, alpha):
 
 def node_rows(quick):
     """Compare k = 2 fits of all nodes with scipy's L-BFGS-B at the same optimality."""
-    name, x = word_counts()
+    x = word_counts()
     for p in (10,) if quick else (10, 30):
         part = x[: 500 if quick else None, :p]
         model = fg.GeneralizedRootModel(k=2, alpha=ALPHA, tol=TOL, symmetrize="average")
@@ -155,7 +142,7 @@ def node_rows(quick):
         )
         total = sum(seconds for seconds, _ in theirs)
         yield {
-            "all nodes": f"{name} k=2",
+            "all nodes": "classic3 k=2",
             "n": part.shape[0],
             "p": p,
             "seconds": ours,
@@ -214,7 +201,7 @@ def poisson_rows(quick):
     except ImportError:
         print("skglm is not installed: its rows are left out")
         return
-    name, x = word_counts()
+    x = word_counts()
     model = fg.GeneralizedRootModel(k=2, alpha=ALPHA, tol=TOL, symmetrize="average")
     for p in (10,) if quick else (100, 200, 500):
         part = sparse.csr_matrix(x[: 500 if quick else None, :p])
@@ -227,7 +214,7 @@ def poisson_rows(quick):
             seconds, worst = cpu_seconds(lambda d=part: poisson_nodes(d))
             theirs.append(seconds)
         yield {
-            "all nodes": f"{name} k=2",
+            "all nodes": "classic3 k=2",
             "n": part.shape[0],
             "p": p,
             "CPU seconds": min(ours),
@@ -242,7 +229,7 @@ def poisson_rows(quick):
 
 def path_rows(quick):
     """Time paths down to 1 percent of the largest alpha, and as many single fits."""
-    name, x = word_counts()
+    x = word_counts()
     for k, n, p in ((2, 300, 10),) if quick else ((2, 1500, 30), (2, 1500, 60), (3, 800, 40)):
         part = x[:n, :p]
         model = fg.GeneralizedRootModel(k=k, tol=TOL)
@@ -252,7 +239,7 @@ def path_rows(quick):
             single = [fg.GeneralizedRootModel(k=k, tol=TOL, alpha=a) for a in alphas]
             alone = _harness.seconds_of(lambda s=single, d=part: [m.fit(d) for m in s])
             yield {
-                "path": f"{name} k={k}",
+                "path": f"classic3 k={k}",
                 "n": n,
                 "p": p,
                 "alphas": count,

@@ -19,7 +19,7 @@ one_thread()
 
 import _papers  # noqa: E402
 
-PAPERS = ("cortes", "mcallester", "zmigrod")
+PAPERS = ("cortes", "inouye", "mcallester", "zmigrod")
 
 
 def main() -> None:

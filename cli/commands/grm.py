@@ -114,7 +114,8 @@ def grm() -> None:
 @click.option(
     "--symmetrize", type=click.Choice(["joint", "average", "min", "max"]),
     default="joint",
-    show_default=True, help="How to merge the estimates of one set from its columns.",
+    show_default=True, help="joint: one estimate for each set; others: merge the estimates of its "
+    "columns, average as in the paper.",
 )  # fmt: skip
 @click.option(
     "--calibrate", is_flag=True,

@@ -561,7 +561,8 @@ class Exponential(Base):
 class Gaussian(Exponential):
     """Real numbers with T = x^2, B = 0; t_j = |x|^(2/j), with the sign of x for even j.
 
-    With k <= 2, the model is a multivariate normal distribution.
+    With k <= 2, the model is a multivariate normal distribution: t_2 = x.  The sign of t_4 is a
+    convention of this package.
     """
 
     name = "gaussian"

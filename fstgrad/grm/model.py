@@ -77,9 +77,9 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         "kkt": columns join the working set when they violate their optimality condition.
         "none": every column is in the working set (for comparison).
     symmetrize : {"joint", "average", "min", "max"}
-        How the |S| estimates of theta_S are combined.  "joint": one penalised pseudo-likelihood, in
-        which all nodes share theta_S, started from the node regressions.  "average" (as in the
-        paper, including zeros), "min" and "max" merge the estimates and refit the intercepts.
+        How the |S| estimates of theta_S are combined.  "joint": the sum of the node regressions, in
+        which they share theta_S; its penalty is alpha |S| |theta_S|.  "average" (as in the paper,
+        including zeros), "min" and "max" merge the estimates and refit the intercepts.
     scale_columns : bool
         Penalise a coefficient in proportion to the root mean square of its column; useful if
         columns have very different sizes.

@@ -1,5 +1,6 @@
 """Fits of five real count matrices: optimal, never below independence, and with their means."""
 
+import pathlib
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from fstgrad.grm.files import read_table
 
 datasets = pytest.importorskip("sklearn.datasets")
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore:.*constant")]
+CLASSIC3 = pathlib.Path(__file__).parents[2] / "data" / "classic3.mat"
 ROWS, COLUMNS, DRAWS, CHAINS = 250, 5, 1000, 100
 
 
@@ -25,7 +27,7 @@ def _ink(folder):
 
 
 def _words(folder):
-    table = read_table(folder / "classic3" / "classic3.mat")[0]
+    table = read_table(CLASSIC3)[0]
     return table[::9, np.argsort(-np.asarray(table.sum(axis=0)).ravel())[:COLUMNS]].toarray()
 
 
