@@ -229,8 +229,9 @@ def rules(quick: bool) -> Section:
         "never below that of independent variables. It minimizes the sum of the p node "
         "regressions with θ_S in common, so that the penalty of a set is α |S| |θ_S|: every node "
         "pays for it, as in its own regression. Read literally as one objective of all nodes, "
-        "Eq. 10 has λ |θ_S|, which is |S| times weaker; a smaller alpha gives that strength. To repeat the "
-        'tables of the paper, give `symmetrize="average"` (`--symmetrize average`). Likelihoods are means over '
+        "Eq. 10 has λ |θ_S|, which is |S| times weaker; a smaller alpha gives that strength. To "
+        'repeat the tables of the paper, give `symmetrize="average"` (`--symmetrize average`). '
+        "Likelihoods are means over "
         f"nodes and documents, in nats, of {features} words; a quarter of the documents is held "
         "out.",
         tolerance=1e-4,
@@ -450,7 +451,7 @@ def normalizability(quick: bool) -> Section:
         rows.append({"k": k, "p": p, "models": count, **by})
     undecided = sum(row["undecided"] for row in rows)
     return Section(
-        "section 3",
+        "Normalization",
         "which exponential root models have a normalizer",
         rows,
         f"{undecided} of {count * len(rows)} random models are undecided. Poisson models always "
