@@ -317,11 +317,12 @@ def path_name(path: Any, name: str = "path") -> str:
 
 
 def writable(array: FloatArray) -> FloatArray:
-    """Return an array of the caller for kernels: itself, or a copy if it is read-only.
+    """Return an array of the caller for kernels: itself, or a C-contiguous copy that is writable.
 
-    numba would compile a kernel again for read-only arrays.  Kernels do not write to it.
+    numba would compile a kernel again for arrays that are read-only or have strides.  Kernels do
+    not write to it.
     """
-    return array if array.flags.writeable else array.copy()
+    return array if array.flags.carray else array.copy()
 
 
 def freeze(**arrays: Any) -> None:

@@ -160,7 +160,8 @@ class Base(ABC):
 
         The accuracy is about 1e-8; A = +inf if eta has no normalizer.
         """
-        interval, mean, covariance = self._direct(eta, 1e-8)
+        rows = checks.writable(np.asarray(eta, dtype=np.float64))
+        interval, mean, covariance = self._direct(rows, 1e-8)
         return np.ascontiguousarray(interval[:, 0]), mean, covariance
 
     def exponents(self, k: int) -> FloatArray:
@@ -256,7 +257,7 @@ class Base(ABC):
                 f"eta has shape {array.shape}; the shape must be (..., k"
                 + (f" + {self.num_extra})" if self.num_extra else ")")
             )
-        return np.ascontiguousarray(array)
+        return checks.writable(array)
 
     def _refuse_unknown(self, value: FloatArray, rows: FloatArray) -> None:
         bad = np.flatnonzero(~np.isfinite(value))

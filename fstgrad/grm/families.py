@@ -131,9 +131,7 @@ class CountBase(Base):
 
     def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = empty_derivatives(eta)
-        kernels.count_rows.derivatives(
-            np.ascontiguousarray(eta), self.table(eta.shape[1] - self.num_extra), *out
-        )
+        kernels.count_rows.derivatives(eta, self.table(eta.shape[1] - self.num_extra), *out)
         return out
 
 
@@ -458,7 +456,7 @@ class FiniteCounts(CountBase):
     def build_table(self, k: int) -> "Table":
         """Return a table with all counts as single points."""
         x = np.arange(float(len(self.log_measure)))
-        return count_tables.finite_table(self.log_measure, self.statistics(x, k))
+        return count_tables.finite_table(self.log_measure.copy(), self.statistics(x, k))
 
 
 class Bernoulli(FiniteCounts):

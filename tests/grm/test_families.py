@@ -287,3 +287,14 @@ def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
     nothing = empty_derivatives(eta[:1])
     count_rows.derivatives(np.full((1, k + own), np.nan), table, *nothing)
     assert not np.isfinite(nothing[1]).any()
+
+
+def test_derivatives_of_single_precision_are_those_of_the_same_numbers():
+    """Equal rows are found by their bits, which must be those of float64."""
+    eta = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    eta[:, 0] = 0.5
+    eta[:, 1] = -abs(eta[:, 1])
+    for found, expected in zip(
+        Poisson().derivatives(eta), Poisson().derivatives(eta.astype(np.float64)), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
