@@ -126,7 +126,7 @@ def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:
     """Return the mass (N,) of the pairs, or `mass` (N,), which must be finite, if it is given."""
     if mass is None:
         return writable(pairs.mass)
-    return writable(np.ascontiguousarray(real_array("mass", mass, (len(pairs),))))
+    return writable(real_array("mass", mass, (len(pairs),)))
 
 
 def check_labels(pairs: Pairs, alphabet: Alphabet) -> None:

@@ -17,6 +17,7 @@ from fstgrad.core.checks import (
     output_array,
     positive_integer,
     real_array,
+    writable,
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import fields, items, symbol_strings
@@ -245,7 +246,7 @@ class TemplateFeatures(Features):
         """Add the adjoint of `emissions` applied to (positions, n)."""
         encoded = self._sound(encoded)
         shape = (len(encoded.copies), len(self.alphabet))
-        table = np.ascontiguousarray(real_array("single", single, shape))
+        table = writable(real_array("single", single, shape))
         sums = output_array("out", out, self.shape)
         kernels.templates.scatter(*encoded, *self.pairs, table, sums)
 
@@ -317,7 +318,7 @@ class TemplateFeatures(Features):
         return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
 
     def _weights(self, w: npt.ArrayLike) -> FloatArray:
-        return np.ascontiguousarray(real_array("w", w, self.shape))
+        return writable(real_array("w", w, self.shape))
 
     def _encoded(self, x: Sequence[str], length: int) -> Encoded:
         key = (x if isinstance(x, Tagged) else symbol_strings("x", (x,))[0], length)

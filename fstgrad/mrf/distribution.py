@@ -111,7 +111,6 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         if not isinstance(connectivity, int) or connectivity not in (4, 8):
             raise InvalidInputError(f"connectivity is {connectivity!r}; choose 4 or 8")
         edges = grid_edges(height, width, connectivity)
-        edges.flags.writeable = False
         node_scores = float_array("node_scores", node_scores)
         if node_scores.ndim == 3:
             node_scores = log_weights("node_scores", node_scores, (height, width, None))

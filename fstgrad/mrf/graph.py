@@ -42,6 +42,9 @@ class Graph:
     pixels: tuple[int, int] | None = None
     connectivity: int = 4
 
+    def __post_init__(self) -> None:
+        self.edges.flags.writeable = False  # of every graph: kernels have the same signature
+
     @property
     def grid(self) -> tuple[int, int] | None:
         """(height, width) of a 4-connected grid, else None."""
@@ -93,9 +96,7 @@ class Graph:
                 f"edges[{first}] and edges[{second}] join the same nodes "
                 f"{array[first].tolist()}; add their scores up (from_factors does so)"
             )
-        array = np.ascontiguousarray(array)
-        array.flags.writeable = False
-        return cls(num_nodes, array)
+        return cls(num_nodes, np.ascontiguousarray(array))
 
     @property
     def num_edges(self) -> int:

@@ -10,7 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
+from fstgrad.core.checks import (
+    LARGEST_SCORE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    unusable_score,
+    writable,
+)
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
@@ -76,7 +83,7 @@ class GoldPaths:
         blank: int,
         slices: Slices = together,
     ) -> None:
-        self.scores = np.ascontiguousarray(scores, dtype=np.float64)
+        self.scores = writable(np.asarray(scores, dtype=np.float64))
         self.blank, self.slices = blank, slices
         self.sizes = np.stack([frames, [len(y) for y in targets]], axis=1).astype(np.int64)
         self.targets = np.full((len(targets), self.sizes[:, 1].max(initial=0)), blank)

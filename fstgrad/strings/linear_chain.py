@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
+from fstgrad.core.checks import (
+    LARGEST_SCORE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    unusable_score,
+    writable,
+)
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.strings import kernels
@@ -122,8 +129,8 @@ class LinearChains:
         for i, size in enumerate(np.asarray(lengths).tolist()):
             if not 0 <= size <= length:
                 raise InvalidInputError(f"item {i} has length {size}; give 1 to {length}")
-        self.emissions = np.ascontiguousarray(emissions, dtype=np.float64)
-        self.transitions = np.ascontiguousarray(transitions, dtype=np.float64)
+        self.emissions = writable(np.asarray(emissions, dtype=np.float64))
+        self.transitions = writable(np.asarray(transitions, dtype=np.float64))
         self.is_empty = np.asarray(lengths) == 0
         self.lengths = np.maximum(np.asarray(lengths, dtype=np.int64), 1)  # for kernels
         self.each = each

@@ -157,7 +157,7 @@ def lift_largest(scores: FloatArray, lengths: IntArray) -> dict[int, FloatArray]
     for item, n in enumerate(lengths.tolist()):
         given = scores[item, : n + 1, : n + 1]
         table = empty((n + 1, n + 1))
-        if n > 0 and kernels.normal_form.lift_masks(np.ascontiguousarray(given), table):
+        if n > 0 and kernels.normal_form.lift_masks(checks.writable(given), table):
             given[:] = lifted[item] = table
     return lifted
 

@@ -8,7 +8,7 @@ other trees are drawn from the exact distribution of the remaining ones
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.checks import FloatArray, IntArray, writable
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
@@ -133,7 +133,7 @@ def _draw_remaining(
     single = solution.single_root
     normal, closed = empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
     raised = empty((n + 1, n + 1))
-    kernels.normal_form.lift_masks(solution.given[0], raised)
+    kernels.normal_form.lift_masks(writable(solution.given[0]), raised)
     kernels.normal_form.normalise(raised, n, single, LOWEST_DRAWN, normal, closed)
     children = np.zeros(0)
     if single:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fstgrad.core.checks import BoolArray, FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray, writable
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.trees import kernels
 
@@ -126,7 +126,7 @@ class Solution(NamedTuple):
 
     def scaled_log_weights(self, item: int) -> tuple[FloatArray, float]:
         """Return `log_weights`, and the log of the sum over trees of these weights, in nats."""
-        scores = self.item_table(self.scores, item)
+        scores = np.ascontiguousarray(self.item_table(self.scores, item))
         table = empty(scores.shape)
         taken = kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
         return table, float(self.relative[item]) - taken[2]
@@ -163,8 +163,8 @@ class Solution(NamedTuple):
     ) -> tuple[float, FloatArray]:
         """Return `negative_log_probability` of an item in normal form, without its limits."""
         n = len(marginals) - 1
-        lifted = empty((n + 1, n + 1))
-        has_lifted = kernels.normal_form.lift_masks(self.item_table(self.given, item), lifted)
+        lifted, given = empty((n + 1, n + 1)), writable(self.item_table(self.given, item))
+        has_lifted = kernels.normal_form.lift_masks(given, lifted)
         reduced, dual = empty_like(lifted), np.zeros(2 * n + 1)
         members = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
         count, dual_total = kernels.normal_form.dual_solution(
@@ -183,9 +183,7 @@ class Solution(NamedTuple):
         if has_lifted:
             heads = empty(n, np.int64)
             kernels.normal_form.best_checked(lifted, self.single_root, heads)
-            value += lower_masks(
-                self.item_table(self.given, item), lifted, heads, marginals, reduced_costs
-            )
+            value += lower_masks(given, lifted, heads, marginals, reduced_costs)
         return float(value), np.where(reduced > -np.inf, reduced_costs, 0.0)
 
     def item_table(self, tables: FloatArray, item: int) -> FloatArray:

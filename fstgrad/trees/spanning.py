@@ -57,7 +57,7 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
         single_root = bool(single_root)
     if scores.ndim == 2 and len(scores) == scores.shape[1] > 0:
         heads = empty(len(scores) - 1, INT64)
-        if kernels.normal_form.best_checked(np.ascontiguousarray(scores), single_root, heads):
+        if kernels.normal_form.best_checked(checks.writable(scores), single_root, heads):
             return heads
     return SpanningTrees(scores, single_root=single_root, labeled=False).mode()
 
@@ -211,7 +211,7 @@ class SpanningTrees(TreeDistribution):
         normal = np.full(arcs.shape, -np.inf)
         for table, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
             raised, inner = empty((2, n + 1, n + 1))
-            kernels.normal_form.lift_masks(table[: n + 1, : n + 1], raised)
+            kernels.normal_form.lift_masks(checks.writable(table[: n + 1, : n + 1]), raised)
             closed, heads = np.zeros(n + 1, dtype=bool), empty(n, np.int64)
             # 0, the default limit, if rounding hid the best tree by more than the first limit
             for limit in (LOWEST_DRAWN, 0.0):

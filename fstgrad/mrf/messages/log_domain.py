@@ -48,7 +48,9 @@ class LogMessages:
             self.rho, self.link_rho = np.split(rho, [graph.num_edges])
             edge = np.broadcast_to(model.edge_stack, (len(self.rho), *model.edge_stack.shape[1:]))
             with np.errstate(over="ignore"):  # masks near the least float become -inf
-                self.potentials = Potentials.of(edge / self.rho[:, None, None])
+                edge = edge / self.rho[:, None, None]
+            edge.flags.writeable = False  # as the scores are: kernels have the same signature
+            self.potentials = Potentials.of(edge)
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = empty_like(self.messages)
         self.factor_to_variable = np.zeros((len(model.factors.scope), model.num_labels))

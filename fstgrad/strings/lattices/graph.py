@@ -25,6 +25,7 @@ from fstgrad.core.checks import (
     instance,
     log_weights,
     positive_integer,
+    writable,
 )
 from fstgrad.core.distribution import FAR, may_have_offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
@@ -132,7 +133,7 @@ class Graph:
     def beta(self, weight: FloatArray) -> FloatArray:
         """Return beta (S,), the log-sums over the paths to the end; `weight` (A,) in nats."""
         beta = np.zeros(self.num_states)
-        kernels.sums.log_sums_ahead(beta, self.first_out, self.nextstate, weight)
+        kernels.sums.log_sums_ahead(beta, self.first_out, self.nextstate, writable(weight))
         return beta
 
     def pushed(self, weight: FloatArray) -> tuple[FloatArray, float]:
@@ -186,6 +187,7 @@ class Flow:
         InfeasibleError
             No path has a finite weight.
         """
+        weight = writable(weight)
         flow = cls(graph, weight, graph.beta(weight))
         if flow.log_z == -np.inf:
             raise InfeasibleError(
@@ -260,8 +262,8 @@ class Flow:
             where=self.posterior > 0,
         )
         means = np.zeros((2, self.graph.num_states))
-        kernels.sums.means_before(means[0], source, nextstate, arriving, before)
-        kernels.sums.means_after(means[1], source, nextstate, self.share, after)
+        kernels.sums.means_before(means[0], source, nextstate, arriving, writable(before))
+        kernels.sums.means_after(means[1], source, nextstate, self.share, writable(after))
         return means[0], means[1]
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
