@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import fstgrad as fg
 from fstgrad.core.errors import MissingDependencyError
 
 ROOT = pathlib.Path(__file__).parents[1]
+BASH = shutil.which("bash") or "bash"  # on Windows that of Git, not that of the system
 COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ABC = fg.Alphabet("abc")
@@ -34,6 +36,7 @@ def edit_losses() -> None:
     loss = fg.EditDistance(_ABC)
     fg.softmax_margin(np.zeros((5, 3)), _GOLD, loss.compile(_GOLD, cap=2.0))
     fg.sampled_softmax_margin(np.zeros((5, 3)), _GOLD, loss, samples=200, rng=0)
+    fg.mbr(fg.StringDistribution(np.zeros((5, 3))), loss, samples=20, rng=0)
 
 
 def ngram_losses() -> None:
@@ -69,6 +72,7 @@ def lattices() -> None:
     lattice = fg.Lattice.from_nbest(["ab", "abc"], [0.0, -1.0], _ABC)
     fg.softmax_margin(lattice, "ab", fg.EditDistance(_ABC))
     fg.risk(lattice, "ab", fg.EditDistance(_ABC))
+    fg.mbr(lattice, fg.EditDistance(_ABC))
 
 
 def models() -> None:
@@ -132,6 +136,9 @@ def tensors() -> None:
     crf = fgt.CRF(words, torch.zeros((4, 4)))
     crf.nll(torch.zeros((2, 7), dtype=torch.int64)).backward()
     crf.decode()
+    layer, tags = fgt.nn.CRF(4, batch_first=True), torch.zeros((2, 7), dtype=torch.int64)
+    (-layer(words, tags)).backward()
+    layer.decode(words)
     fgt.ctc_nll(words, [[1, 2], [3]]).sum().backward()
     fgt.ctc_align(words, [[1, 2], [3]])
     trees = torch.zeros((2, 5, 5), dtype=torch.float64, requires_grad=True)
@@ -162,10 +169,12 @@ def _run(line: str) -> None:
     before, is_ours, command = line.rpartition("fstgrad ")
     if not is_ours:
         before = line.replace("python3", sys.executable)
-    given = subprocess.run(["bash", "-c", before.rstrip("| ")], capture_output=True, check=True)
+    given = subprocess.run([BASH, "-c", before.rstrip("| ")], capture_output=True, check=True)
     if not is_ours:
         return
-    read, written = (io.TextIOWrapper(io.BytesIO(text)) for text in (given.stdout, b""))
+    read, written = (
+        io.TextIOWrapper(io.BytesIO(text), encoding="utf-8") for text in (given.stdout, b"")
+    )
     try:
         with (
             mock.patch.object(sys, "stdin", read),

@@ -1,9 +1,12 @@
 """What a release says about itself in several files says the same."""
 
 import configparser
+import json
 import pathlib
 import re
 import subprocess
+import sys
+import zipfile
 
 import pytest
 
@@ -61,6 +64,9 @@ def test_files_of_services_are_yaml(path):
     found = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     for job in found.get("jobs", {}).values():
+        if "uses" in job:
+            assert (ROOT / job["uses"]).is_file()
+            continue
         assert job["runs-on"]
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step)
@@ -71,6 +77,19 @@ def test_targets_of_the_workflows_exist():
     for path in ROOT.glob(".github/workflows/*.yml"):
         for line in re.findall(r"run: make (.*)", path.read_text()):
             assert set(line.split()) <= targets
+
+
+@pytest.mark.parametrize("numba, number", [("0.68.1", ""), ("0.69.0", "3")])
+def test_wheels_are_built_again_for_another_numba(tmp_path, numba, number):
+    built = {"numba": "0.68.1", "llvmlite": "0.46.0", "levels": ["x86-64-v2"]}
+    name = "fstgrad-0.2.0-2-cp311-cp311-manylinux2014_x86_64.whl"
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        archive.writestr("fstgrad/core/compiled/versions.json", json.dumps(built))
+    for other in (f"numba-{numba}", "llvmlite-0.46.0", "numpy-2.4.0"):
+        (tmp_path / f"{other}-cp311-cp311-manylinux2014_x86_64.whl").touch()
+    program = [sys.executable, ROOT / ".ci/next_build.py", tmp_path]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert done.stdout == f"ref=v0.2.0\nnumber={number}\n"
 
 
 def test_the_sdist_lists_what_is_tracked():
