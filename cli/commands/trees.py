@@ -351,13 +351,17 @@ def compare(gold: str, first: str, second: str, universal: bool, resamples: int,
     positive one favours SECOND.  p_value is two-sided, of a paired bootstrap, for no difference.
 
     The parses have the words of GOLD, as fstgrad trees decode --conllu writes them; sentences match
-    by sent_id, or by position without one.  Words with the head _ in GOLD are left out.
+    by sent_id, or by position without one.  Words with the head _ in GOLD are left out.  The arcs
+    of a parse with a cycle of heads, which is no tree, count too, and a line on stderr says so.
     """
     sentences = list(treebank.read_conllu(gold, partial=True))
     wanted = sentence_items(gold, sentences)
     parses = []
     for path in (first, second):
-        found = list(treebank.read_conllu(path, partial=True))
+        found = list(treebank.read_conllu(path, partial=True, cyclic=True))
+        if cycles := [cycle for sentence in found if (cycle := treebank.cycle_of(sentence))]:
+            shown = f"{path}: {len(cycles):,} of {len(found):,} parses are no trees"
+            echo(f"fstgrad: {shown}; {cycles[0]}", err=True)
         parses.append([found[i] for i in matched(wanted, sentence_items(path, found))])
     result = evaluation.compare_parsers(
         sentences, parses[0], parses[1], universal=universal, resamples=resamples, rng=seed

@@ -5,12 +5,12 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 
 - `axis_labels` : the labels of each axis.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
-- `check_positions` : raise an error if a table whose positions count has labels.
+- `check_positions` : raise an error if positions count, but there are labels, or none.
 - `check_mask` : raise an error if an array hides entries.
 - `check_same_rows` : raise an error if things to be paired have different labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,13 @@ def _disagreeing(
 
 
 def check_positions(name: str, table: Any) -> None:
-    """Raise InvalidInputError if a table of two or more axes has labels, but positions count."""
+    """Raise InvalidInputError if a table of two or more axes has labels, but positions count.
+
+    A mapping and a set have no positions.
+    """
+    if isinstance(table, Mapping | Set):
+        kind = type(table).__name__
+        raise InvalidInputError(f"{name} is a {kind}; positions count, so give a list or an array")
     labels = axis_labels(table) or _labels_of_rows(table)
     if len(labels) > 1 and any(own is not None for own in labels):
         raise InvalidInputError(

@@ -127,14 +127,21 @@ def index_array(
     _check_shape(name, array, shape)
     if array.size and (array.min() < lower or array.max() >= size):
         place, value = _wrong(name, array, (array < lower) | (array >= size))
-        raise InvalidInputError(f"{place} is {value}; {what} run from {lower} to {size - 1}")
+        raise InvalidInputError(f"{place} is {value}; {_range(what, lower, size)}")
     return array
+
+
+def _range(what: str, lower: int, size: int) -> str:
+    """Return which integers are allowed; a size of 2^31 or more only keeps them from overflow."""
+    if size <= lower:
+        return f"there are no {what}, so give none"
+    return f"{what} run from {lower}" + (f" to {size - 1}" if size < 2**31 else "")
 
 
 def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
     """Return `value` as an int in [lower, size)."""
     if not is_integer(value) or not lower <= value < size:
-        raise InvalidInputError(f"{name} is {value!r}; indices run from {lower} to {size - 1}")
+        raise InvalidInputError(f"{name} is {value!r}; {_range('indices', lower, size)}")
     return int(value)
 
 

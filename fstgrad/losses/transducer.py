@@ -56,6 +56,7 @@ from fstgrad.openfst import (
     with_arc_type,
     with_character_symbols,
 )
+from fstgrad.openfst.symbols import check_not_text
 
 
 class TransducerLoss(Loss):
@@ -85,9 +86,9 @@ class TransducerLoss(Loss):
     Raises
     ------
     FstError
-        A label of the transducer is outside the alphabet, its symbol tables lack a symbol of the
-        alphabet, the symbol tables between two factors differ, or a weight is NaN or below
-        -1e150.
+        A label of the transducer is outside the alphabet, or may be a byte of a text because there
+        are no symbol tables; its symbol tables lack a symbol of the alphabet; the symbol tables
+        between two factors differ; or a weight is NaN or below -1e150.
     InvalidInputError
         `smoothing` is negative, or `smoothing` or `log` is set in the tropical semiring.
 
@@ -316,7 +317,11 @@ class TransducerLoss(Loss):
         arrays = [part if isinstance(part, FstArrays) else to_arrays(part) for part in parts]
         for left, right in pairwise(arrays):
             check_symbols(left.output_symbols, right.input_symbols)
-        check_sides(arrays[0].input_symbols, arrays[-1].output_symbols, self.alphabet)
+        inputs, outputs = arrays[0].input_symbols, arrays[-1].output_symbols
+        check_sides(inputs, outputs, self.alphabet)
+        if not (inputs or outputs or any(isinstance(part, FstArrays) for part in parts)):
+            labels = np.concatenate([arrays[0].ilabel, arrays[-1].olabel])
+            check_not_text(labels, self.alphabet, "fst")
         if len(arrays) == 1:
             arrays[0] = over_alphabet(arrays[0], self.alphabet)
         else:

@@ -139,7 +139,8 @@ def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
     Raises
     ------
     FstError
-        The two sides differ, a label is not in its symbol table, or as in `check_ordinary`.
+        The two sides differ, a label is not in its symbol table, or as in `check_ordinary` and
+        `check_not_text`.
     AlphabetError
         A symbol is outside the alphabet.
     """
@@ -156,6 +157,8 @@ def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
                 f"1 .. {len(alphabet)}; if labels are characters, as in strings of pynini, give "
                 "fstgrad.openfst.with_character_symbols(fst)"
             )
+        if symbols is None:
+            check_not_text(labels, alphabet, name)
         table = dict(symbols or enumerate((EPSILON_SYMBOL, *alphabet)))
         found.append(labels_over(labels, table, alphabet, name))
         if (found[-1] < 0).any():
@@ -166,6 +169,26 @@ def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
             )
     _check_equal(found[0], found[-1], name)
     return replace(fst, ilabel=found[0], olabel=found[0], input_symbols=None, output_symbols=None)
+
+
+def check_not_text(labels: IntArray, alphabet: Alphabet, name: str) -> None:
+    """Raise FstError if labels without a table may be the bytes of a text, as pynini writes str.
+
+    They may be if all are printable bytes and stand for other symbols of the alphabet.
+    """
+    used = np.unique(labels[labels > 0]).tolist()
+    if not used or used[0] < ord(" ") or used[-1] > min(255, len(alphabet)) or 127 in used:
+        return
+    symbols, characters = [alphabet.symbols[label - 1] for label in used], [*map(chr, used)]
+    if symbols != characters:
+        shown = (" ".join(map(str, parts[:10])) for parts in (used, symbols, characters))
+        raise FstError(
+            "{} has no symbol table, and its labels {} are the symbols {} or the characters {}, as "
+            "in strings of pynini; give fstgrad.openfst.with_symbols({}, alphabet) for symbols, or "
+            "fstgrad.openfst.with_character_symbols({}) for characters".format(
+                name, *shown, name, name
+            )
+        )
 
 
 def _check_equal(ilabel: IntArray, olabel: IntArray, name: str) -> None:

@@ -100,6 +100,8 @@ def mbr(
     ------
     InvalidInputError
         There is no candidate, or an argument has the wrong type or range.
+    StateLimitError
+        The search for the best strings of a lattice is too long; give the candidates.
     AlphabetError
         A candidate has a symbol outside the alphabet, or a lattice has another alphabet.
 
@@ -128,7 +130,7 @@ def mbr(
     random = generator(rng)
     if isinstance(candidates, int | np.integer):
         candidates = positive_integer("candidates", candidates)
-        chosen = [ids for ids, _ in distribution.kbest(candidates)]
+        chosen = _best_strings(distribution, candidates)
     else:
         chosen = [
             loss.alphabet.encode(candidate, name=f"candidates[{i}]")
@@ -169,6 +171,17 @@ def mbr(
         else _matched(distribution, ids, strings, share),
         "exact" if exact is not None or np.isinf(freedom) else "sampled",
     )
+
+
+def _best_strings(distribution: StringDistribution | Lattice, k: int) -> list[IntArray]:
+    """Return the k best strings; the error of a search that is too long names `candidates`."""
+    try:
+        return [ids for ids, _ in distribution.kbest(k)]
+    except StateLimitError as error:
+        remedy = "Give candidates, such as distribution.sample(100, 0)."
+        raise StateLimitError(
+            error.states, error.limit, where=error.where, remedy=remedy
+        ) from error
 
 
 def _number_of_strings(distribution: StringDistribution | Lattice) -> int:

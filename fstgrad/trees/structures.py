@@ -50,7 +50,7 @@ def check_heads(
             f"heads run from 0, the root, to {lengths[where[-2]]}"
             + ("; lengths= says where a padded sentence ends" if array[where] < 0 else "")
         )
-    _check_cycles(array, real, name, item)
+    check_cycles(array, real, name, item)
     roots = ((array == 0) & real).sum(axis=-1)
     if single_root and (roots > 1).any():
         where = tuple(int(i) for i in np.argwhere(roots > 1)[0])
@@ -62,7 +62,7 @@ def check_heads(
     return array
 
 
-def _check_cycles(heads: IntArray, real: BoolArray, name: str, item: Namer) -> None:
+def check_cycles(heads: IntArray, real: BoolArray, name: str, item: Namer) -> None:
     """Raise if following the heads, with doubled steps, does not lead every node to the root."""
     ancestor = np.concatenate([np.zeros_like(heads[..., :1]), np.where(real, heads, 0)], axis=-1)
     for _ in range(int(heads.shape[-1]).bit_length()):

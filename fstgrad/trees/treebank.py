@@ -20,7 +20,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.io import Items, load_arrays, matched, read_lines
-from fstgrad.trees.structures import PADDING
+from fstgrad.trees.structures import PADDING, check_cycles
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
 HEAD, RELATION, MISC = 6, 7, 9  # columns of CoNLL-U
@@ -144,14 +144,18 @@ def _block(lines: list[str], path: str, number: int) -> Block:
     return Block(name, tuple(lines), tuple(words), sent_id)
 
 
-def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[Sentence]:
+def read_conllu(
+    path: str | pathlib.Path, *, partial: bool = False, cyclic: bool = False
+) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file without multiword tokens and empty nodes.
 
     partial : whether words may have the head _, which becomes -1; otherwise it is an error.
+    cyclic : whether heads may have a cycle, as those of a parser; otherwise it is an error.
     """
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
     blocks = (block for block in read_blocks(path) if block.words)
     for number, block in enumerate(blocks, start=1):
+        _check_numbers(block, str(path))
         try:
             parsed = conllu.parse("\n".join(block.lines) + "\n\n")
             checked = [_sentence(tokens, str(path), number, partial=partial) for tokens in parsed]
@@ -160,7 +164,31 @@ def read_conllu(path: str | pathlib.Path, *, partial: bool = False) -> Iterator[
         except Exception as error:  # the parser accepts files that rename their columns
             message = str(error) or type(error).__name__
             raise InvalidInputError(f"{path}, sentence {block.name}: {message}") from error
-        yield from checked
+        for sentence in checked:
+            if not cyclic and (cycle := cycle_of(sentence)):
+                raise InvalidInputError(f"{path}, {cycle}")
+            yield sentence
+
+
+def cycle_of(sentence: Sentence) -> str:
+    """Return the error for a cycle of heads, "" if there is none."""
+    heads = sentence.heads[None]
+    try:
+        check_cycles(heads, heads >= 0, f"sentence {sentence.name}", lambda _: "")
+    except InvalidInputError as error:
+        return str(error)
+    return ""
+
+
+def _check_numbers(block: Block, path: str) -> None:
+    """Raise InvalidInputError unless the heads of a sentence are numbers or _."""
+    for place, head in zip(block.words, block.heads(), strict=True):
+        text = block.lines[place].split("\t")[HEAD]
+        if head is None and text != "_":
+            raise InvalidInputError(
+                f"{path}, sentence {block.name}: word {block.lines[place].split()[0]} has the head "
+                f"{text!r}; heads are 0, the root, to {len(block.words)}, the number of a word"
+            )
 
 
 def _sentence(tokens: object, path: str, number: int, *, partial: bool) -> Sentence:
@@ -180,11 +208,12 @@ def _sentence(tokens: object, path: str, number: int, *, partial: bool) -> Sente
                 f"{path}, sentence {name}: word {word['id']} has the head {word['head']}; heads "
                 f"are 0 .. {len(words)}"
             )
+    heads = np.array([PADDING if (h := word["head"]) is None else h for word in words], np.int64)
     return Sentence(
         name,
         tuple(word["form"] for word in words),
         tuple(word["upos"] or "_" for word in words),
-        np.array([PADDING if (h := word["head"]) is None else h for word in words], dtype=np.int64),
+        heads,
         tuple(word["deprel"] or "_" for word in words),
         sent_id,
     )

@@ -121,3 +121,19 @@ def test_labels_of_indices(call):
         call(INDICES)
     with contextlib.suppress(fg.InvalidInputError):  # heads of both words are then a cycle
         call(Frame(INDICES.to_numpy()))
+
+
+def test_names_of_a_mapping_are_no_positions():
+    for given in ({"a": 2, "b": 2}, {0: 2, 1: 2}, {2, 3}):
+        kind = type(given).__name__
+        with pytest.raises(fg.InvalidInputError, match=f"^labels_per_node is a {kind}; positions"):
+            fg.PairwiseMRF.from_factors(given, [([0], np.zeros(2))])
+    with pytest.raises(fg.InvalidInputError, match=r"^scores is a dict; positions count"):
+        fg.SpanningTrees({0: 1.0}, single_root=True)
+
+
+def test_a_range_without_numbers_or_without_an_end_is_said_so():
+    with pytest.raises(fg.InvalidInputError, match=r"is 0; there are no indices, so give none$"):
+        fg.PairwiseMRF.from_factors([], [([0], np.zeros(2))])
+    with pytest.raises(fg.InvalidInputError, match=r"node\[0\] is 0; indices run from 1$"):
+        fg.PairwiseMRF.from_factors([0, 2], [([0], np.zeros(2))])

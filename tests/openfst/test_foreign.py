@@ -6,6 +6,7 @@ import pytest
 import pywrapfst
 
 import fstgrad as fg
+from fstgrad import openfst
 from fstgrad.openfst import symbol_table, with_character_symbols
 
 AB = fg.Alphabet("ab")
@@ -131,3 +132,29 @@ def test_the_command_line_tells_dropped_arcs_in_one_line(tmp_path, run):
     assert (code, out) == (0, "2.0\n2.0\n")
     told = "1 of 4 arcs of the transducer have a symbol outside the alphabet and are left out: 'c'"
     assert err == f"fstgrad: {told}\nfstgrad: alphabet: 2 symbols from the data\n"
+
+
+LETTERS = fg.Alphabet([*"abcdefghij", *(f"w{i}" for i in range(200))])
+
+
+@pytest.mark.parametrize("text", ["ab", "12"])
+def test_labels_that_may_be_bytes_need_a_table(text):
+    """In an alphabet of 200 symbols, the bytes of a text are labels of other symbols."""
+    fst = pynini.accep(text)
+    for call in (
+        lambda given: fg.Lattice.from_fst(given, LETTERS).sample(1, 0)[0],
+        lambda given: fg.EditDistance(LETTERS)("a", given),
+        lambda given: fg.TransducerLoss(given, LETTERS)("a", "a"),
+    ):
+        with pytest.raises(fg.FstError, match=r"no symbol table, and its labels (97 98|49 50) are"):
+            call(fst)
+        call(openfst.with_symbols(fst, LETTERS))
+    ids = fg.Lattice.from_fst(openfst.with_symbols(fst, LETTERS), LETTERS).sample(1, 0)[0]
+    assert (ids + 1).tolist() == [*text.encode()]
+    if text == "ab":
+        lattice = fg.Lattice.from_fst(with_character_symbols(fst), LETTERS)
+        assert LETTERS.decode(lattice.sample(1, 0)[0]) == ["a", "b"]
+    low = machine([(0, 1, 5, 5, 0.0), (1, 2, 98, 98, 0.0)])  # no text has the character 5
+    assert fg.Lattice.from_fst(low, LETTERS).sample(1, 0)[0].tolist() == [4, 97]
+    same = fg.Alphabet([chr(i) for i in range(1, 150)])  # both readings are one
+    assert same.decode(fg.Lattice.from_fst(fst, same).sample(1, 0)[0]) == [*text]

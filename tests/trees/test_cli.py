@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -175,6 +176,23 @@ def test_failures_are_one_line(run, scores, tmp_path, arguments, code, words):
         assert word in error
 
 
+CYCLE = "1\ta\t_\tX\t_\t_\t2\tx\t_\t_\n2\tb\t_\tX\t_\t_\t1\tx\t_\t_\n\n"
+
+
+def test_a_parse_with_a_cycle_is_counted_with_a_word(run, tmp_path):
+    """Gold with a cycle is an error, as in evaluate."""
+    paths = [str(tmp_path / f"{name}.conllu") for name in ("gold", "first", "second")]
+    for path, head in zip(paths, "010", strict=True):
+        pathlib.Path(path).write_text(CYCLE.replace("\t1\tx", f"\t{head}\tx"))
+    code, out, err = run("compare", *paths)
+    assert (code, out[0]["uas"]["first"][0]) == (0, 0.5)
+    assert err.count("\n") == 1
+    assert "first.conllu: 1 of 1 parses are no trees; sentence 1 has a cycle of heads, 1 <-" in err
+    code, out, err = run("compare", paths[1], paths[0], paths[2])
+    assert (code, out, "first.conllu, sentence 1 has a cycle" in err) == (1, [], True)
+    assert run("compare", paths[0], paths[2], paths[0])[2] == ""
+
+
 def test_bad_treebanks(tmp_path):
     path = tmp_path / "bad.conllu"
     for text, words in (
@@ -183,6 +201,9 @@ def test_bad_treebanks(tmp_path):
         ("# sent_id = b\n1\tYes\t_\tINTJ\t_\t_\t0\n\n", "sentence b.*Yes.* has 7 columns"),
         (CONLLU.replace("\n2\tgo", "\n²\tgo"), "sentence first.*ID '²'.*digits 0 to 9"),
         (CONLLU.replace("\t2\taux", "\t²\taux"), "sentence first.*head"),
+        (CONLLU.replace("\t2\taux", "\tjoka\taux"), "first: word .*'joka'; heads are 0, the root,"),
+        (CYCLE, "bad.conllu, sentence 1 has a cycle of heads, 1 <- 2 <- 1"),
+        (CYCLE.replace("\t1\tx", "\t2\tx"), "sentence 1 has a cycle of heads, 2 <- 2"),
         (CONLLU.replace("\n1\tYes", "\n1-2\tYes"), "sentence second: it has no words"),
     ):
         path.write_text(text)

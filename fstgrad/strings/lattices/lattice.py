@@ -1,7 +1,7 @@
 """Lattice: the log-linear distribution over the paths of an acyclic acceptor."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,7 +132,8 @@ class Lattice(ArrayDistribution):
         Raises
         ------
         FstError, InfeasibleError
-            The FST is not an acceptor or is cyclic; it has no path from its start to a final state.
+            The FST is not an acceptor or is cyclic; it has no symbol table, and its labels may be
+            the bytes of a text; it has no path from its start to a final state.
         AlphabetError
             A label is not in the alphabet.
         """
@@ -252,7 +253,8 @@ class Lattice(ArrayDistribution):
     ) -> LatticeLoss:
         """Return the loss of every string of the lattice against one target.
 
-        The result does not depend on the scores: it works for every `with_scores`.
+        The result works for every `with_scores`; only `closest` leaves out the strings that the
+        scores of this lattice forbid.
 
         Parameters
         ----------
@@ -277,7 +279,8 @@ class Lattice(ArrayDistribution):
                 "make both with one Alphabet"
             )
         most = positive_integer("max_states", max_states)
-        return compose(self.graph, self.label, loss, target, cap=cap, band=band, max_states=most)
+        b = compose(self.graph, self.label, loss, target, cap=cap, band=band, max_states=most)
+        return replace(b, scores=self.scores)
 
     @property
     def recentered(self) -> "Lattice":

@@ -72,6 +72,8 @@ class LatticeLoss:
         Cost of each arc of the composition in nats.
     initial : float
         Part of the loss of every path, in nats.
+    scores : (A,) float64, optional
+        Log-weights in nats of the lattice for which the loss was compiled, for `closest`.
     """
 
     lattice: Graph
@@ -80,6 +82,7 @@ class LatticeLoss:
     arc: IntArray
     cost: FloatArray
     initial: float
+    scores: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check the arrays, because kernels index without checks."""
@@ -92,6 +95,8 @@ class LatticeLoss:
             cost=cost_array("cost", self.cost, (len(self.arc),)),
             initial=real_number("initial", self.initial),
         )
+        if self.scores is not None:
+            vars(self).update(scores=log_weights("scores", self.scores, (arcs,)))
 
     def __repr__(self) -> str:
         return f"LatticeLoss({self.num_states:,} states, {len(self.arc):,} arcs)"
@@ -160,8 +165,12 @@ class LatticeLoss:
         """Return a string of the lattice with the least loss (ids), and its loss in nats.
 
         In speech recognition, the oracle: no rescoring of the lattice can reach a lower loss.
+        Strings whose score in `scores` is -inf are left out; InfeasibleError if none remains.
         """
-        path, total = best_path(self.graph, -self.cost)
+        gain = -self.cost
+        if self.scores is not None:
+            gain = np.where(self.scores[self.arc] > -np.inf, gain, -np.inf)
+        path, total = best_path(self.graph, gain)
         labels = self.label[self.arc[path]]
         return labels[labels != NO_SYMBOL], self.initial - total
 

@@ -141,7 +141,7 @@ def kbest(
     Raises
     ------
     StateLimitError
-        More than `max_states` prefixes are in the queue.
+        The prefixes that were visited reach more than `max_states` states, each counted anew.
     """
     after = _Continuations(graph, label, scores)
     ticket = count()  # unique, so the heap never compares the dictionaries
@@ -150,7 +150,7 @@ def kbest(
         (-after.bound[0], (), 1, next(ticket), after.closed({0: 0.0}))
     ]
     found: list[tuple[IntArray, float]] = []
-    max_states = positive_integer("max_states", max_states)
+    max_states, visited = positive_integer("max_states", max_states), 0
     while queue and len(found) < k:
         bound, prefix, open_, _, reached = heapq.heappop(queue)
         if not open_:
@@ -164,12 +164,13 @@ def kbest(
             if best > -np.inf:
                 item = (-float(best), (*prefix, symbol), 1, next(ticket), after.closed(ahead))
                 heapq.heappush(queue, item)
-        if len(queue) > max_states:
+                visited += len(item[-1])
+        if visited > max_states:
             raise StateLimitError(
-                len(queue),
+                visited,
                 max_states,
                 where=f"search for the {k} best strings",
-                remedy="Ask for fewer, use best_path(), or raise max_states.",
+                remedy="Use best_path(), sample() strings, or raise max_states of kbest().",
             )
     return found
 

@@ -114,7 +114,7 @@ LINES = {
     "a -> b -0.5": "give a number >= 0",
     "-> 0.5": "both sides of the rule are empty",
     "a -> q 0.5": "'q' is not in the alphabet",
-    "a -> VV 0.5": "'V' is not in the alphabet",
+    "a -> VV 0.5": "'V' of 'VV', which is no class either, is not in the alphabet",
     "[stup] -> a 0.5": "no symbol has the features",
     "a -> b 0.5 / c": "'BEFORE _ AFTER'",
     "a -> b 0.5 / a # _": "# is inside a context",

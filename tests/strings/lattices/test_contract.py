@@ -1,5 +1,7 @@
 """Lattices meet the contract, where every string has one path."""
 
+from functools import partialmethod
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,34 @@ def test_the_mode_is_a_string_not_a_path():
     path, log_prob = lattice.best_path()
     assert ABC.decode(lattice.string(path)) == ["a"]
     assert log_prob == pytest.approx(np.log(3 / 7), abs=1e-12)
+
+
+def test_kbest_stops_early_where_slots_may_be_empty(monkeypatch):
+    """A prefix reaches many states, and each counts; `mbr` has no limit, so it asks for strings."""
+    slots = [[("a", -1.0), ("b", -1.0), (None, -1.0)]] * 300
+    lattice = fg.Lattice.from_confusion_network(slots, ABC)
+    limited = partialmethod(fg.Lattice.kbest, max_states=20_000)
+    monkeypatch.setattr(fg.Lattice, "kbest", limited)
+    with pytest.raises(fg.StateLimitError, match="best_path") as caught:
+        lattice.kbest(2)
+    assert caught.value.states < 20_000 + 3 * 301
+    with pytest.raises(fg.StateLimitError, match=r"Give candidates, such as distribution\.sample"):
+        fg.mbr(lattice, fg.Hamming(ABC))
+    few = fg.Lattice.from_confusion_network(slots[:4], ABC)
+    strings = few.sample(5, 0)
+    assert len(fg.mbr(few, fg.EditDistance(ABC), strings).risks) == len(strings)
+
+
+def test_the_closest_string_is_one_that_the_lattice_allows():
+    lattice = fg.Lattice.from_nbest(["ab", "bbb", "b"], [-np.inf, 0.0, 0.0], ABC)
+    b = lattice.compile(fg.EditDistance(ABC), "ab")
+    closest, least = b.closest()
+    assert (ABC.decode(closest), least) == (["b"], 1.0)
+    free = lattice.with_scores(np.zeros(lattice.num_arcs)).compile(fg.EditDistance(ABC), "ab")
+    assert free.closest()[1] == 0.0
+    hidden = lattice.with_scores(np.full(lattice.num_arcs, -np.inf))
+    with pytest.raises(fg.InfeasibleError, match="no path"):
+        hidden.compile(fg.EditDistance(ABC), "ab").closest()
 
 
 def test_kbest_stops_at_its_limit():

@@ -474,7 +474,9 @@ class _Reader:
             symbol, known
         )
         near = [name for name in near if name != symbol]
-        raise InvalidInputError(f"{symbol!r} is not in the alphabet{_mean(near)}")
+        is_word = len(inside) > len(symbol)
+        word = f" of {inside!r}, which is no class either," if is_word else ""
+        raise InvalidInputError(f"{symbol!r}{word} is not in the alphabet{_mean(near)}")
 
     def _check_name(self, name: str) -> None:
         if name in self.class_of:
