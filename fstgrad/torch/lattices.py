@@ -32,6 +32,7 @@ from fstgrad.strings.lattices.search import paths_of_string, posterior_of_string
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.device.lattices import Paths, log_sums, means, pack
+from fstgrad.torch.device.sums import finite
 from fstgrad.torch.operators import REDUCTIONS, Reduction, gradients, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold
 from fstgrad.torch.transforms import refuse_transforms, uncompiled
@@ -135,6 +136,7 @@ def lattice_risk(
 
 
 @uncompiled
+@validated
 def lattice_log_partition(
     scores: Scores, lattice: Lattices, *, infeasible: Infeasible = "raise"
 ) -> torch.Tensor:
@@ -174,13 +176,27 @@ def lattice_marginals(
 
     They are once differentiable.  Parameters and errors as in `lattice_log_partition`.
     """
-    objective, padded, places, rows = _table("log-partition", scores, lattice, infeasible)
-    (table,) = gradients(objective, [padded], [places])
-    shares = [table[i, : len(row)] for i, row in enumerate(rows)]
+    objective, rows, members = _checked("log-partition", scores, lattice, infeasible)
+    if computes_on_device(rows[0]):
+        further = torch.is_grad_enabled() and any(row.requires_grad for row in rows)
+        with torch.enable_grad():
+            given = [
+                row if further and row.requires_grad else row.detach().requires_grad_()
+                for row in rows
+            ]
+            log_z = _quantities_on_device("log-partition", given, members, infeasible)
+            total = torch.where(log_z.isnan(), 0.0, log_z).sum()
+            shares = list(torch.autograd.grad(total, given, create_graph=further))
+        if infeasible == "raise":  # an item without a value has no posteriors either
+            shares = [share + 0.0 * z for share, z in zip(shares, log_z.detach(), strict=True)]
+    else:
+        (table,) = gradients(objective, [_padded(rows)], [torch.arange(len(rows))])
+        shares = [table[i, : len(row)] for i, row in enumerate(rows)]
     return shares[0] if isinstance(lattice, Lattice) else shares
 
 
 @uncompiled
+@validated
 def lattice_entropy(
     scores: Scores, lattice: Lattices, *, infeasible: Infeasible = "raise"
 ) -> torch.Tensor:
@@ -195,17 +211,45 @@ def lattice_entropy(
 def _quantity(
     kind: Quantity, scores: Scores, lattice: Lattices, infeasible: Infeasible
 ) -> torch.Tensor:
-    objective, padded, places, _ = _table(kind, scores, lattice, infeasible)
-    per_item = values(objective, [padded], [places])
+    objective, rows, members = _checked(kind, scores, lattice, infeasible)
+    if computes_on_device(rows[0]):
+        per_item = _quantities_on_device(kind, rows, members, infeasible).to(upcast(rows[0]).dtype)
+    else:
+        per_item = values(objective, [_padded(rows)], [torch.arange(len(rows))])
     return per_item[0] if isinstance(lattice, Lattice) else per_item
 
 
-def _table(kind: Quantity, scores: Scores, lattice: Lattices, infeasible: Infeasible) -> Any:
-    """Return the objective of checked lattices, and their scores as in `_padded`."""
+def _checked(
+    kind: Quantity, scores: Scores, lattice: Lattices, infeasible: Infeasible
+) -> tuple[FeasibleItems, list[torch.Tensor], list[Lattice]]:
+    """Return the objective of checked lattices, the scores of each, and these lattices."""
     members = checked_lattices(lattice)
     rows = _rows(scores, members, single=isinstance(lattice, Lattice))
-    objective = FeasibleItems(LatticeQuantity(kind, members), infeasible)
-    return objective, _padded(rows), torch.arange(len(rows)), rows
+    return FeasibleItems(LatticeQuantity(kind, members), infeasible), rows, members
+
+
+def _quantities_on_device(
+    kind: Quantity, rows: list[torch.Tensor], lattices: list[Lattice], infeasible: Infeasible
+) -> torch.Tensor:
+    """Return log Z or entropies (B,); NaN, or 0 if these items are left out, of no path."""
+    refuse_transforms(rows)
+    graphs = [lattice.graph for lattice in lattices]
+    sizes = [len(row) for row in rows]
+    ends = accumulate(sizes)
+    paths = [
+        Paths(graph, np.arange(end - size, end), np.zeros(size), 0.0)
+        for graph, size, end in zip(graphs, sizes, ends, strict=True)
+    ]
+    scores = torch.cat([row.double() for row in rows])
+    batch = pack(graphs, "quantities", lambda: paths, len(scores), scores.device)
+    result = log_sums(scores, batch)
+    if kind == "entropy":
+        cost = finite(scores.detach())[batch.score]
+        result = result.detach() - means(scores, batch._replace(cost=cost))
+    if infeasible == "raise":
+        return result
+    valid = torch.stack([(row < torch.inf).all() for row in rows])
+    return torch.where(result.isnan() & valid, 0.0, result)
 
 
 @uncompiled

@@ -591,6 +591,50 @@ def test_lattices(scale, mask):
         assert torch.equal(mine, twice)
 
 
+@pytest.mark.parametrize("mask", ["plain", "-inf", "masks"])
+@pytest.mark.parametrize("name", ["log_partition", "entropy", "marginals"])
+def test_quantities_of_lattices(name, mask):
+    lattices = networks()
+    rng = np.random.default_rng(1)
+    rows = [torch.from_numpy(3 * rng.normal(size=lattice.num_arcs)) for lattice in lattices]
+    if mask != "plain":
+        rows[0][::4], rows[1][1] = (-torch.inf if mask == "-inf" else -1e30), -torch.inf
+    function, results = getattr(fgt, f"lattice_{name}"), []
+    for on_device in (False, True):
+        given = [row.clone().requires_grad_() for row in rows]
+        with fgt.use_device_paths(on_device):
+            found = function(given, lattices)
+        results.append(list(found))
+        if name != "marginals":
+            results[-1] += torch.autograd.grad((found * torch.arange(1, 4)).sum(), given)
+    for mine, other in zip(*results, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["log_partition", "entropy", "marginals"])
+def test_quantities_of_a_lattice_without_paths(name):
+    lattices = networks()[1:]
+    rows = [torch.full((lattices[0].num_arcs,), -torch.inf), torch.zeros(1)]
+    function = getattr(fgt, f"lattice_{name}")
+    with fgt.use_device_paths():
+        first, second = function(rows, lattices)
+        assert bool(first.isnan().all() and second.isfinite().all())
+        first, second = function(rows, lattices, infeasible="zero")
+        assert not bool(first.any())
+    meta = [row.to("meta") for row in rows]
+    with fgt.use_device_paths():
+        assert all(value.device.type == "meta" for value in function(meta, lattices))
+
+
+def test_a_missing_derivative_of_lattices_is_an_error():
+    lattice = networks()[0]
+    scores = torch.zeros(lattice.num_arcs, dtype=torch.float64, requires_grad=True)
+    with fgt.use_device_paths():
+        shares = fgt.lattice_marginals(scores, lattice)
+        with pytest.raises(fg.NotSupportedError, match="no second derivative on a device"):
+            shares[0].backward()
+
+
 def test_bad_lattices_are_nan_alone():
     lattices, golds = networks(), ["", "abc", "a"]
     golds[0] = networks()[0].sample(1, 1)[0]

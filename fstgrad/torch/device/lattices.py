@@ -90,20 +90,32 @@ class _Values(torch.autograd.Function):
             mean, given = _conditional_means(share, posterior, visit, batch)
             values = mean + batch.initial + 0.0 * values  # NaN without a path
             posterior = posterior * (given - mean[batch.item])
-        ctx.save_for_backward(posterior, values)
+        ctx.save_for_backward(scores, posterior, values)
         ctx.batch, ctx.dtype = batch, scores.dtype
         return values
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        if torch.is_grad_enabled():
-            raise NotSupportedError(
-                "objectives of lattices have no second derivative; use first derivatives only"
-            )
-        posterior, values = ctx.saved_tensors
+        scores, posterior, values = ctx.saved_tensors
         weights = torch.where(upstream[0] != 0, upstream[0] + 0.0 * values, 0.0)[ctx.batch.item]
         flow = torch.where(weights != 0, posterior * weights, 0.0)
-        return _sum(flow, ctx.batch.by_score, is_log=False).to(ctx.dtype), None, None
+        slope = _sum(flow, ctx.batch.by_score, is_log=False).to(ctx.dtype)
+        return _Last.apply(slope, scores, upstream[0]), None, None  # type: ignore[no-untyped-call]
+
+
+class _Last(torch.autograd.Function):
+    """A gradient, which has no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return slope
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[None, ...]:
+        raise NotSupportedError(
+            "lattices have no second derivative on a device; move the tensors to the CPU, or use "
+            "first derivatives only"
+        )
 
 
 def _beta(weight: torch.Tensor, batch: Batch) -> torch.Tensor:
