@@ -211,7 +211,7 @@ def belief_propagation_on_loops() -> Section:
             }
         )  # fmt: skip
     shape = (side, side)
-    m, _ = noisy_square(side, 1.5, seed=1)
+    m, _ = noisy_square(side, 1.0, seed=1)
     p = m.marginals().node[:, 1].reshape(shape)
     beliefs = m.infer("bp", damping=0.3, max_iter=5000).node[:, 1].reshape(shape)
     worst = max(rows, key=lambda row: row["largest error of P(1)"])
@@ -226,7 +226,8 @@ def belief_propagation_on_loops() -> Section:
         "decided, little is left to be wrong about",
         "A field of noisy observations of a square (8 x 8, two labels, 112 edges), against exact "
         "elimination. The coupling is the score of an edge whose ends agree, in nats. Messages "
-        "are damped by 0.3 and iterated to changes of 1e-10. The picture is for the coupling 1.5.",
+        "are damped by 0.3 and iterated to changes of 1e-10. The picture of marginals is for the "
+        "coupling 1.",
         {
             "marginals-on-a-grid": plot.strip(
                 {

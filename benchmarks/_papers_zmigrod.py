@@ -213,11 +213,11 @@ def doubling(quick: bool) -> Section:
         ),
     ]  # fmt: skip
     rows: list[Row] = []
-    panels: dict[str, dict[str, tuple[list[int], list[float]]]] = {}
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for name, grows, cost, calls in runs:
         seconds = [seconds_per_call(call) for _, call in calls]
         sizes = [size for size, _ in calls]
-        panels.setdefault(grows, {})[name] = (sizes, seconds)
+        panels.setdefault(grows, {})[name] = (np.log2(sizes).tolist(), seconds)
         for size, time, half in zip(sizes, seconds, [None, *seconds[:-1]], strict=True):
             ratio = time / half if half else None
             row = {"algorithm": name, "grows": grows, "size": size, "cost": cost}
@@ -236,7 +236,7 @@ def doubling(quick: bool) -> Section:
         "table of scores to E[r], with R = 1: log Z, marginals and the sum. T2v and T2h are calls "
         "of `second_moments` after the marginals; the vectors of T2h have one non-zero for each "
         "arc. One thread.",
-        {"seconds-by-size": plot.curves(panels, xlabel="size", ylabel="seconds")},
+        {"seconds-by-size": plot.curves(panels, xlabel="log2 of the size", ylabel="seconds")},
     )
 
 
