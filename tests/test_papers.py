@@ -12,7 +12,6 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "papers"
 PAPERS = sorted(path.stem for path in (PAGES / "quick").glob("*.json"))
-LONG = ("inouye",)  # its quick run takes more than half a minute
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +26,8 @@ def frame():
     return _papers
 
 
-@pytest.mark.parametrize(
-    "paper",
-    [
-        pytest.param(paper, marks=pytest.mark.nightly if paper in LONG else pytest.mark.slow)
-        for paper in PAPERS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", PAPERS)
 def test_the_values_of_the_quick_run_have_not_moved(paper):
     pytest.importorskip("pynini")
     done = subprocess.run(

@@ -8,7 +8,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.grm import conditionals, families, partition
+from fstgrad.grm import conditionals, families, normalization, partition
 from fstgrad.grm.calibration import calibrate
 from fstgrad.grm.kernels.sampling import stack_tables, table_of
 from fstgrad.grm.normalization import is_normalizable
@@ -280,6 +280,44 @@ def test_small_models_are_decided(base, p, k):
         assert not answer.value or largest < 0
         answers.append((answer.value, "Bernstein" in answer.certificate))
     assert {(True, True), (False, False)} <= set(answers)
+
+
+def test_coefficients_of_halved_simplices_are_those_of_the_polynomial():
+    """At corners they are the values of Q, and elsewhere they bound it."""
+    rng = np.random.default_rng(0)
+    sets = {(0, 1): 0.7, (0, 2): -1.1, (1, 2): 0.4}
+    terms = ((2, 2), sets), ((3, 3), {(0, 1, 2): 1.3})
+    model = parameters("gaussian", -rng.uniform(0.5, 2, size=(3, 3)), *terms)
+    sign, m = np.array([1.0, -1.0, 1.0]), 6
+
+    def q(u):
+        t = u**m
+        pairs = sum(v * np.sqrt(t[a] * t[b]) * sign[a] * sign[b] for (a, b), v in sets.items())
+        return model.intercepts[:, 0] @ t + pairs + 1.3 * t.prod() ** (1 / 3)
+
+    combinations = itertools.combinations_with_replacement(range(3), m)
+    powers = np.array([np.bincount(c, minlength=3) for c in combinations])
+    pieces = normalization._bernstein_coefficients(model, sign, powers)[None]
+    corners = np.eye(3)[None]
+    for _ in range(4):
+        ((pieces, corners),) = normalization._halved(
+            pieces, corners, powers, lambda a, b: normalization._halving(powers, a, b)
+        )
+    assert len(pieces) == 16
+    for coefs, piece in zip(pieces, corners, strict=True):
+        for s, corner in enumerate(piece):
+            at_corner = coefs[powers[:, s] == m]
+            np.testing.assert_allclose(at_corner, q(corner), atol=1e-12)
+        for share in rng.dirichlet(np.ones(3), size=5):
+            assert coefs.min() <= q(share @ piece) <= coefs.max()
+
+
+def test_no_certificate_where_the_potential_grows(monkeypatch):
+    monkeypatch.setattr(normalization, "MOST_WORK", 1_000_000)
+    for theta, proven in ((2.9, True), (3.1, False)):  # as in test_normalizable_triples
+        terms = (3, 3), {(0, 1, 2): theta}
+        model = parameters("exponential", [[-1.0, 0.0, 0.0]] * 3, terms)
+        assert (normalization._negative_on_simplices(model) is not None) is proven
 
 
 def test_pairs_of_positive_variables_are_copositive():
