@@ -14,7 +14,7 @@ Common arguments of the kernels
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.costs.kernels.arrays import AlignmentArcs, PairLabels, SilentArcs
 
@@ -123,7 +123,7 @@ def best_sums(
     return table, value
 
 
-@kernel
+@part_kernel
 def _empty_tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
     """Return empty tables for the nodes of the longest strings: weights, and keys of arcs."""
     longest = np.array([1, 1])
@@ -134,7 +134,7 @@ def _empty_tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[Fl
     return table, empty((longest[0], longest[1], 3), np.int64)
 
 
-@kernel
+@part_kernel
 def _initial_weights(start: int, states: int) -> FloatArray:
     """Return the initial log-weights (S,): 0 for `start`, -inf for other states."""
     initial = np.full(states, -np.inf)  # 0 <= start < states: PairTransducer checks it
@@ -148,7 +148,7 @@ def _log_add(a: float, b: float) -> float:
     return high if low == -np.inf else high + np.log1p(np.exp(low - high))
 
 
-@kernel
+@part_kernel
 def _log_sum_at_end(row: FloatArray, final: FloatArray) -> float:
     """Return the log-sum of row + final (S,) over the states."""
     total = -np.inf
@@ -157,7 +157,7 @@ def _log_sum_at_end(row: FloatArray, final: FloatArray) -> float:
     return total
 
 
-@kernel
+@part_kernel
 def _arc_groups(x: IntArray, y: IntArray, arcs: AlignmentArcs, groups: IntArray) -> None:
     """Fill groups[i, j, step] with the k of the arcs that lead to nodes (i, j) by this step.
 
@@ -183,7 +183,7 @@ def _arc_groups(x: IntArray, y: IntArray, arcs: AlignmentArcs, groups: IntArray)
                     groups[i, j, step] = low
 
 
-@kernel
+@part_kernel
 def _forward(
     lengths: tuple[int, int],
     groups: IntArray,
@@ -225,7 +225,7 @@ def _forward(
                 _close_over_silent_arcs(table[i, j], arcs, silent, weight)
 
 
-@kernel
+@part_kernel
 def _close_over_silent_arcs(
     row: FloatArray, arcs: AlignmentArcs, silent: SilentArcs, weight: FloatArray
 ) -> None:
@@ -245,7 +245,7 @@ def _close_over_silent_arcs(
             row[t] = _log_add(row[t], row[s] + weight[push[k]])
 
 
-@kernel
+@part_kernel
 def _count(
     lengths: tuple[int, int],
     groups: IntArray,
@@ -285,7 +285,7 @@ def _count(
             counts[len(source) + s] += share[1] * np.exp(value - share[0])
 
 
-@kernel
+@part_kernel
 def _best(
     lengths: tuple[int, int],
     groups: IntArray,
@@ -333,7 +333,7 @@ def _best(
     return _trace_back(lengths[0], lengths[1], last, arcs, parent), value
 
 
-@kernel
+@part_kernel
 def _trace_back(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArray) -> IntArray:
     """Return the arcs of the best path from the start to a node, then A + its state."""
     width, key_of, source = arcs.width, arcs.key_of, arcs.source
