@@ -18,7 +18,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
 from fstgrad.io.text import Row, located, not_csv, read_rows, text_of
 
-Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "kaldi"]
+Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "stm", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Side = Literal["hypothesis", "reference"]
 # the columns, or members of JSON objects, that hold a text, in order of preference
@@ -28,7 +28,9 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }
 _NAMES = ("id", "utt_id", "utterance", "audio_filepath")
 _TRN = re.compile(r"(.*)\(([^()]*)\)\s*")
-_ENDINGS = {".trn": "trn", ".ctm": "ctm", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+_ENDINGS = {
+    ".trn": "trn", ".ctm": "ctm", ".stm": "stm", ".csv": "csv", ".json": "json", ".jsonl": "json",
+}  # fmt: skip
 
 
 class Utterance(NamedTuple):
@@ -64,11 +66,13 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
         - "csv": a table with such a first line.
         - "json": an object per line, with members of these names, or with a list `nbest` of
           objects with text and score.
-        - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.
+        - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.  "stm" of
+          sclite: file channel speaker start end <label> text.  The utterances of ctm and stm are
+          the channels of the files, whose words and segments are joined in the order of time.
         - "kaldi": id, a space, the text.
-        - "auto": trn, ctm, csv and json by the name of the file (x.trn, x.ctm, x.csv, x.json,
-          x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object, else
-          lines.
+        - "auto": trn, ctm, stm, csv and json by the name of the file (x.trn, x.ctm, x.stm, x.csv,
+          x.json, x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object,
+          else lines.
 
     Raises
     ------
@@ -84,9 +88,9 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
     rows = list(read_rows(path))
     kind = _format(rows) if format == "auto" else format
     readers = {"lines": _lines, "tsv": _tsv, "csv": _csv, "json": _json, "trn": _trn,
-               "ctm": _ctm, "kaldi": _kaldi}  # fmt: skip
+               "ctm": _ctm, "stm": _stm, "kaldi": _kaldi}  # fmt: skip
     read = readers[kind](rows, side)
-    found = list(read if kind in ("lines", "ctm") else _grouped(read))
+    found = list(read if kind in ("lines", "ctm", "stm") else _grouped(read))
     if not found:
         raise InvalidInputError(f"{path} has no utterances; give at least one")
     return found
@@ -223,12 +227,14 @@ def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
 
 
 def _score(value: Any) -> float:
+    return _number("score", value, "the log-weight of the text")
+
+
+def _number(name: str, value: Any, meaning: str) -> float:
     try:
-        return real_number("score", float(value))
+        return real_number(name, float(value))
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"the score is {value!r}; give a number, the log-weight of the text"
-        ) from error
+        raise InvalidInputError(f"the {name} is {value!r}; give a number, {meaning}") from error
 
 
 def _trn(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
@@ -239,12 +245,7 @@ def _trn(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
                 raise InvalidInputError(
                     f"{row.text()[:60]!r} does not end with the id of its utterance: text (id)"
                 )
-            words = match[1].split()
-            if any(word in ("{", "}", "/") or word[0] + word[-1] == "()" for word in words):
-                raise InvalidInputError(
-                    "alternatives { a / b } and optional words (a), which have several readings; "
-                    "keep one of them"
-                )
+            words = _of_one_reading(match[1])
             name = match[2].strip()
             yield Utterance(name, (" ".join(words),), None, {"speaker": speaker_of(name)}, row)
 
@@ -254,8 +255,26 @@ def speaker_of(name: str) -> str:
     return re.split(r"[-_]", name)[0]
 
 
+def _of_one_reading(text: str) -> list[str]:
+    """Return the words of a text of sclite."""
+    words = text.split()
+    if any(word in ("{", "}", "/") or word[0] + word[-1] == "()" for word in words):
+        raise InvalidInputError(
+            "alternatives { a / b } and optional words (a), which have several readings; keep one "
+            "of them"
+        )
+    return words
+
+
+# (file, channel), start, text, row
+_Timed = tuple[tuple[str, str], float, str, Row]
+
+
 def _ctm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
-    words: dict[tuple[str, str], list[tuple[float, str, Row]]] = {}
+    yield from _channels(_ctm_words(rows))
+
+
+def _ctm_words(rows: Iterable[Row]) -> Iterator[_Timed]:
     for row in _without_comments(rows):
         with located(row):
             fields = row.text().split()
@@ -265,13 +284,43 @@ def _ctm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
                 )
             if fields[2] == "*" or fields[4].startswith("<ALT"):
                 raise InvalidInputError("alternatives <ALT>, of which keep one")
-            start = _score(fields[2])
-            words.setdefault((fields[0], fields[1]), []).append((start, fields[4], row))
-    is_one = len({file for file, _ in words}) == len(words)
-    for (file, channel), timed in words.items():
-        text = " ".join(word for _, word, _ in sorted(timed, key=lambda item: item[0]))
+            yield (fields[0], fields[1]), _number("start", fields[2], "in seconds"), fields[4], row
+
+
+def _stm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
+    yield from _channels(_stm_segments(rows))
+
+
+def _stm_segments(rows: Iterable[Row]) -> Iterator[_Timed]:
+    for row in _without_comments(rows):
+        with located(row):
+            fields = row.text().split(maxsplit=5)
+            if len(fields) < 5:
+                raise InvalidInputError(
+                    f"{len(fields)} field(s); a line is file channel speaker start end text"
+                )
+            words = _of_one_reading("".join(fields[5:]))
+            if words and words[0].startswith("<") and words[0].endswith(">"):
+                words = words[1:]  # the label
+            if "ignore_time_segment_in_scoring" in (word.lower() for word in words):
+                raise InvalidInputError(
+                    "a segment that sclite ignores; remove it, and its words from the hypotheses"
+                )
+            _number("end", fields[4], "in seconds")
+            start = _number("start", fields[3], "in seconds")
+            yield (fields[0], fields[1]), start, " ".join(words), row
+
+
+def _channels(parts: Iterable[_Timed]) -> Iterator[Utterance]:
+    """Yield an utterance for each channel of a file, its parts in the order of time."""
+    channels: dict[tuple[str, str], list[_Timed]] = {}
+    for part in parts:
+        channels.setdefault(part[0], []).append(part)
+    is_one = len({file for file, _ in channels}) == len(channels)
+    for (file, channel), timed in channels.items():
+        text = " ".join(part[2] for part in sorted(timed, key=lambda part: part[1]) if part[2])
         name = file if is_one else f"{file}-{channel}"
-        yield Utterance(name, (text,), None, {"speaker": speaker_of(name)}, timed[0][2])
+        yield Utterance(name, (text,), None, {"speaker": speaker_of(name)}, timed[0][3])
 
 
 def _without_comments(rows: Iterable[Row]) -> Iterator[Row]:

@@ -59,7 +59,7 @@ def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 
     if not drawn.number_of_nodes():
         return
     drawn = _in_order(networkx, drawn)
-    inches = axes.get_window_extent().size / axes.figure.dpi
+    inches = np.array(axes.get_window_extent().size) / axes.figure.dpi
     place = _apart(_layout(networkx, drawn, seed), inches)
     weights = [abs(data["weight"]) for *_, data in drawn.edges(data=True)]
     largest = max(weights, default=0.0) or 1.0

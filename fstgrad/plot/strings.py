@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PER_ROW = 45  # operations of an alignment in one row
+_PER_ROW = 30  # operations of an alignment in one row
 _NUMBERS = 12  # a map of at most this many positions shows its numbers
 _KINDS = {  # kind of operation -> (colour number, letter)
     "match": (-1, ""), "substitute": (1, "S"), "delete": (5, "D"), "insert": (2, "I"),

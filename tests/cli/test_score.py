@@ -67,6 +67,17 @@ def test_words_of_a_ctm_are_in_the_order_of_time(files, run):
     assert rows(run, "two.ctm", "r.tsv")[0]["errors"] == 0
 
 
+def test_segments_of_an_stm_are_joined_in_the_order_of_time(files, run):
+    files(
+        h__ctm="f 1 0.1 .1 a\nf 1 0.2 .1 c\nf 1 2.0 .1 d\ng 1 0 1 b\n",
+        r__stm=";; comment\nf 1 ann 2.0 3.0 <o,f0,male> d e\nf 1 bob 0.0 1.9 a b\ng 1 ann 0 1 b\n"
+        "f 1 ann 4.0 5.0\n",
+    )
+    found = rows(run, "h.ctm", "r.stm")[0]
+    names = ("substitutions", "deletions", "insertions", "symbols", "pairs")
+    assert [found[name] for name in names] == [1, 1, 0, 5, 2]
+
+
 def test_groups(files, run):
     files(
         t__csv="id,hyp,ref,room\na-1,x,y,R\na-2,y,y,S\nb-1,y,y,R\n", g="a-1 one\na-2 two\nb-1 two\n"
@@ -173,6 +184,14 @@ def test_a_table_of_both_names_its_columns(files, run):
         (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
         (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),
         (("a\n", "{ a / b } (u1)\n"), ("--reference-format", "trn"), "r:1: alternatives"),
+        (("a\n", "f 1 s 0 1 <o> (uh) a\n"), ("--reference-format", "stm"), "r:1: alternatives"),
+        (("a\n", "f 1 s 0\n"), ("--reference-format", "stm"), "r:1: 4 field(s); a line is file"),
+        (("a\n", "f 1 s 0 x a\n"), ("--reference-format", "stm"), "r:1: the end is 'x'"),
+        (
+            ("a\n", "f 1 s 0 1 IGNORE_TIME_SEGMENT_IN_SCORING\n"),
+            ("--reference-format", "stm"),
+            "r:1: a segment that sclite ignores",
+        ),
         (("a\n", "a b\n"), ("--reference-format", "trn"), "r:1: 'a b' does not end with the id"),
         (('{"id": 1}\n', "1\ta\n"), (), "h:1: no text; name it hypothesis"),
         (("a\n", "a\n"), ("--decode", "oracle"), "needs n-best lists with scores, or lattices"),
