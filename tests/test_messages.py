@@ -107,7 +107,14 @@ ADVICE = {
     "a band on a compiled loss": (
         lambda t, f: f.risk(t.zeros(2, 2), t.tensor([0, 1]), EDIT.compile("ab"), cap=1.0),
         lambda t, f: f.risk(t.zeros(2, 2), t.tensor([0, 1]), EDIT.compile("ab", cap=1.0)),
-        "give cap and band to compile",
+        "give cap, band or prune to compile",
+    ),
+    "a cap without a loss": (
+        lambda t, f: f.softmax_margin(t.zeros(2, 3), t.tensor([0, 1]), cap=1.0),
+        lambda t, f: f.softmax_margin(
+            t.zeros(2, 3), t.tensor([0, 1]), fg.EditDistance(ABC), cap=1.0
+        ),
+        "give a loss too",
     ),
     "no n-gram in common": (
         lambda t, f: fg.NGram(ABC, 2).compile("a", 2),

@@ -136,6 +136,9 @@ def check_settings(kind: str, loss: object, options: Options) -> None:
     """Raise InvalidInputError if a risk has no loss, or if an option is invalid."""
     if kind == "risk" and loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
+    limits = [name for name in ("cap", "band", "prune") if getattr(options, name) is not None]
+    if loss is None and limits:
+        raise InvalidInputError(f"{limits[0]} is for a loss, and loss is None; give a loss too")
     one_of("method", options.method, METHODS)
     if options.prune is not None and options.method != "exact":
         raise InvalidInputError(
