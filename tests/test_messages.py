@@ -110,9 +110,9 @@ ADVICE = {
         "give cap, band or prune to compile",
     ),
     "a cap without a loss": (
-        lambda t, f: f.softmax_margin(t.zeros(2, 3), t.tensor([0, 1]), cap=1.0),
+        lambda t, f: f.softmax_margin(t.zeros(2, 2), t.tensor([0, 1]), cap=1.0),
         lambda t, f: f.softmax_margin(
-            t.zeros(2, 3), t.tensor([0, 1]), fg.EditDistance(ABC), cap=1.0
+            t.zeros(2, 2), t.tensor([0, 1]), fg.EditDistance(ABC), cap=1.0
         ),
         "give a loss too",
     ),
