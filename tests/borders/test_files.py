@@ -3,8 +3,11 @@
 import re
 import shutil
 
+import click
 import pytest
 
+from fstgrad.cli.main import fstgrad
+from fstgrad.cli.parameter_types import Input, NameOrFile, NameOrFileEntry
 from tests.borders.files import forms
 from tests.fuzz.commands import TEMPLATES, fill
 from tests.fuzz.judging import judged
@@ -15,11 +18,14 @@ from tests.fuzz.seeds import write_seeds
 EXCEPTIONS = (
     ("predict|score|risk|grad", ".*", "empty file|white space|blank lines at the end",
      "a line is an item, an empty one too"),
-    ("grad .*--alphabet", "alphabet.txt", "an index column|white space", "symbols of any kind"),
+    ("(grad|grammar explain) .*--alphabet", "alphabet.txt", "an index column|white space",
+     "symbols of any kind"),
     ("grad .*--journal", "lines.jsonl", ".*", "a damaged journal is computed again"),
     ("score", ".*", "spaces for tabs", "a line without a tab is one sentence"),
     ("score .*--by speaker", "scored.csv", "an index column", "the error names the columns"),
     ("trees compare", "gold.conllu", "empty file|white space", "no word, so nothing to compare"),
+    ("trees decode .*--labels", "labels.txt", "empty file|an index column|white space",
+     "the error names the option"),
     ("grammar", "words.txt", "white space", "a word of one space"),
 )  # fmt: skip
 
@@ -49,6 +55,45 @@ def wrong(template, name, got, plain, *, means_the_same, repeats):
     if repeats and (out, written) != (plain[1], plain[3]):
         return f"gives {out[:200]!r}, the plain file {plain[1][:200]!r}"
     return ""
+
+
+READERS = (Input, NameOrFile, NameOrFileEntry)
+ELSEWHERE = {"report": "reads what other commands read"}
+
+
+def commands(command, path=()):
+    """Yield the commands below a command, with their words."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        yield from commands(command.get_command(context, name), (*path, name))
+
+
+def given_files(template):
+    """Return (group, parameter) of the files of a command line; the words of a group are one."""
+    words, found, path = [word for word in template.split() if word != "{small}"], fstgrad, []
+    while isinstance(found, click.Group):
+        path.append(words.pop(0))
+        found = found.get_command(click.Context(found), path[-1])
+    group = path[0] if path[1:] else ""
+    values, _, _ = found.make_parser(click.Context(found)).parse_args(words)
+    return {(group, name) for name, value in values.items() if "{" in str(value)}
+
+
+def test_each_argument_that_names_a_file_has_a_template():
+    """Commands of a group share the readers of their options, as do those outside groups."""
+    covered = set().union(*map(given_files, TEMPLATES))
+    every = {
+        (path[0] if path[1:] else "", parameter.name): " ".join(path)
+        for path, command in commands(fstgrad)
+        for parameter in command.params
+        if isinstance(parameter.type, READERS) and path[0] not in ELSEWHERE
+    }
+    missing = [f"{path}: {key[1]}" for key, path in every.items() if key not in covered]
+    assert len(every) > 30
+    assert not missing, missing
 
 
 @pytest.mark.slow

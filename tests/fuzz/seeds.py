@@ -35,6 +35,9 @@ TEXT = {
         "2\tdog\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     ),
     "labels.txt": "root\ndet\n",
+    "numbers.lat": "one\n0 1 1 0.5,0\n0 1 2 0,0.25\n1 2 2\n2\n\ntwo\n0 1 1\n1\n",
+    "symbols.txt": "<eps> 0\na 1\nb 2\n",
+    "column.csv": "rate\n0.5\n0.25\n1.0\n0.75\n0.5\n1.0\n",
     "model.uai": (
         "MARKOV\n3\n2 2 2\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.4 0.6\n\n4\n1 2 3 4\n\n4\n2 1 1 2\n"
     ),
@@ -56,6 +59,7 @@ def write_seeds(folder: pathlib.Path, run: Run) -> None:
     np.savez(folder / "scores.npz", s1=rng.normal(size=(3, 3)), s2=rng.normal(size=(3, 3)))
     np.savez(folder / "one.npz", s1=rng.normal(size=(3, 3)))
     np.savez(folder / "batch.npz", scores=rng.normal(size=(2, 3, 3)), lengths=[2, 1])
+    np.savez(folder / "labeled.npz", s1=np.linspace(-1.0, 1.0, 18).reshape(3, 3, 2))
     counts = rng.poisson(1.0, size=(12, 3))
     np.save(folder / "counts.npy", counts)
     np.savez(folder / "dense.npz", counts=counts)
