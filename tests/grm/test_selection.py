@@ -192,6 +192,17 @@ def test_a_set_that_no_resampled_fit_has_is_not_stable(monkeypatch):
     assert [found.stability for found in sets] == [0.0] * len(sets)
 
 
+def test_p_values_of_independent_columns_are_uniform_where_columns_are_independent():
+    """The share of p-values below u is u, up to three standard errors; 1 for every one is wrong."""
+    found = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = rng.poisson(1.0, size=(120, 4)).astype(np.float64)
+        found.append(report._of_independent_columns(x, rng).p_value)
+    for u in (0.25, 0.5, 0.75):
+        assert abs(np.mean(np.array(found) <= u) - u) < 3 * (u * (1 - u) / 60) ** 0.5
+
+
 @pytest.mark.parametrize("offset", [False, True])
 def test_a_weight_in_a_report_is_a_number_of_copies(offset):
     x, weight = counts(n=200, p=3), np.random.default_rng(0).integers(0, 3, size=200)
