@@ -14,6 +14,7 @@ _REMEDIES = (
     (r"fg\.PairObjective\([^)]*\)", "cap", "auto"),
     (r"infer\('([\w-]+)'\)", "method", r"\1"),
     (r"decode\('([\w-]+)'\)", "method", r"\1"),
+    (r"the table of symbols \(words\.txt in Kaldi and k2\)", "symbols", "words.txt"),
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
 _METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"

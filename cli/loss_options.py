@@ -207,8 +207,8 @@ _parameter_options = (
         help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (a name that fstgrad grammar list "
         "shows, PATH.rules or PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    _loss_parameter("insert-cost", COST, "Cost of an insertion"),
-    _loss_parameter("delete-cost", COST, "Cost of a deletion"),
+    _loss_parameter("insert-cost", COST, "Cost of a symbol that only the target has"),
+    _loss_parameter("delete-cost", COST, "Cost of a symbol that only the hypothesis has"),
     _loss_parameter("substitute-cost", COST, "Cost of a substitution"),
     _loss_parameter("match-cost", Number(), "Cost of a match"),
     _loss_parameter(

@@ -224,6 +224,8 @@ def _record_path(
         if (is_output or other_is_output) and _is_same(path, other):
             how = "written twice" if is_output and other_is_output else "both read and written"
             kind.fail(f"{path!r} is {how}; give another name", param, ctx)
+        if path == other == _STANDARD_INPUT:
+            kind.fail("standard input is read twice; give a file", param, ctx)
         if pathlib.Path(path).is_fifo() and _is_same(path, other):
             kind.fail(f"{path!r} is a pipe and is read twice; give a file", param, ctx)
     seen.append((path, is_output))

@@ -9,7 +9,7 @@ import click
 from fstgrad.cli.command import Command
 from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
-from fstgrad.cli.output import echo
+from fstgrad.cli.output import echo, note
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS, pairs_argument
 from fstgrad.cli.parameter_types import (
     FILE_OR_DASH,
@@ -21,9 +21,12 @@ from fstgrad.cli.parameter_types import (
 from fstgrad.cli.reading import composed, read_columns, read_input
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import located, read_rows
+from fstgrad.io.matching import listed
 from fstgrad.learning import measures
 from fstgrad.learning.comparison import compare as compared
 from fstgrad.learning.sequence import SequenceModel
+from fstgrad.learning.templates import symbols_of
+from fstgrad.learning.vocabulary import WindowNames
 
 
 @click.command(
@@ -44,11 +47,13 @@ def predict(model: str, input: str, nbest: int | None) -> None:
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
+    new: dict[str, None] = {}
     for row in read_rows(input):
         with located(row):
             texts = read_columns(row, ("x",), tags and min(tags, 2))  # the rows have no column y
             x = read_input(texts, reading)
             best = _best(fitted, x, nbest) if len(x) else []
+        new |= dict.fromkeys(_new_symbols(fitted, x))
         if not best:
             echo("")
         for y, probability in best:
@@ -56,6 +61,17 @@ def predict(model: str, input: str, nbest: int | None) -> None:
             if nbest is not None:
                 columns.append(f"{probability:.6f}")
             echo("\t".join(columns))
+    if new:
+        note(f"fstgrad: not in the pairs of the training: the symbols {listed(map(repr, new))}")
+
+
+def _new_symbols(fitted: SequenceModel, x: Any) -> list[str]:
+    """Return the symbols of an input for which the model has no features of its own."""
+    vocabulary = fitted.features_.vocabulary
+    if not isinstance(vocabulary, WindowNames):
+        return []
+    known = set(vocabulary.symbols)
+    return [symbol for symbol in symbols_of(x) if symbol not in known]
 
 
 def _best(fitted: SequenceModel, x: Any, nbest: int | None) -> list[tuple[Any, float]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
@@ -20,7 +21,7 @@ from fstgrad.cli.commands.score_systems import (
     read_system,
 )
 from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
-from fstgrad.cli.output import echo
+from fstgrad.cli.output import echo, note
 from fstgrad.cli.pair_options import TOKENS, symbols_option
 from fstgrad.cli.parameter_types import (
     FILE_OR_DASH,
@@ -210,6 +211,10 @@ def score(
 
     The error rate is the sum of the errors divided by the number of words (or characters) of the
     references.  An empty reference counts the words of its hypothesis as insertions.
+
+    Here an insertion is a word that the hypothesis adds; --insert-cost and --delete-cost are named
+    after the edits that lead from the hypothesis to the reference, as in fstgrad loss: the first is
+    the cost of a deletion, and the second that of an insertion.
     """
     tokens: Tokens = files.tokens or ("chars" if choice.loss == "cer" else "words")
     _check_tokens(choice, files.tokens)
@@ -224,6 +229,7 @@ def score(
         reject_options(("symbols", "acoustic_scale"), "without lattices")
     systems = [read_system(path, utterances, reading, targets) for path in paths]
     loss = _loss(choice, systems, targets)
+    _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)
     results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}
     if outputs.output is not None:
@@ -271,6 +277,21 @@ def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:
     counted = {"wer": "words", "cer": "chars"}.get(choice.loss, tokens)
     if tokens is not None and tokens != counted:
         raise click.UsageError(f"--loss {choice.loss} counts {counted}; leave --tokens out")
+
+
+def _note_unicode_forms(
+    systems: Sequence[Sequence[Sequence[str]]], targets: Sequence[Sequence[str]]
+) -> None:
+    """Note that only the hypotheses or only the references are in Unicode form NFC."""
+    are_composed = {
+        all(unicodedata.is_normalized("NFC", "".join(y)) for y in strings)
+        for strings in (*systems, targets)
+    }
+    if len(are_composed) > 1:
+        note(
+            "fstgrad: only some of the files are in Unicode form NFC, so that equal letters may "
+            "count as errors; convert all to it (unicodedata.normalize in Python)"
+        )
 
 
 def _loss(

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,13 @@ from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import Edits
 from fstgrad.learning.score import Score, oracle_path
 from fstgrad.losses import Loss
+from fstgrad.losses.edit_operations import Alignment, Kind
 from fstgrad.strings import Lattice
 
 _LATTICES = 10  # most lattices that are drawn
 _ARCS = 300  # most arcs of a lattice that is drawn
 _PAIRS = 1000  # most pairs whose alignments are shown
+_ERROR: dict[Kind, Kind] = {"delete": "insert", "insert": "delete"}  # edit -> error
 
 
 def add_score(page: Page, result: Score, names: Sequence[str]) -> None:
@@ -59,7 +62,7 @@ def add_errors(
     wrong = order[errors[order] > 0]
     page.note(
         f"The {min(top, len(wrong)):,} worst of {len(wrong):,} wrong pairs.  Each alignment shows "
-        "the prediction, the edits (S substituted, D added, I missing) and the target."
+        "the prediction, the errors (S substituted, I added, D missing) and the target."
     )
     cost = () if losses is None else ("loss",)
     page.table(
@@ -69,11 +72,17 @@ def add_errors(
                 *(column[i] for column in columns.values()),
                 int(errors[i]),
                 *(() if losses is None else (float(losses[i]),)),
-                edits.alignment(i).text(separator),
+                _with_errors(edits.alignment(i)).text(separator),
             )
             for i in wrong[:top].tolist()
         ],
     )
+
+
+def _with_errors(alignment: Alignment) -> Alignment:
+    """Return an alignment with the letters of sclite: an insertion adds a word to the reference."""
+    steps = (step._replace(kind=_ERROR.get(step.kind, step.kind)) for step in alignment.operations)
+    return replace(alignment, operations=tuple(steps))
 
 
 def add_confusions(page: Page, edits: Edits, top: int = 200) -> None:

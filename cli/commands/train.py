@@ -253,6 +253,8 @@ def train(
         alphabet = read_alphabet(reading.alphabet)
     check_order(model.order, len(alphabet))
     checkpoint = pathlib.Path(f"{output}.checkpoint")
+    if checkpoint.exists() and not resume:
+        echo(f"{checkpoint} of an unfinished training is replaced; --resume continues it", err=True)
     fitted = SequenceModel(
         plain_loss_name(choice) or build_loss(choice, alphabet),  # a model file keeps only a name
         **dataclasses.asdict(model),

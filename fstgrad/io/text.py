@@ -31,6 +31,7 @@ from fstgrad.io.arrays import Path, load_arrays, memory_limit
 Tokens = Literal["chars", "words"]
 LINE = 2**26  # most bytes of a line
 LONGEST_NAME = 255  # most characters of a file name
+_CONVERT = "convert the text to UTF-8, from UTF-16 by iconv -f UTF-16 -t UTF-8"
 
 
 class Pair(NamedTuple):
@@ -64,9 +65,9 @@ class Row:
         try:
             text = self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
+            raise InvalidInputError(f"not UTF-8 text ({error.reason}); {_CONVERT}") from error
         if "\0" in text:
-            raise InvalidInputError("a NUL character, as UTF-16 has; convert the text to UTF-8")
+            raise InvalidInputError(f"a NUL character, as UTF-16 has; {_CONVERT}")
         return text
 
     def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:

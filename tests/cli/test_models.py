@@ -58,7 +58,10 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     (tmp_path / "x").write_text("abca\nc\n")
     assert run("predict", model, tmp_path / "x")[1] == "abca\tA B C A\nc\tC\n"
     (tmp_path / "gaps").write_text("abca\n\nc\n\n")
-    assert run("predict", model, tmp_path / "gaps")[1] == "abca\tA B C A\n\nc\tC\n\n"
+    assert run("predict", model, tmp_path / "gaps")[1:] == ("abca\tA B C A\n\nc\tC\n\n", "")
+    (tmp_path / "new").write_text("abC\n\nzaC\n")
+    new = run("predict", model, tmp_path / "new")[2]
+    assert new == "fstgrad: not in the pairs of the training: the symbols 'C', 'z'\n"
     lines = run("predict", model, tmp_path / "x", "--nbest", 2)[1].splitlines()
     assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
     measures = json.loads(run("evaluate", model, pairs)[1])
@@ -402,3 +405,10 @@ def test_a_model_of_ids_writes_their_numbers(run, tmp_path):
     code, out, _ = run("evaluate", path, pairs)
     measured = json.loads(out)
     assert (code, measured["accuracy"], measured["error_rate"]) == (0, 0.5, 0.25)
+
+
+def test_a_new_training_says_that_it_replaces_a_checkpoint(run, pairs, tmp_path):
+    (tmp_path / "model.checkpoint").write_bytes(b"the state of an unfinished training")
+    code, _, err = run("train", pairs, *OPTIONS, "--epochs", 1, "-o", tmp_path / "model")
+    assert code == 0
+    assert "model.checkpoint of an unfinished training is replaced; --resume continues it" in err

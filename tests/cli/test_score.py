@@ -131,7 +131,7 @@ def test_the_page_has_errors_confusions_and_lattices(files, run, tmp_path):
     )
     assert (code, err) == (0, "")
     page = (tmp_path / "p.html").read_text()
-    assert "x &lt;b&gt; c\n. D   S\nx -   d" in page
+    assert "x &lt;b&gt; c\n. I   S\nx -   d" in page
     assert re.search("<td>substituted</td><td>c</td><td>d</td>", page)
     assert "<b>" not in page
     assert (page.count("<svg"), page.count("MAPSSWE")) == (2, 1)
@@ -219,3 +219,39 @@ def test_numbers_that_may_be_labels_of_a_table_are_named(run, tmp_path):
         "score", tmp_path / "h.att", tmp_path / "r.tsv", "--symbols", tmp_path / "words.txt"
     )
     assert (code, "--symbols" in err) == (0, False)
+
+
+def test_costs_are_those_of_edits_and_the_page_has_the_letters_of_errors(files, run, tmp_path):
+    """A word that the hypothesis adds is an insertion (I) of the cost --delete-cost."""
+    files(h__tsv="u\ta b\n", r__tsv="u\ta\n")
+    for option, loss in (("--insert-cost", 1.0), ("--delete-cost", 5.0)):
+        found = rows(run, "h.tsv", "r.tsv", "--loss", "edit", option, 5, "--html", "p.html")[0]
+        assert (found["insertions"], found["deletions"], found["loss"][0]) == (1, 0, loss)
+        page = (tmp_path / "p.html").read_text()
+        assert "I added, D missing" in page
+        assert "ab\n.I\na-" in page
+    files(h__tsv="u\ta\n", r__tsv="u\ta b\n")
+    assert rows(run, "h.tsv", "r.tsv", "--html", "p.html")[0]["deletions"] == 1
+    assert "a -\n. D\na b" in (tmp_path / "p.html").read_text()
+
+
+def test_standard_input_is_not_read_twice(run):
+    code, out, err = run("score", "-", "-")
+    assert (code, out) == (2, "")
+    assert "standard input is read twice; give a file" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--loss", "cer")])
+def test_texts_in_different_unicode_forms_are_noted(files, run, options):
+    files(h__txt="cafe\u0301\n", r__txt="caf\u00e9\n", same__txt="caf\u00e9\n")
+    for pair in (("h.txt", "r.txt"), ("r.txt", "h.txt")):
+        code, _, err = run("score", *pair, *options)
+        assert code == 0
+        assert "only some of the files are in Unicode form NFC" in err
+    assert "NFC" not in run("score", "same.txt", "r.txt", *options)[2]
+    assert "NFC" in run("score", "same.txt", "r.txt", "--compare", "h.txt", *options)[2]
+
+
+def test_labels_without_symbols_name_the_option(files, run):
+    files(l__lat="u\n0 1 3 0.5,1,\n1\n", r__tsv="u\ta\n")
+    assert "give --symbols words.txt, or write words" in run("score", "l.lat", "r.tsv")[2]
