@@ -148,6 +148,7 @@ class CRF:
         *,
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE_INDEX,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return log sum_y exp(L(y, gold) + score(y) - score(gold)) in nats; once differentiable.
 
@@ -158,18 +159,20 @@ class CRF:
             Costs are added up over the positions, O(B T n^2).  A `Loss` is one over an alphabet of
             the n tags, such as `fg.SpanHamming`; it takes a table (B, T, n+1, n) of scores, and is
             exact, as `fgt.softmax_margin`.
-        reduction, ignore_index
+        reduction, ignore_index, infeasible
             As in `nll`.
         """
         one_of("reduction", reduction, REDUCTIONS)
+        check_infeasible(infeasible)
         costs = self._costs(loss)
         chain, tags = self._gold(gold, ignore_index)
         if costs is None:
             given = self._pairs(chain), tags.masked_fill(~chain.inside, IGNORE_INDEX)
-            return strings.softmax_margin(*given, loss, reduction=reduction)  # type: ignore[arg-type]
+            choices: Any = {"reduction": reduction, "infeasible": infeasible}
+            return strings.softmax_margin(*given, loss, **choices)  # type: ignore[arg-type]
         added = _costs_of(tags, chain, costs).to(chain.emissions.dtype)
         augmented = chain._replace(emissions=chain.emissions + added)
-        return reduced(self._margin(augmented, chain, tags), reduction)
+        return reduced(self._margin(augmented, chain, tags, infeasible), reduction)
 
     @validated
     def risk(
@@ -179,16 +182,32 @@ class CRF:
         *,
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE_INDEX,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return E[L(y, gold)] in nats; once differentiable.  Parameters as in `softmax_margin`."""
         one_of("reduction", reduction, REDUCTIONS)
+        check_infeasible(infeasible)
         costs = self._costs(loss)
         chain, tags = self._gold(gold, ignore_index)
         if costs is None:
             given = self._pairs(chain), tags.masked_fill(~chain.inside, IGNORE_INDEX)
-            return strings.risk(*given, loss, reduction=reduction)  # type: ignore[arg-type]
+            choices: Any = {"reduction": reduction, "infeasible": infeasible}
+            return strings.risk(*given, loss, **choices)  # type: ignore[arg-type]
         added, none = _costs_of(tags, chain, costs), torch.zeros_like(costs)
-        value = self._expectation(chain, added, none)
+        if infeasible == "raise":
+            value = self._expectation(chain, added, none)
+        elif self._on_device:
+            given = chain.emissions, self._steps(), tags, chain.inside
+            bad = self._log_partition(chain).detach().isnan() & on_device.are_valid(*given)
+            value = self._expectation(chain.with_one_position(bad), added, none)
+            value = torch.where(bad, 0.0, value)
+        else:
+            log_z = self._log_partition(chain, allows_infeasible=True).detach()
+            kept = ((log_z != -torch.inf) & (chain.lengths > 0)).nonzero()[:, 0]
+            value = torch.zeros_like(log_z)
+            if len(kept) > 0:
+                of_kept = self._expectation(chain.of_items(kept), added[kept], none)
+                value = value.index_put((kept,), of_kept)
         return reduced(value.to(self._dtype), reduction)
 
     @validated
@@ -521,6 +540,18 @@ class _Chain(NamedTuple):
     inside: torch.Tensor
     order: torch.Tensor | None
     offset: torch.Tensor
+
+    def with_one_position(self, items: torch.Tensor) -> "_Chain":
+        """Return the chains, of which `items` (B,) bool have one position with scores of 0."""
+        first = torch.arange(self.inside.shape[1], device=items.device) == 0
+        return self._replace(
+            emissions=torch.where(items[:, None, None], 0.0, self.emissions),
+            inside=torch.where(items[:, None], first, self.inside),
+        )
+
+    def of_items(self, places: torch.Tensor) -> "_Chain":
+        """Return the chains of some items."""
+        return _Chain(*(None if table is None else table[places] for table in self))  # type: ignore[arg-type]
 
 
 def _chains(*given: torch.Tensor) -> LinearChains:

@@ -161,6 +161,8 @@ class CRF(torch.nn.Module):
         loss: Loss | torch.Tensor,
         mask: torch.Tensor | None = None,
         reduction: Reduction = "sum",
+        *,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return log sum_y exp(L(y, tags) + score(y) - score(tags)) in nats, an upper bound of L.
 
@@ -170,7 +172,8 @@ class CRF(torch.nn.Module):
         Other parameters as in `forward`; see `fstgrad.torch.CRF.softmax_margin`.
         """
         of_batch, gold = self._given(emissions, tags, mask)
-        return _reduced(of_batch.softmax_margin(gold, loss, reduction="none"), of_batch, reduction)
+        values = of_batch.softmax_margin(gold, loss, reduction="none", infeasible=infeasible)
+        return _reduced(values, of_batch, reduction)
 
     def risk(
         self,
@@ -179,10 +182,13 @@ class CRF(torch.nn.Module):
         loss: Loss | torch.Tensor,
         mask: torch.Tensor | None = None,
         reduction: Reduction = "sum",
+        *,
+        infeasible: Infeasible = "raise",
     ) -> torch.Tensor:
         """Return the expected loss E[L(y, tags)] in nats; parameters as in `softmax_margin`."""
         of_batch, gold = self._given(emissions, tags, mask)
-        return _reduced(of_batch.risk(gold, loss, reduction="none"), of_batch, reduction)
+        values = of_batch.risk(gold, loss, reduction="none", infeasible=infeasible)
+        return _reduced(values, of_batch, reduction)
 
     def entropy(
         self,

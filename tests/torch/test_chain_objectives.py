@@ -233,3 +233,32 @@ def test_nothing_waits_for_a_device():
         for value in values:
             value.sum().backward()
     assert all(tensor.grad.shape == tensor.shape for tensor in (*scores, *others))
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("name", ["risk", "softmax_margin"])
+@pytest.mark.parametrize("kind", ["costs", "loss"])
+def test_infeasible_items_are_left_out(name, kind, on_device):
+    generator = torch.Generator().manual_seed(0)
+    emissions = torch.randn(4, 3, 2, generator=generator, dtype=torch.float64)
+    emissions[1, 1] = -torch.inf  # no tags
+    mask = torch.ones(4, 3, dtype=torch.bool)
+    mask[2] = False
+    gold = torch.tensor([[0, 1, 0], [0, 0, 0], [0, 0, 0], [1, 1, 0]])
+    costs = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    loss = costs if kind == "costs" else fg.Hamming(fg.Alphabet("ab"))
+    given = emissions.clone().requires_grad_()
+    with fgt.use_device_paths(on_device):
+        crf = fgt.CRF(given, torch.zeros(2, 2, dtype=torch.float64), mask)
+        found = getattr(crf, name)(gold, loss, reduction="none", infeasible="zero")
+        (slope,) = torch.autograd.grad(found.sum(), given)
+        with_all = getattr(crf, name)(gold, loss, infeasible="zero")
+    kept = [0, 3]
+    alone = fgt.CRF(emissions[kept], torch.zeros(2, 2, dtype=torch.float64), mask[kept])
+    expected = getattr(alone, name)(gold[kept], loss, reduction="none")
+    torch.testing.assert_close(found[kept], expected, rtol=0, atol=1e-12)
+    assert found[[1, 2]].tolist() == [0.0, 0.0]
+    assert not bool(slope[[1, 2]].any())
+    assert with_all.item() == pytest.approx(expected.sum().item() / 4, abs=1e-12)
+    with pytest.raises(fg.InfeasibleError):
+        getattr(fgt.CRF(emissions, torch.zeros(2, 2), mask), name)(gold, loss)
