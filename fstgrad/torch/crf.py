@@ -197,8 +197,8 @@ class CRF:
         if infeasible == "raise":
             value = self._expectation(chain, added, none)
         elif self._on_device:
-            given = chain.emissions, self._steps(), tags, chain.inside
-            bad = self._log_partition(chain).detach().isnan() & on_device.are_valid(*given)
+            scored = chain.emissions, self._steps(), tags, chain.inside
+            bad = self._log_partition(chain).detach().isnan() & on_device.are_valid(*scored)
             value = self._expectation(chain.with_one_position(bad), added, none)
             value = torch.where(bad, 0.0, value)
         else:
