@@ -287,6 +287,7 @@ class ModuleGrammar(Grammar):
         FstError
             The builder fails, or does not return an FST, or returns an empty one.
         """
+        optional("alphabet", alphabet, Alphabet, "an Alphabet")
         arguments = (alphabet,) if self.takes_alphabet else ()
         try:
             with caught_messages() as reasons:

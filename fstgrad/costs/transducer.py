@@ -20,6 +20,7 @@ from fstgrad.core.errors import (
     MemoryLimitError,
     NotSupportedError,
 )
+from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs import kernels
 from fstgrad.costs.kernels.arrays import AlignmentArcs, SilentArcs
@@ -64,6 +65,7 @@ class PairTransducer:
         """Check the arrays that the kernels read; raise InvalidInputError."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         object.__setattr__(self, "cost", checks.cost_array("cost", self.cost, (None,)))
+        object.__setattr__(self, "rules", tuple(items("rules", self.rules)))
         arcs, n = len(index_array("source", self.source, 2**31, (None,))), len(self.alphabet)
         states = len(self.cost) - arcs
         for name, size, lower in (

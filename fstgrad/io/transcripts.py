@@ -61,8 +61,10 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
     format : str
         - "lines": a text per line, without names; an empty line is an empty text.
         - "tsv": id TAB text, or id TAB score TAB text for the texts of an n-best list (scores are
-          log-weights: higher is likelier); or a first line with the names of columns, among them
-          hypothesis or reference (hyp, ref, text), maybe id and score.
+          log-weights: higher is likelier), or id TAB text TAB score, as `fstgrad predict --nbest`
+          writes it, if the third column has only numbers and the second has others; or a first
+          line with the names of columns, among them hypothesis or reference (hyp, ref, text), maybe
+          id and score.
         - "csv": a table with such a first line.
         - "json": an object per line, with members of these names, or with a list `nbest` of
           objects with text and score.
@@ -134,6 +136,7 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
     if _names_columns(header, side):
         yield from _table(header, [(row, text_of(row).split("\t")) for row in rows], side)
         return
+    table = []
     for row in rows:
         with located(row):
             fields = row.text().split("\t")
@@ -142,8 +145,24 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
                     f"{len(fields)} column(s) in {row.text()[:60]!r}; a row is id, one tab, text, "
                     "or id, score, text with tabs between, or the first row names the columns"
                 )
-            score = None if len(fields) == 2 else (_score(fields[1]),)
-            yield Utterance(fields[0], (fields[-1].strip(),), score, {}, row)
+            table.append(fields)
+    lists = [fields for fields in table if len(fields) == 3]
+    score_is_last = not all(_is_number(score) for _, score, _ in lists) and all(
+        _is_number(score) for *_, score in lists
+    )
+    for row, (name, *given) in zip(rows, table, strict=True):
+        *score, text = reversed(given) if score_is_last and len(given) == 2 else given
+        with located(row):
+            scores = tuple(map(_score, score)) or None
+        yield Utterance(name, (text.strip(),), scores, {}, row)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _csv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:

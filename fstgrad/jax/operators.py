@@ -17,7 +17,7 @@ import numpy as np
 
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.threads import cores
-from fstgrad.objectives.base import Array, Objective, Team
+from fstgrad.objectives.base import Array, Objective, Team, check_objective
 from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 
 
@@ -75,6 +75,7 @@ def function_of(objective: type[Objective]) -> Callable[..., jax.Array]:
     ----------
     objective : subclass of `fstgrad.objectives.base.Objective`
     """
+    check_objective(objective)
     many = len(objective.score_names)
 
     def call(arrays: list[Any], settings: list[Any], infeasible: Infeasible) -> jax.Array:

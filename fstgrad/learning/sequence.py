@@ -351,6 +351,7 @@ class SequenceModel:
 
     def start_from(self, other: "SequenceModel") -> None:
         """Copy the weights, the features and the alphabet of a trained model, for `warm_start`."""
+        instance("other", other, SequenceModel, "a trained SequenceModel")
         storage.check_trained(other)
         for name in ("coef_", "features_", "alphabet_", "latent_"):
             setattr(self, name, getattr(other, name))

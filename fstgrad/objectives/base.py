@@ -182,6 +182,14 @@ class Objective:
         )
 
 
+def check_objective(objective: object) -> None:
+    """Raise InvalidInputError unless this is a subclass of `Objective`."""
+    if not (isinstance(objective, type) and issubclass(objective, Objective)):
+        raise InvalidInputError(
+            f"objective is {objective!r}; give a subclass of fstgrad.objectives.base.Objective"
+        )
+
+
 def zeros(scores: Arrays) -> list[Array]:
     """Return zeros of the shapes and dtypes of the scores."""
     return [np.zeros(table.shape, table.dtype) for table in scores]

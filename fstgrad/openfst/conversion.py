@@ -91,11 +91,10 @@ def read(fst: pywrapfst.Fst) -> Fst:
     return fst.copy() if isinstance(fst, Fst) else Fst.from_pywrapfst(fst)
 
 
-def check_fst(*fsts: Any) -> None:
-    """Raise FstError unless every argument is an OpenFst FST."""
-    for fst in fsts:
-        if not isinstance(fst, pywrapfst.Fst):
-            raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
+def check_fst(fst: Any, name: str = "fst") -> None:
+    """Raise FstError, which calls it `name`, unless the argument is an OpenFst FST."""
+    if not isinstance(fst, pywrapfst.Fst):
+        raise FstError(f"{name} is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
 
 
 def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:

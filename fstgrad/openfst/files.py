@@ -5,7 +5,7 @@ import pathlib
 import re
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.checks import instance, path_name, real_number
+from fstgrad.core.checks import flag, instance, optional, path_name, real_number
 from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
 from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
@@ -64,6 +64,10 @@ def read_file(
     OSError
         The file cannot be read.
     """
+    optional("alphabet", alphabet, Alphabet, "an Alphabet")
+    flag("acceptor", acceptor)
+    if symbols is not None:
+        symbols = path_name(symbols, "symbols")
     name = path_name(path)
     archive, _, key = name.partition(".far:")
     if key:
@@ -72,7 +76,7 @@ def read_file(
         return _archived(name, None)
     if name.endswith(".fst"):
         return from_arrays(check_stored(parse_fst(read_bytes(name), name), name))
-    table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
+    table = None if symbols is None else read_symbols(symbols)
     text = parse_text(read_text(name), name, table, acceptor=acceptor, known=alphabet or ())
     return from_arrays(text.arrays())
 
@@ -124,11 +128,14 @@ def read_collection(
     OSError
         A file cannot be read.
     """
+    optional("alphabet", alphabet, Alphabet, "an Alphabet")
+    if symbols is not None:
+        symbols = path_name(symbols, "symbols")
     given, scale = pathlib.Path(path_name(path)), real_number("acoustic_scale", acoustic_scale)
     if not given.is_dir() and not _LATTICE_FILE.fullmatch(given.name):
         found = _entries(os.fspath(path))
     else:
-        table = None if symbols is None else read_symbols(path_name(symbols, "symbols"))
+        table = None if symbols is None else read_symbols(symbols)
         found, files = {}, dict[str, pathlib.Path]()
         for file in sorted(given.iterdir()) if given.is_dir() else [given]:
             match = _LATTICE_FILE.fullmatch(file.name)
@@ -164,7 +171,8 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
         There is no FST, or the arc types differ.
     """
     instance("entries", entries, dict, "a dict of FSTs by name")
-    check_fst(*entries.values())
+    for key, fst in entries.items():
+        check_fst(fst, f"entries[{key!r}]")
     arc_types = sorted({fst.arc_type() for fst in entries.values()})
     if len(arc_types) != 1:
         raise FstError(

@@ -34,7 +34,7 @@ from fstgrad.openfst.lines import (
     text_lines,
 )
 from fstgrad.openfst.symbols import EPSILONS
-from fstgrad.openfst.text import TextArcs, parse_lines
+from fstgrad.openfst.text import TextArcs, check_known, parse_lines
 
 _EPSILON = "<eps>"
 _WORDS = (
@@ -72,6 +72,7 @@ def parse_lattices(
         of AT&T text has two different labels.
     """
     instance("text", text, str, "the text of a lattice")
+    check_known(symbols, known)
     acoustic_scale = real_number("acoustic_scale", acoustic_scale)
     rows = [
         Line(name, number, content, split_fields(content))

@@ -284,7 +284,8 @@ def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def _check_same_type(verb: str, left: Fst, right: Fst) -> None:
-    check_fst(left, right)
+    check_fst(left, "left")
+    check_fst(right, "right")
     if left.arc_type() != right.arc_type():
         raise FstError(
             f"cannot {verb} arc type {left.arc_type()!r} with {right.arc_type()!r}; "

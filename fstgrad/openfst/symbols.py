@@ -45,9 +45,13 @@ def as_table(symbols: Symbols) -> pywrapfst.SymbolTable:
 
 def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
     """Raise FstError if the two tables of a composition disagree on a label."""
-    if left is None or right is None:
+    tables = [
+        None if table is None else _table_of(name, table)
+        for name, table in (("left", left), ("right", right))
+    ]
+    ours, theirs = tables
+    if ours is None or theirs is None:
         return
-    ours, theirs = _table_of("left", left), _table_of("right", right)
     for label in sorted(ours.keys() | theirs.keys()):
         if ours.get(label) != theirs.get(label):
             raise FstError(
@@ -119,10 +123,13 @@ def over_alphabet(
 
 def check_sides(inputs: Symbols | None, outputs: Symbols | None, alphabet: Alphabet) -> None:
     """Raise FstError if one side has a table, the other has none, and labels are not ids + 1."""
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     for table, side, other in ((inputs, "input", "output"), (outputs, "output", "input")):
-        if table is None or (inputs is not None and outputs is not None):
+        if table is None:
             continue
         names = dict(fields(f"{side}s", table, 2))
+        if inputs is not None and outputs is not None:
+            continue
         if any(names.get(label) != symbol for label, symbol in enumerate(alphabet, start=1)):
             raise FstError(
                 f"the {side} side of the transducer has a symbol table, whose labels are not those "
@@ -144,6 +151,8 @@ def acceptor_over(fst: FstArrays, alphabet: Alphabet, name: str) -> FstArrays:
     AlphabetError
         A symbol is outside the alphabet.
     """
+    instance("fst", fst, FstArrays, "an FstArrays")
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     inputs, outputs = fst.input_symbols, fst.output_symbols
     sides = [(fst.ilabel, inputs or outputs), (fst.olabel, outputs or inputs)]
     if inputs == outputs or not (inputs and outputs):

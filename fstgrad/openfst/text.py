@@ -6,13 +6,13 @@ which give different FSTs, an error says how to write the line.
 """
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, IntArray, instance
+from fstgrad.core.checks import FloatArray, IntArray, flag, instance
 from fstgrad.core.errors import FstError
 from fstgrad.io import read_text
 from fstgrad.openfst.arrays import FstArrays, Symbols
@@ -107,7 +107,16 @@ def parse_text(
         `symbols`, or stands for other symbols, as a flag diacritic does.
     """
     instance("text", text, str, "AT&T text")
+    check_known(symbols, known)
+    flag("acceptor", acceptor)
     return parse_lines(list(lines_of(text, name)), name, symbols, acceptor=acceptor, known=known)
+
+
+def check_known(symbols: Symbols | None, known: Container[str]) -> None:
+    """Raise InvalidInputError unless these are a symbol table, or None, and a container."""
+    if symbols is not None:
+        instance("symbols", symbols, Sequence, "pairs (label, symbol)")
+    instance("known", known, Container, "a container of symbols")
 
 
 def parse_lines(

@@ -14,6 +14,7 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import instance, one_of, positive_integer
 from fstgrad.core.errors import FstgradError, InvalidInputError, MissingDependencyError
 from fstgrad.openfst import FstArrays, to_arrays
+from fstgrad.openfst.conversion import check_fst
 from fstgrad.plot.theme import theme_of
 
 EMPTY = "ε"
@@ -160,6 +161,7 @@ def _arrays(machine: Any) -> tuple[FstArrays, float]:
     if hasattr(machine, "to_arrays"):
         found: FstArrays = machine.to_arrays()
         return found, -1.0
+    check_fst(machine, "machine")
     return to_arrays(machine), 1.0
 
 

@@ -132,6 +132,8 @@ def softmax_margin(
     if isinstance(scores, Lattice):
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
+        if b is not None:
+            instance("b", b, Loss | LatticeLoss, "a Loss, or the result of Lattice.compile")
         return lattice_softmax_margin(scores, gold, b)
     if isinstance(scores, Distribution):
         if one_of("engine", engine, ENGINES) != "layered":
@@ -238,6 +240,8 @@ def risk(
     _has_objectives(scores)
     b = _of_strings(b)
     distribution = StringDistribution(scores, b)
+    if loss is not None:
+        raise InvalidInputError("loss is given, but b is the loss compiled for a target; omit loss")
     solved = tangent(distribution.scores, b, scale=0, slope=1)
     return solved.slope, solved.change
 

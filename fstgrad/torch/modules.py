@@ -12,7 +12,7 @@ import torch
 
 from fstgrad.core.checks import generator, one_of
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.objectives.base import Objective
+from fstgrad.objectives.base import Objective, check_objective
 from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.operators import REDUCTIONS, function_of, reduced
@@ -110,6 +110,7 @@ def module_of(objective: type[Objective]) -> type[ObjectiveModule]:
     ----------
     objective : subclass of `fstgrad.objectives.base.Objective`
     """
+    check_objective(objective)
     module = _module(f"{objective.__name__}Loss", function_of(objective))
     module.__module__, module.__doc__ = objective.__module__, objective.__doc__
     return module

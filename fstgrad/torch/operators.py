@@ -30,7 +30,7 @@ import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
-from fstgrad.objectives.base import Objective
+from fstgrad.objectives.base import Objective, check_objective
 from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
@@ -128,6 +128,7 @@ def function_of(objective: type[Objective]) -> Callable[..., torch.Tensor]:
     ----------
     objective : subclass of `fstgrad.objectives.base.Objective`
     """
+    check_objective(objective)
     many = len(objective.score_names)
 
     def call(

@@ -39,15 +39,23 @@ class Backwards(set):
         return iter(self._items)
 
 
+class Strange:
+    """An object that is nothing that a function takes."""
+
+    def __repr__(self):
+        return "Strange()"
+
+
 class Array(np.ndarray):
     """An array of a class of one's own."""
 
 
 def forms(value: Any) -> Iterator[Form]:
     """Yield the forms of a plain value, by its kind."""
-    if isinstance(value, bool) or value is None:
-        return
-    if isinstance(value, int | float | np.integer | np.floating):
+    yield Form("a strange object", Strange(), REFUSED)
+    if isinstance(value, bool):
+        yield from of_flag(value)
+    elif isinstance(value, int | float | np.integer | np.floating):
         yield from of_number(value)
     elif isinstance(value, str) and not os.path.exists(value):
         yield from of_text(value)
@@ -94,6 +102,13 @@ def of_number(value: Any) -> Iterator[Form]:
         import torch
 
         yield Form("number tensor", torch.tensor(value, dtype=torch.float64), value)
+
+
+def of_flag(value: bool) -> Iterator[Form]:
+    """Yield other classes of a switch."""
+    yield Form("flag np.bool_", np.bool_(value), value)
+    yield Form("flag as a number", int(value), value)
+    yield Form("flag as text", "no", REFUSED)
 
 
 def of_text(value: str) -> Iterator[Form]:

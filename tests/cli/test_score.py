@@ -96,6 +96,15 @@ NBEST = "a\t-1.5\tthe cat sad\nb\t-1\ta mat\na\t-2\tthe cat sat\n"
 REFS = "b\tthe mat\na\tthe cat sat\n"
 
 
+def test_the_columns_of_predict_are_an_nbest_list(files, run):
+    """Its scores are last; a column of texts may hold numbers in some rows."""
+    fields = [line.split("\t") for line in f"{NBEST}b\t-3\t17\n".splitlines()]
+    listed = "".join(f"{name}\t{text}\t{score}\n" for name, score, text in fields)
+    files(n__tsv=NBEST, p__tsv=listed, r__tsv=REFS)
+    expected = rows(run, "n.tsv", "r.tsv", "--decode", "best", "--decode", "mbr")
+    assert rows(run, "p.tsv", "r.tsv", "--decode", "best", "--decode", "mbr") == expected
+
+
 def test_nbest_lists_and_what_is_written(files, run, tmp_path):
     files(n__tsv=NBEST, r__tsv=REFS)
     decodes = [arg for how in ("best", "oracle", "mbr") for arg in ("--decode", how)]

@@ -118,7 +118,7 @@ def test_bands_are_small_where_the_exact_automaton_is_not():
         (
             lambda: (fg.NGram(ABC, 1) + fg.Hamming(ABC)).compile("ab", band=1),
             fg.NotSupportedError,
-            "band of a sum",
+            "cap, band or prune of a sum",
         ),
         (
             lambda: fg.EditDistance(ABC).compile("ab", band=1, engine="openfst"),
