@@ -189,6 +189,9 @@ def _run(line: str) -> None:
             raise MissingDependencyError(told) from stop
         if stop.code:
             raise RuntimeError(f"{line}: {told}") from stop
+    if target := re.search(r" > (\S+)", command):
+        written.flush()
+        pathlib.Path(target[1]).write_bytes(written.buffer.getvalue())
 
 
 STEPS: dict[str, Callable[[], None]] = {
