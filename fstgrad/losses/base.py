@@ -56,8 +56,8 @@ class Loss(PairEvaluation):
 
     A subclass sets the attributes `alphabet` and `semiring` and defines `_machine`, the automaton M
     of the loss against one target, which all other methods use; `transducer`, for the FST of the
-    loss or an error; and `_compile_reference`, for `engine="openfst"` or an error.  A function of
-    Python is a `FunctionLoss`.
+    loss or an error.  `engine="openfst"` needs `_compile_reference`.  A function of Python is a
+    `FunctionLoss`.
     """
 
     alphabet: Alphabet
@@ -81,7 +81,6 @@ class Loss(PairEvaluation):
         """Return M as arrays, empty if the target is rejected (or define `_machine_within`)."""
         return self._machine_within(target, None)
 
-    @abstractmethod
     def _compile_reference(
         self,
         target: Target,
@@ -91,6 +90,10 @@ class Loss(PairEvaluation):
         max_states: int,
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
+        raise NotSupportedError(
+            f"engine='openfst' needs a transducer, which a {type(self).__name__} does not have; "
+            "leave engine out"
+        )
 
     def converse(self) -> "Loss":
         """Return the loss with both sides exchanged: L'(y, z) = L(z, y).
@@ -326,16 +329,6 @@ class MachineLoss(Loss):
     def transducer(self) -> Fst:
         """Raise NotSupportedError: the loss has a machine but no transducer."""
         raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
-
-    def _compile_reference(
-        self,
-        target: Target,
-        length: int,
-        cap: float | None,
-        prune: float | None,
-        max_states: int,
-    ) -> LossAutomaton:
-        raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
 
 
 class ScaledLoss(Loss):

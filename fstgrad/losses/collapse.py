@@ -244,18 +244,6 @@ class CollapsedLoss(Loss):
     def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         return self.loss._to_loss(value, machine)
 
-    def _compile_reference(
-        self,
-        target: Target,
-        length: int,
-        cap: float | None,
-        prune: float | None,
-        max_states: int,
-    ) -> LossAutomaton:
-        raise NotSupportedError(
-            "engine='openfst' does not collapse latent strings; leave engine out"
-        )
-
 
 def collapsed(
     loss: Loss, blank: str | Sequence[str] | None, collapse: Collapse | None = None

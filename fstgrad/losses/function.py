@@ -68,14 +68,7 @@ class FunctionLoss(Loss):
     def _to_loss(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         raise self._without_an_automaton()
 
-    def _compile_reference(
-        self,
-        target: Target,
-        length: int,
-        cap: float | None,
-        prune: float | None,
-        max_states: int,
-    ) -> LossAutomaton:
+    def _compile_reference(self, *_: Any, **__: Any) -> LossAutomaton:
         raise self._without_an_automaton()
 
     def _without_an_automaton(self) -> NotSupportedError:

@@ -12,7 +12,10 @@ from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.torch.device import chains, ctc, fields, trees
 from fstgrad.torch.fused.available import Fused
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, log(0) and NaN
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of NumPy, log(0) and NaN
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:triton"),  # of Triton 3.6
+]
 INF = float("inf")
 
 
