@@ -122,6 +122,7 @@ def read_system(
     found = reading.texts(path, "hypothesis", format)
     if path != "-" and os.path.exists(file) and os.path.samefile(path, file):
         _check_one_table(found, path)
+    found = _on_the_channels(found, references)
     if format in ("auto", "ctm") and path.lower().endswith((".ctm", ".ctm.gz")):
         found = _with_silent(found, references)
     if "lines" not in (format, reading.reference_format):
@@ -142,6 +143,22 @@ def read_system(
         with located(one.row):
             lattices.append(Lattice.from_nbest(ys, np.array(one.scores), alphabet))
     return System(names, [], lattices)
+
+
+def _on_the_channels(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:
+    """Return utterances of ctm or stm with the names of the references of their file and channel.
+
+    Channels 1 and 2 are A and B.
+    """
+    if not all("channel" in one.fields for one in (*found, *references)):
+        return found
+    names = {_channel(one): one.name for one in references}
+    return [one._replace(name=names.get(_channel(one), "-".join(_channel(one)))) for one in found]
+
+
+def _channel(one: Utterance) -> tuple[str, str]:
+    channel = one.fields["channel"].upper()
+    return one.fields["file"], {"1": "A", "2": "B"}.get(channel, channel)
 
 
 def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:

@@ -211,8 +211,8 @@ def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 def cost(name: str, value: float) -> float:
     """Return `value` as a float >= 0 or +inf (forbidden)."""
-    is_inf = isinstance(value, float) and value == np.inf
-    return value if is_inf else positive_number(name, value, allow_zero=True)
+    is_inf = isinstance(value, float | np.floating) and value == np.inf
+    return np.inf if is_inf else positive_number(name, value, allow_zero=True)
 
 
 def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:

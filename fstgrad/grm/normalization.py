@@ -92,6 +92,13 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
         return Normalizability(
             True, f"arithmetic-geometric means: Q(T) <= {brackets.max():.6g} sum(T)"
         )
+    if not any(True for _ in _leading(parameters)):
+        node = int(parameters.intercepts[:, 0].argmax())
+        return Normalizability(
+            False,
+            f"theta = {parameters.intercepts[node, 0]:.6g} >= 0 of a variable without interactions",
+            np.eye(parameters.features)[node],
+        )
     pairwise = all(term.term.size == 2 for term in parameters.interactions)
     if pairwise:
         matrix = _matrix(parameters)

@@ -62,7 +62,7 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
         - "lines": a text per line, without names; an empty line is an empty text.
         - "tsv": id TAB text, or id TAB score TAB text for the texts of an n-best list (scores are
           log-weights: higher is likelier), or id TAB text TAB score, as `fstgrad predict --nbest`
-          writes it, if the third column has only numbers and the second has others; or a first
+          writes it, if more of the third column than of the second are numbers; or a first
           line with the names of columns, among them hypothesis or reference (hyp, ref, text), maybe
           id and score.
         - "csv": a table with such a first line.
@@ -147,9 +147,13 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
                 )
             table.append(fields)
     lists = [fields for fields in table if len(fields) == 3]
-    score_is_last = not all(_is_number(score) for _, score, _ in lists) and all(
-        _is_number(score) for *_, score in lists
-    )
+    numbers = [sum(_is_number(fields[column]) for fields in lists) for column in (1, 2)]
+    if lists and numbers == [len(lists)] * 2:
+        raise InvalidInputError(
+            f"{rows[0].file}: the second and the third column are numbers, and either may be the "
+            "scores; name the columns in a first line, such as id, score and text"
+        )
+    score_is_last = numbers[1] > numbers[0]
     for row, (name, *given) in zip(rows, table, strict=True):
         *score, text = reversed(given) if score_is_last and len(given) == 2 else given
         with located(row):
@@ -325,8 +329,10 @@ def _stm_segments(rows: Iterable[Row]) -> Iterator[_Timed]:
                 raise InvalidInputError(
                     "a segment that sclite ignores; remove it, and its words from the hypotheses"
                 )
-            _number("end", fields[4], "in seconds")
             start = _number("start", fields[3], "in seconds")
+            end = _number("end", fields[4], "in seconds")
+            if end < start:
+                raise InvalidInputError(f"the end, {end:g} s, is before the start, {start:g} s")
             yield (fields[0], fields[1]), start, " ".join(words), row
 
 
@@ -339,7 +345,8 @@ def _channels(parts: Iterable[_Timed]) -> Iterator[Utterance]:
     for (file, channel), timed in channels.items():
         text = " ".join(part[2] for part in sorted(timed, key=lambda part: part[1]) if part[2])
         name = file if is_one else f"{file}-{channel}"
-        yield Utterance(name, (text,), None, {"speaker": speaker_of(name)}, timed[0][3])
+        place = {"speaker": speaker_of(name), "file": file, "channel": channel}
+        yield Utterance(name, (text,), None, place, timed[0][3])
 
 
 def _without_comments(rows: Iterable[Row]) -> Iterator[Row]:

@@ -249,6 +249,10 @@ class PairObjective:
                 )
         elif self.cap is not None:
             vars(self).update(cap=real_number("cap", self.cap))
+        if self.prune is not None and self.is_likelihood:
+            raise InvalidInputError(
+                "prune is for a loss, which a likelihood does not have; leave it out"
+            )
         if self.prune is not None:
             semiring = "tropical" if self.loss is None else self.loss.semiring
             vars(self).update(prune=check_prune(self.prune, semiring))

@@ -542,7 +542,7 @@ class SumLoss(Loss):
         if cap is not None or band is not None or prune is not None:
             raise NotSupportedError(
                 "cap, band or prune of a sum needs tropical losses and engine='layered'; leave it "
-                "out, or sum tropical losses"
+                "out, or the engine, or sum tropical losses"
             )
         parts = [partial(x.compile, target, length, engine=engine) for x in self.losses]
         product = partial(automaton_product, max_states=max_states)

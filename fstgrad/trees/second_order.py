@@ -93,7 +93,10 @@ def _sparse(r: Vectors) -> "csr_array":
     """Return a copy as (n_parts, R), each entry given once and none of them 0."""
     from scipy.sparse import csr_array
 
-    copy = csr_array(r.reshape(-1, r.shape[-1]) if isinstance(r, np.ndarray) else r, copy=True)
+    copy = csr_array(
+        r.reshape(math.prod(r.shape[:-1]), r.shape[-1]) if isinstance(r, np.ndarray) else r,
+        copy=True,
+    )
     copy.data = copy.data.astype(np.float64)
     copy.sum_duplicates()
     copy.eliminate_zeros()

@@ -105,6 +105,34 @@ def test_the_columns_of_predict_are_an_nbest_list(files, run):
     assert rows(run, "p.tsv", "r.tsv", "--decode", "best", "--decode", "mbr") == expected
 
 
+def test_channels_of_a_ctm_are_those_of_the_stm(files, run):
+    files(
+        h__ctm="f 1 0 1 the\nf 1 1 1 cat\ng 1 0 1 x\n", b__ctm="f B 0 1 the\nf B 1 1 cat\n",
+        r__stm="f A bob 0 2 the cat\nf B amy 0 2 yes\ng A bob 0 1 x\n",
+        a__stm="f A bob 0 2 the cat\n",
+    )  # fmt: skip
+    found = rows(run, "h.ctm", "r.stm")[0]
+    assert (found["pairs"], found["errors"], found["deletions"]) == (3, 1, 1)
+    code, _, err = run("score", "b.ctm", "a.stm")
+    assert code != 0
+    assert "'f'" in err
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("n.tsv", "a\t12\t-1\na\t13\t-2\n", "n.tsv: the second and the third column are numbers"),
+        ("n.tsv", "a\tx y\t-1\nb\tz\t-", "n.tsv:2: the score is '-'"),
+        ("s.stm", "f A ann 5 1 the cat\n", "s.stm:1: the end, 1 s, is before the start, 5 s"),
+    ],
+)
+def test_what_is_ambiguous_or_damaged_is_refused(name, text, said, files, run):
+    files(**{name.replace(".", "__"): text}, r__tsv=REFS)
+    code, _, err = run("score", name, "r.tsv")
+    assert code != 0
+    assert said in err
+
+
 def test_nbest_lists_and_what_is_written(files, run, tmp_path):
     files(n__tsv=NBEST, r__tsv=REFS)
     decodes = [arg for how in ("best", "oracle", "mbr") for arg in ("--decode", how)]

@@ -179,6 +179,12 @@ def test_log_partition_of_a_gaussian():
         partition.log_partition(broken, "exact", samples=2, steps=1, rng=0)
 
 
+def test_a_variable_that_does_not_decay_alone():
+    answer = is_normalizable(parameters("exponential", [[0.0, 0.0], [-0.5, 0.0]]))
+    assert answer.value is False
+    assert answer.direction.tolist() == [1.0, 0.0]
+
+
 def test_exact_is_refused_where_it_cannot_be():
     model = parameters("exponential", [[-1.0, 0.0]] * 2, ((2, 2), {(0, 1): 0.5}))
     with pytest.raises(InvalidInputError, match="ais"):

@@ -115,12 +115,16 @@ def test_a_pruned_objective_is_that_of_the_pruned_automaton(kind):
         assert batch.sums(w, [(None, "abca")]).value == part.value
 
 
+EDIT = fg.EditDistance(ABC)
+
+
 @pytest.mark.parametrize(
     "call, said",
     [
         (lambda f: fg.PairObjective(f, None, "risk"), "'risk' without a loss"),
-        (lambda f: fg.PairObjective(f, prune=-1.0), "prune is -1.0"),
-        (lambda f: fg.PairObjective(f, prune=1.0, cap=2.0), "prune is 1 with a cap"),
+        (lambda f: fg.PairObjective(f, EDIT, prune=-1.0), "prune is -1.0"),
+        (lambda f: fg.PairObjective(f, prune=1.0), "prune is for a loss"),
+        (lambda f: fg.PairObjective(f, EDIT, prune=1.0, cap=2.0), "prune is 1 with a cap"),
         (lambda f: fg.PairObjective(f, None, "hinge"), "kind is 'hinge'"),
         (lambda f: fg.PairObjective(f, fg.Hamming(fg.Alphabet("ab"))), "the features have"),
         (lambda f: fg.PairObjective(f)(np.zeros((3, 3)), None, ""), "y is empty"),

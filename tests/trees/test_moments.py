@@ -265,6 +265,16 @@ def test_the_cheaper_way_to_second_moments(monkeypatch):
         np.testing.assert_allclose(found, expected, atol=TIGHT)
 
 
+@pytest.mark.parametrize("method", ["auto", "vector", "hessian"])
+@pytest.mark.parametrize("sizes", [(0, 2), (2, 0), (0, 0)])
+def test_second_moments_of_vectors_of_length_zero(sizes, method):
+    r, s = (np.ones((4, 4, size)) for size in sizes)
+    found = fg.SpanningTrees(random_scores((4, 4)), single_root=True).second_moments(
+        r, s, method=method
+    )
+    assert found.shape == sizes
+
+
 def test_second_moments_of_sparse_vectors_that_repeat_entries():
     """Entries of a sparse array that are given twice are added, and the array is left as it is."""
     p = trees(CASES["three"], True)
