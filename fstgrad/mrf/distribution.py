@@ -67,8 +67,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     References
     ----------
-    D. McAllester, TTIC 31230 (2019), "Exponential Softmax" and "Approximate Algorithms for
-    Exponential Softmax Backpropagation".
+    D. McAllester, TTIC 31230 (2019), "Exponential Softmax" and "Exponential Softmax
+    Backpropagation: The Model Marginals".
 
     Examples
     --------

@@ -14,8 +14,8 @@
 
 The gradient is a `Table`; for shared edge scores its edge part is (C, C), summed over the edges.
 
-Source: D. McAllester, TTIC 31230 (2019), "Approximate Algorithms for Exponential Softmax
-Backpropagation"; Besag (1975); Hinton (2002); Tieleman (2008) for persistent chains.
+Source: D. McAllester, TTIC 31230 (2019), "Pseudo-Likelihood and Contrastive Divergence"; Besag
+(1975); Hinton (2002); Tieleman (2008) for persistent chains.
 """
 
 import warnings
@@ -297,7 +297,7 @@ def structured_hinge(
     cost : float
         The cost of a wrong label, in nats, >= 0; 0 for the perceptron.
 
-    Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2005).
+    Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2004).
     """
     cost = positive_number("cost", cost, allow_zero=True)
     node = model.scores.node + cost

@@ -355,7 +355,7 @@ def hinge(
 
     References
     ----------
-    Taskar, Guestrin, Koller (2003); Tsochantaridis, Joachims, Hofmann, Altun (2005), Eq. 10.
+    Taskar, Guestrin, Koller (2003); Tsochantaridis, Hofmann, Joachims, Altun (2004), section 3.
 
     Examples
     --------
@@ -411,7 +411,7 @@ def raml(
 
     References
     ----------
-    Norouzi, Bengio, Chen, Jaitly, Schuster, Wu, Schuurmans (2016), Eq. 7 and 8.
+    Norouzi, Bengio, Chen, Jaitly, Schuster, Wu, Schuurmans (2016), Eq. 7.
 
     Examples
     --------

@@ -70,7 +70,7 @@ def nbest_risk(
     Notes
     -----
     Prabhavalkar et al. 2018, "Minimum word error rate training for attention-based
-    sequence-to-sequence models", eq. 3.
+    sequence-to-sequence models", section 3.
 
     Examples
     --------

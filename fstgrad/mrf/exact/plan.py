@@ -96,7 +96,7 @@ def make_plan(
     """Return the cheapest of several elimination orders.
 
     The orders are: the nodes as given, the lightest clique first, and the fewest fill-ins first
-    with ties broken in several random ways (Koller and Friedman 2009, section 9.4.3.2).  The cost
+    with ties broken in several random ways (Koller and Friedman 2009, section 9.4.3).  The cost
     is the number of cells of all cliques.  If the budget is spent, returns the cheapest so far.
     sizes : (I,), the number of labels of each node.
 

@@ -140,7 +140,7 @@ class Graph:
         """Return pushed log-weights (A,), and the constant subtracted from all paths, in nats.
 
         If all paths from some state have large sums, the weight of an arc from s to s' becomes
-        w + beta(s') - beta(s) (weight pushing; Mohri 2009, section 5).  So digits survive if every
+        w + beta(s') - beta(s) (weight pushing; Mohri 2009, Figure 12).  So digits survive if every
         path needs an arc that is masked by a large finite number.  Several masks in a row leave
         rounding errors, so pushing is repeated up to three times.  Other weights are returned
         unchanged, with the constant 0.

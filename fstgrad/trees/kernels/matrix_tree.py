@@ -108,8 +108,8 @@ def laplacian(w: FloatArray, n: int, single: bool, out: FloatArray) -> None:
     """Write the Laplacian of the dependents; single root: its last row is the root's weights.
 
     L_jj is the total weight that enters j, and L_ij = -w_ij.  With a single root, the root's weight
-    is left out of the diagonal (Koo et al. 2007, section 3.2, where it is in the first row).  Rows
-    past n are those of the identity; further columns are zero.
+    is left out of the diagonal (Koo et al. 2007, Proposition 1, where it is in the first row).
+    Rows past n are those of the identity; further columns are zero.
     """
     total = np.zeros(n + 1)
     for i in range(1 if single else 0, n + 1):
