@@ -1,8 +1,8 @@
 """McAllester's slides on exponential softmax (TTIC 31230, 2019), for `papers.py`.
 
-The slides print no numbers.  Each theorem and each algorithm on them is checked against sums over
-all labelings and, for chains, against matrices of transition probabilities that are written here
-from the definitions.
+Each theorem and each algorithm on the slides is checked against sums over all labelings and, for
+chains, against matrices of transition probabilities that are written here from the definitions.
+The slides print no numbers; the problems have solutions in closed form.
 """
 
 import itertools
@@ -36,6 +36,7 @@ def sections(quick: bool) -> Iterator[Section]:
     yield convergence(quick)
     yield pseudolikelihood(quick)
     yield contrastive_divergence(quick)
+    yield problems()
 
 
 class Enumerated(NamedTuple):
@@ -557,3 +558,68 @@ def contrastive_divergence(quick: bool) -> Section:
                                       ylabel="bias of the gradient")},
         tolerance=1e-8,
     )  # fmt: skip
+
+
+def problems() -> Section:
+    """Return the solutions of the problems on graphical models that are formulas or numbers."""
+    n, e, labels = 12, np.exp(-1.0), np.array([-1.0, 0.0, 1.0])
+    rng = np.random.default_rng(6)
+    node, edge = rng.normal(size=(n, 3)), rng.normal(size=(3, 3))
+    z = np.exp(node[0])
+    for scores in node[1:]:
+        z = np.exp(scores) * (z @ np.exp(edge))
+    spins = line(np.zeros((n, 2)), np.eye(2))
+    ring = PairwiseMRF(
+        np.zeros((n, 3)), np.outer(labels, labels), [(i, (i + 1) % n) for i in range(n)]
+    )
+    second = np.full(n, 1)  # the label 1 of the chain, and 0 of the ring
+    of_ones = ring.nll(np.full(n, 2), "pseudolikelihood")[0]
+    rows: list[Row] = [
+        solved(
+            "3: chain, labels 0 and 1, score 1 for equal neighbours; P̃ of y = (1, ..., 1)",
+            "(1 + e^-1)^-2 (1 + e^-2)^-(n-2)",
+            (1 + e) ** -2 * (1 + e**2) ** (2 - n),
+            float(np.exp(-spins.nll(second, "pseudolikelihood")[0])),
+        ),
+        solved(
+            "6: chain, random scores; log Z by the recursion Z_t(y)",
+            "ln of the sum of Z_n(y)", float(np.log(z.sum())), line(node, edge).log_partition(),
+        ),
+        solved(
+            "7 (a): ring, labels -1, 0, 1, scores y y'; -ln P̃ of y = (0, ..., 0)",
+            "n ln 1/3, about 1.1 n", n * np.log(3.0), ring.nll(second, "pseudolikelihood")[0],
+        ),
+        solved(
+            "7 (b): the same, y = (1, ..., 1)",
+            "n ln 1 / (1 + e^-2 + e^-4), about .14 n", n * np.log(1 + e**2 + e**4), of_ones,
+        ),
+        solved(
+            "7 (b): P of one label there, given the others",
+            "1 / (1 + e^-2 + e^-4), about .87", 1 / (1 + e**2 + e**4), float(np.exp(-of_ones / n)),
+        ),
+    ]  # fmt: skip
+    return Section(
+        "Problems for graphical models",
+        "solutions that are formulas or numbers",
+        rows,
+        f"all agree; {agreement(rows)}. The solutions of problem 7 print -ln P̃ as n times the ln "
+        "of a probability, which is negative: a misprint; the numbers beside it have the right "
+        "sign.",
+        f"n is {n}, and P̃ the pseudolikelihood. Problems 6 and 7 are in later editions of the "
+        "course (2022). The other problems have no numbers: recursions for hidden Markov models "
+        "(1) and for sets of labels (2), proofs (4), and labels that are real numbers (5), which "
+        "fstgrad does not have.",
+    )
+
+
+def line(node: np.ndarray, edge: np.ndarray) -> PairwiseMRF:
+    """Return the chain with one table of edge scores."""
+    return PairwiseMRF(node, edge, [(i, i + 1) for i in range(len(node) - 1)])
+
+
+def solved(problem: str, printed: str, value: float, ours: float) -> Row:
+    """Return a row: a printed solution, its value, and ours."""
+    return {
+        "problem": problem, "paper": printed, "paper, evaluated": float(value), "ours": ours,
+        "difference": abs(float(value) - ours),
+    }  # fmt: skip
