@@ -210,9 +210,10 @@ def genomes(quick: bool) -> Section:
         f"{best:.2f}, less than the paper's 44.65, so that its data or its scores differ",
         "The paper trains on artificial genomes of Joachims, Galor and Elber (2006) and reports a "
         "score of 42.73 for cross-entropy and 44.65 (sd 0.35) with the loss. The data are not "
-        "published; the probabilities of the generator, the features and the scores of matches and "
-        "gaps are not stated. Ours have a probability of a match of 0.8 (which brings the scores "
-        "near the paper's), scores of +2, -1 and -1, and bigrams and shared bigrams as features; "
+        "published; the probabilities of the generator (the text of Joachims, Galor and Elber), "
+        "the features and the scores of matches and gaps are not at hand. Ours have a probability "
+        "of a match of 0.8 (which brings the scores near the paper's), scores of +2, -1 and -1, "
+        "and bigrams and shared bigrams as features; "
         f"{sets} training sets of {size} natives with {unseen} test natives. "
         "[Learning](../performance/learning.md) has the other probabilities, and distributions "
         "over all strings, as in the paper.",
