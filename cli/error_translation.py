@@ -22,6 +22,7 @@ _ONLY_IN_PYTHON = (
     r"\bseconds= or (?=samples)",
     r"\blet proposal='auto' choose a band, ",
     r"\bpass one as initial=, or ",
+    r", or give infeasible='zero'",
     r": lattice\.compile\(loss, gold\)\.closest\(\)",
 )
 # (argument, the parameter of a command that sets it)

@@ -18,6 +18,7 @@ from fstgrad.objectives.base import Objective
 from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.lattices import lattice_items
 from fstgrad.objectives.sampling import Options, Sampling
+from tests.borders.columns import callables
 
 INF, NO_ID = np.inf, -100
 ABC = fg.Alphabet("ab")
@@ -289,6 +290,272 @@ def test_on_a_device_they_count_as_zero_too(name):
     assert not flat.any()
     is_nan = np.isnan(values).reshape(SIZE, -1).any(axis=1)
     assert is_nan.tolist() == [True] + [False] * 5
+
+
+TABLE, VECTORS = normal(SIZE, 4, 4), normal(SIZE, 4, 4, 2)
+OTHER = fg.SpanningTrees(TREES + TABLE, single_root=True, infeasible="zero")
+# what a class of batches is made of (the items, first), and the arguments of its methods: those
+# that are arrays of SIZE items, or distributions, have one for each item
+CLASSES = {
+    "SpanningTrees": (lambda i: {"scores": TREES[i], **TREE}, {
+        "covariance": {"r": TABLE, "s": VECTORS[..., 0]}, "covariance_matrix": {},
+        "covariance_product": {"direction": TABLE}, "cross_entropy": {"other": OTHER},
+        "cross_entropy_and_gradients": {"other": OTHER}, "entropy": {},
+        "entropy_and_gradient": {}, "expectation": {"r": TABLE}, "expectations": {"r": VECTORS},
+        "expected_product": {"q": TABLE**2},
+        "generalized_expectation": {"features": VECTORS, "target": normal(SIZE, 2)},
+        "kbest": {"k": 2}, "kl": {"other": OTHER}, "kl_and_gradients": {"other": OTHER},
+        "log_partition": {}, "log_prob": {"structure": HEADS}, "marginals": {},
+        "minimum_risk_tree": {}, "mode": {}, "nll": {"gold": HEADS}, "norm": {"order": 2.0},
+        "partial_nll": {"known": with_changes(HEADS, {2: -1})}, "renyi": {"order": 2.0},
+        "renyi_and_gradient": {"order": 0.5}, "risk": {"costs": TABLE},
+        "sample": {"k": 3, "rng": 0}, "sample_without_replacement": {"k": 2, "rng": 0},
+        "second_moments": {"r": VECTORS, "s": VECTORS}, "softmax_margin":
+        {"gold": HEADS, "costs": TABLE}, "third_order": {"v": TABLE, "u": VECTORS[..., 0]},
+        "totals": {"r": VECTORS},
+    }),
+    "PairwiseMRFBatch": (lambda i: {"model": GRAPH, "node_scores": NODES[i], "edge_scores":
+                                    normal(2, 2)}, {
+        "infer": {"method": "bp"}, "log_partition": {}, "marginals": {}, "mode": {},
+        "nll": {"gold": LABELING}, "sample": {"k": 3, "rng": 0},
+    }),
+}  # fmt: skip
+CLASSES["ProjectiveTrees"] = (
+    CLASSES["SpanningTrees"][0],
+    {k: v for k, v in CLASSES["SpanningTrees"][1].items() if hasattr(fg.ProjectiveTrees, k)},
+)
+NO_ITEMS = {  # methods that need no structure of an item
+    "parts": "a table of what is given", "gold_parts": "as parts", "hamming_costs": "as parts",
+    "inner": "of given tables", "log_base": "0", "expected_log_base": "0",
+    "scaled": "a batch", "with_arcs": "a batch", "with_scores": "a batch",
+    "with_column": "for one table", "with_score": "for one table", "count": "of a Sequence",
+    "index": "of a Sequence",
+}  # fmt: skip
+WITHOUT_WORDS = {"norm": 1.0, "expected_product": 1.0}  # of a sentence without words
+MANY = {"X", "hypotheses", "numbered", "pairs", "questions", "shards"}
+NO_OPTION = {  # why other functions of many items have no option
+    r".*\.Batch\.\w+": "a chunk has the outcome of each pair, with its error",
+    r".*\.GeneralizedRootModel\..*": "all rows of counts are feasible",
+    r".*\.(SequenceModel\.\w+|TemplateFeatures\..*)": "training data, and predictions of any input",
+    r".*\.(fit_costs|fit_ranking)": "one error names all that cannot be fitted",
+    r".*\.costs\.PairTransducer\.\w+": "a pair without an alignment has the sum -inf",
+    r".*\.(score|Lattice\.from_nbest)": "defined for all hypotheses",
+}  # fmt: skip
+
+
+def part_of(result, item, axis=0):
+    """The result of one item of a batch: arrays, lists and numbers."""
+    if isinstance(result, tuple):
+        return [part_of(part, item, axis) for part in result]
+    if isinstance(result, np.ndarray):
+        return np.take(result, item, axis)
+    found = result[item]
+    return [found.log_partition, found.node, found.edge] if hasattr(found, "node") else found
+
+
+def close(found, wanted):
+    if isinstance(found, list | tuple):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            close(one, other)
+        return
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def numbers(result):
+    parts = result if isinstance(result, list | tuple) else [result]
+    flat = [np.ravel(p) if not isinstance(p, list | tuple) else numbers(p) for p in parts]
+    return np.concatenate(flat) if flat else np.zeros(0)
+
+
+def batch_of(name, items, **options):
+    return getattr(fg, name)(**CLASSES[name][0](items), **options)
+
+
+def taken(given, items):
+    """The arguments of a method for some items."""
+    other = fg.SpanningTrees(OTHER.scores[items], **TREE)
+    return {
+        k: other if v is OTHER else v[items] if isinstance(v, np.ndarray) else v
+        for k, v in given.items()
+    }
+
+
+def test_the_batches_of_numpy_have_the_option():
+    """Those found are what the package exports; a new method needs a row here."""
+    public = {name: getattr(fg, name) for name in fg.__all__}
+    found = {
+        name for name, thing in public.items()
+        if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception))
+        and "infeasible" in inspect.signature(thing).parameters
+    }  # fmt: skip
+    assert found == {*CLASSES, "best_tree"}
+    for name, thing in callables():
+        parameters = inspect.signature(thing).parameters
+        if name.startswith(("fstgrad.torch", "fstgrad.jax")) or not MANY & set(parameters):
+            continue
+        has_choice = {"infeasible", "on_error"} & set(parameters)
+        assert has_choice or any(re.fullmatch(k, name) for k in NO_OPTION), name
+    for name, (_, methods) in CLASSES.items():
+        members = [
+            k for k in dir(public[name]) if k[0] != "_" and callable(getattr(public[name], k))
+        ]
+        missing = set(members) - set(methods) - set(NO_ITEMS)
+        assert not missing, f"{name}: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_of_a_batch_names_them_all_or_goes_on_without_them(name):
+    every, rows = list(range(SIZE)), CLASSES[name][1]
+    strict, tolerant = batch_of(name, every), batch_of(name, every, infeasible="zero")
+    for method, given in rows.items():
+        with pytest.raises(fg.InfeasibleError, match=r"^3 items are infeasible") as caught:
+            getattr(strict, method)(**given)
+        assert list(caught.value.reasons) == BAD, method
+        assert str(caught.value).endswith("or give infeasible='zero'"), method
+        result = getattr(tolerant, method)(**given)
+        wanted = getattr(batch_of(name, GOOD), method)(**taken(given, GOOD))
+        axis = 1 if method == "sample" and name != "PairwiseMRFBatch" else 0
+        for place, item in enumerate(GOOD):
+            mine, theirs = part_of(result, item, axis), part_of(wanted, place, axis)
+            if method.startswith("sample"):  # the generator is shared
+                assert (np.concatenate([numbers(mine)]) >= -1e3).all()
+            else:
+                close(mine, theirs)
+        for item in BAD:
+            left = numbers(part_of(result, item, axis))
+            expected = -1 if method in ("sample", "mode", "minimum_risk_tree") else 0
+            assert (left == WITHOUT_WORDS.get(method, expected)).all(), (method, left)
+
+
+def test_a_mean_of_pairs_divides_by_all_of_them():
+    objective = fg.PairObjective(fg.QGramCounts(ABC, 2), fg.NGram(ABC, 2))
+    w, pairs = normal(2, 2), [("", "ab"), ("", "b"), ("", "ba"), ("", "a")]
+    with pytest.raises(
+        fg.InfeasibleError, match=r"^2 items .*or give infeasible='zero'$"
+    ) as caught:
+        objective.mean(w, pairs)
+    assert list(caught.value.reasons) == [1, 3]
+    value, gradient = objective.mean(w, pairs, infeasible="zero")
+    wanted, slope = objective.mean(w, pairs[::2])
+    assert value == pytest.approx(wanted / 2, abs=1e-12)
+    np.testing.assert_allclose(gradient, slope / 2, atol=1e-12)
+    assert objective.mean(w, pairs[1:2], infeasible="zero")[0] == 0.0
+    with pytest.raises(fg.InvalidInputError, match="pairs is empty"):
+        objective.mean(w, [], infeasible="zero")
+
+
+@pytest.mark.parametrize("bad", [[0], [SIZE - 1], list(range(SIZE))])
+def test_the_first_the_last_or_all_are_infeasible(bad):
+    tables, nodes = normal(SIZE, 4, 4), normal(SIZE, 3, 2)
+    tables[bad, :, 2], nodes[bad, 0] = -INF, -INF
+    batches = (
+        lambda **o: fg.SpanningTrees(tables, **TREE, **o),
+        lambda **o: fg.ProjectiveTrees(tables, **TREE, **o),
+        lambda **o: fg.PairwiseMRFBatch(GRAPH, nodes, normal(2, 2), **o),
+    )
+    gold = (HEADS, HEADS, LABELING)
+    for make, structure in zip(batches, gold, strict=True):
+        with pytest.raises(fg.InfeasibleError, match=r"or give infeasible='zero'$") as caught:
+            make().nll(structure)
+        assert list(caught.value.reasons) == bad
+        made = make(infeasible="zero")
+        values, gradient = made.nll(structure)
+        assert np.flatnonzero(values == 0).tolist() == bad
+        node = gradient if isinstance(gradient, np.ndarray) else gradient.node
+        assert not node[bad].any()
+        assert (made.mode()[bad] == -1).all()
+        assert (made.log_partition()[bad] == 0).all()
+
+
+def test_gold_of_probability_0_in_a_batch():
+    scores = with_changes(normal(SIZE, 5, 5), {(1, ..., 2): -INF, (3, 0, 1): -INF})
+    gold = with_changes(np.array([[0, 1, 1, 1]] * SIZE), {4: [0, 1, 1, 2], 5: [0, 0, 1, 1]})
+    why = {1: "no allowed head", 3: "score of -inf", 4: "crossing arcs", 5: "2 root arcs"}
+    margin = {"gold": gold, "costs": normal(SIZE, 5, 5)}
+    for family, bad in ((fg.SpanningTrees, [1, 3, 5]), (fg.ProjectiveTrees, [1, 3, 4, 5])):
+        strict, tolerant = family(scores, **TREE), family(scores, **TREE, infeasible="zero")
+        good = [i for i in range(SIZE) if i not in bad]
+        for method, given in (("nll", {"gold": gold}), ("softmax_margin", margin)):
+            with pytest.raises(fg.InfeasibleError) as caught:
+                getattr(strict, method)(**given)
+            assert list(caught.value.reasons) == bad
+            assert all(why[i] in caught.value.reasons[i] for i in bad)
+            values, gradient = getattr(tolerant, method)(**given)
+            assert not values[bad].any()
+            assert not gradient[bad].any()
+            own = family(scores[good], **TREE)
+            wanted = getattr(own, method)(**{k: v[good] for k, v in given.items()})
+            close([values[good], gradient[good]], wanted)
+    known = with_changes(np.full((SIZE, 4), -1), {0: [0, 0, -1, -1], 3: [0, -1, -1, -1]})
+    trees = fg.SpanningTrees(scores, **TREE)
+    with pytest.raises(fg.InfeasibleError, match=r"^3 .*known\[0\] excludes.* item 1: dep"):
+        trees.partial_nll(known)
+    values, gradient = fg.SpanningTrees(scores, **TREE, infeasible="zero").partial_nll(known)
+    np.testing.assert_allclose(values, 0.0, atol=1e-12)  # nothing is known of the others
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
+    assert not values[[0, 1, 3]].any()
+
+
+def test_batches_of_more_axes_and_derived_batches():
+    scores = normal(2, 3, 4, 4)
+    scores[0, 1, :, 2] = scores[1, 2, 0] = -INF
+    with pytest.raises(fg.InfeasibleError, match=r"item \(0, 1\): .*item \(1, 2\): "):
+        fg.SpanningTrees(scores, **TREE).entropy()
+    p = fg.SpanningTrees(scores, **TREE, infeasible="zero")
+    assert p.lengths.tolist() == [[3, 0, 3], [3, 3, 0]]
+    q_scores = normal(2, 3, 4, 4) + 1.0
+    q_scores[0, 0, :, 1] = -INF
+    q = fg.SpanningTrees(q_scores, **TREE, infeasible="zero")
+    either = np.array([[True, True, False], [False, False, True]])
+    for one, other in ((p, q), (q, p)):
+        wanted = fg.SpanningTrees(one.scores[~either], **TREE).kl_and_gradients(
+            fg.SpanningTrees(other.scores[~either], **TREE)
+        )
+        for values in (one.kl_and_gradients(other), one.cross_entropy_and_gradients(other)):
+            assert not any(part[either].any() for part in values)
+        assert not one.cross_entropy(other)[either].any()
+        close([part[~either] for part in one.kl_and_gradients(other)], wanted)
+        close(one.kl(other)[~either], wanted[0])
+    again = p.with_scores(normal(2, 3, 4, 4))  # other scores, other items
+    assert (again.lengths == 3).all()
+    forbidden = np.ones((2, 3, 4, 4))
+    forbidden[1, 1, :, 3] = 0.0  # no tree is left: its expectation is 0, not that of no words
+    assert p.expected_product(forbidden)[1, 1] == 0.0
+
+
+def test_other_values_of_the_option_and_invalid_scores():
+    scores = with_changes(normal(2, 3, 4, 4), {(0, 1, ..., 2): -INF, (1, 2, 0): -INF})
+    assert fg.best_tree(scores, **TREE, infeasible="zero")[0, 1].tolist() == [-1] * 3
+    with pytest.raises(fg.InfeasibleError, match=r"^2 items .*or give infeasible='zero'$"):
+        fg.best_tree(scores, **TREE)
+    for wrong in (
+        lambda: fg.best_tree(scores, **TREE, infeasible="skip"),
+        lambda: fg.SpanningTrees(scores, **TREE, infeasible="skip"),
+        lambda: fg.PairwiseMRFBatch(GRAPH, NODES, normal(2, 2), infeasible="skip"),
+    ):
+        with pytest.raises(fg.InvalidInputError, match="infeasible is 'skip'; choose one of"):
+            wrong()
+    with pytest.raises(fg.InvalidInputError, match="nan"):
+        fg.SpanningTrees(with_changes(TREES, {(1, 0, 1): np.nan}), **TREE, infeasible="zero")
+
+
+@pytest.mark.parametrize(
+    "method", ["exact", "bp", "trw", "mean-field", "pseudolikelihood", "hinge", "cd", "cd1"]
+)
+def test_losses_of_fields_with_forbidden_gold(method):
+    options = {"cd": {"rng": 0}, "cd1": {"rng": 0}, "hinge": {"decoder": "exact"}}.get(method, {})
+    tables = with_changes(NODES, {(4, 1): 0.0, (4, 1, 1): -INF})  # item 4 has a labeling, not gold
+    strict = fg.PairwiseMRFBatch(GRAPH, tables, normal(2, 2))
+    with pytest.raises(fg.InfeasibleError, match=r"^3 items .*gold\[4\] has a score") as caught:
+        strict.nll(LABELING, method, **options)
+    assert list(caught.value.reasons) == BAD
+    batch = fg.PairwiseMRFBatch(GRAPH, tables, normal(2, 2), infeasible="zero")
+    values, gradient = batch.nll(LABELING, method, **options)
+    assert not values[BAD].any()
+    assert np.isfinite(values).all()
+    assert not gradient.node[BAD].any()
+    assert not gradient.edge[BAD].any()
 
 
 def subclasses(kind):

@@ -5,6 +5,7 @@ Reading order
 - `errors`, `short_repr` : the errors; short representations.
 - `axis_labels`, `sequences`, `checks` : labels of tables; batches of sequences; checks of
   arguments.
+- `infeasible` : the infeasible items of a batch.
 - `threads`, `numba_internals`, `uninitialized` : pools of threads; what has no public interface in
   numba; new arrays, which a debug mode fills.
 - `kernel_signatures`, `kernel_cache`, `precompile` : types as text; the files of compiled kernels;

@@ -35,7 +35,18 @@ class FstError(FstgradError):
 
 
 # the arrays after whose name the message of an infeasible item has its index
-_ARRAYS = ("gold", "scores", "heads", "hypotheses", "log_probs", "mask", "allowed")
+_ARRAYS = (
+    "gold",
+    "scores",
+    "heads",
+    "hypotheses",
+    "log_probs",
+    "mask",
+    "allowed",
+    "known",
+    "pairs",
+    "questions",
+)
 SHOWN_ITEMS = 10
 
 

@@ -16,10 +16,10 @@ from fstgrad.core.checks import (
     positive_integer,
     positive_number,
 )
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.learned_costs import CostFit
-from fstgrad.costs.pairs import Pairs
+from fstgrad.costs.pairs import Pairs, unaligned
 from fstgrad.costs.parameter_tying import Given, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
@@ -227,15 +227,11 @@ def _estimator(
 
 
 def _check_aligned(estimator: Estimator, data: Pairs) -> None:
-    """Raise InfeasibleError for the first pair without an alignment."""
+    """Raise InfeasibleError if pairs have no alignment."""
     values = estimator.pair_transducer.log_sums(data, estimator.log_weights(estimator.initial()))
-    bad = np.flatnonzero(np.isneginf(values))
-    if len(bad):
-        shown = data.shown(int(bad[0]), estimator.pair_transducer.alphabet)
-        raise InfeasibleError(
-            f"pairs[{bad[0]}] is {shown}, which the transducer cannot align (this fails for "
-            f"{len(bad):,} of {len(data):,} pairs); add edits to the transducer, or leave it out"
-        )
+    bad = {i: i for i in np.flatnonzero(np.isneginf(values)).tolist()}
+    if bad:
+        raise unaligned("pairs", data, bad, estimator.pair_transducer.alphabet)
 
 
 def _held_out_split(

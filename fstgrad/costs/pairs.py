@@ -1,6 +1,6 @@
 """Pairs of strings as arrays of labels, with the mass of each pair."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from fstgrad.core.checks import (
     real_array,
     writable,
 )
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import rows_of
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.kernels.arrays import PairLabels
@@ -114,6 +114,18 @@ class Pairs:
         )
         mark = "" if alphabet.is_characters else " "
         return " against ".join(repr(mark.join(alphabet.decode(side - 1))) for side in sides)
+
+
+def unaligned(
+    name: str, pairs: Pairs, numbers: Mapping[int, int], alphabet: Alphabet
+) -> InfeasibleError:
+    """Return the error of items that a transducer cannot align, with their numbers in `pairs`."""
+    reasons = {
+        item: f"{name} is {pairs.shown(n, alphabet)}, which the transducer cannot align"
+        for item, n in numbers.items()
+    }
+    remedy = "add edits to the transducer, or leave these items out"
+    return InfeasibleError.of_items(reasons, remedy)
 
 
 def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:

@@ -15,11 +15,11 @@ from fstgrad.core.checks import (
     positive_integer,
     positive_number,
 )
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, rows_of
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.learned_costs import LearnedCosts
-from fstgrad.costs.pairs import Pairs
+from fstgrad.costs.pairs import Pairs, unaligned
 from fstgrad.costs.parameter_tying import END, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
@@ -302,12 +302,8 @@ class _RankingProblem(NamedTuple):
         losses = losses_of(self.pair_transducer, pairs, cost, self.semiring)
         number = np.repeat(np.arange(len(right)), np.diff(first))
         if np.isinf(losses[right]).any():
-            bad = int(np.flatnonzero(np.isinf(losses[right]))[0])
-            shown = pairs.shown(int(right[bad]), self.pair_transducer.alphabet)
-            raise InfeasibleError(
-                f"questions[{bad}] is {shown}, which the transducer cannot align; add edits to "
-                "the transducer, or leave the question out"
-            )
+            bad = {i: int(right[i]) for i in np.flatnonzero(np.isinf(losses[right])).tolist()}
+            raise unaligned("questions", pairs, bad, self.pair_transducer.alphabet)
         margin = np.full(len(losses), self.margin)
         margin[right] = 0.0
         score = margin + losses[right][number] - losses

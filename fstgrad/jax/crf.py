@@ -11,12 +11,12 @@ import numpy as np
 from fstgrad.core.checks import positive_integer
 from fstgrad.core.distribution import FAR, offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import host_callback, no_tangent, shape_of
 from fstgrad.jax.predictions import detached, integer, key_words, undifferentiable
 from fstgrad.objectives.base import Array
-from fstgrad.objectives.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.objectives.predictions import PADDING
 from fstgrad.strings.linear_chain import GOLD_FORBIDDEN, NO_STRING, LinearChains
 

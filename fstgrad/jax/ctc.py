@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import batched_callback, cached, shape_of, values
@@ -18,7 +19,6 @@ from fstgrad.objectives.ctc import (
     check_labels,
     ctc_options,
 )
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.sampling import Method, Options, Sampling
 
 

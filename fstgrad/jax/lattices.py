@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.core.sequences import items as sequence
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import gradients, values
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.lattices import (
     Kind,
     LatticeObjective,

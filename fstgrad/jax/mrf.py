@@ -8,12 +8,12 @@ import numpy as np
 
 from fstgrad.core.checks import instance
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import gradients, values
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 
 

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.errors import FstgradError, NotSupportedError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.core.threads import cores
 from fstgrad.objectives.base import Array, Objective, Team, check_objective
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 
 
 class _Bound:

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 from fstgrad.core.checks import instance
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import cached, measured, values
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import Kind, StringObjective

@@ -24,9 +24,9 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, flag
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import cached, gradients, values
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.objectives.trees import TreeKind, TreeObjective
 
 

@@ -164,7 +164,7 @@ class Aligner:
         InvalidInputError
             If there are no pairs.
         InfeasibleError
-            If a pair has no alignment: one side is too long for the other.
+            If pairs have no alignment: one side is too long for the other; all are named.
         """
         read = _read(pairs)
         most_y = max([self.max_y, *self.longest.values()])
@@ -219,7 +219,7 @@ class Aligner:
         Raises
         ------
         InfeasibleError
-            If a pair has no alignment with links that occur in the data.
+            If pairs have no alignment with links that occur in the data; all are named.
         """
         pairs = _read(pairs)
         self._check_fitted()
@@ -230,6 +230,14 @@ class Aligner:
         chosen = kernels.alignments.best_links(*corpus.links, kind, weight)
         posterior, log_z = np.zeros(len(weight)), empty(corpus.pairs)
         kernels.alignments.expected_links(*corpus.links, kind, weight, posterior, log_z)
+        reasons = {
+            i: f"pairs is {' '.join(pairs[i][0])!r} with {' '.join(pairs[i][1])!r}, which the "
+            "links that the aligner learned cannot align"
+            for i in np.flatnonzero(log_z == -np.inf).tolist()
+        }
+        if reasons:
+            remedy = "fit it to pairs that have such links, or leave these pairs out"
+            raise InfeasibleError.of_items(reasons, remedy)
         return [
             self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))
             for i, pair in enumerate(pairs)
@@ -245,11 +253,6 @@ class Aligner:
         log_probability: float,
     ) -> Aligned:
         (x, y), start = pair, corpus.first_link[i]
-        if log_probability == -np.inf:
-            raise InfeasibleError(
-                f"pair {i}, {' '.join(x)!r} with {' '.join(y)!r}, cannot be aligned by the links "
-                "that the aligner learned; fit it to pairs that have such links"
-            )
         on_path = np.flatnonzero(chosen[start : corpus.first_link[i + 1]]) + start
         nodes = np.stack([corpus.source[on_path], corpus.nextstate[on_path]]) - corpus.first_node[i]
         (i0, i1), (j0, j1) = np.divmod(nodes, len(y) + 1)
@@ -305,13 +308,14 @@ class Aligner:
         return _Corpus(source, nextstate, number[kind], first_link, first_node)
 
     def _check_aligned(self, pairs: list[Pair], log_z: FloatArray) -> None:
-        for i in np.flatnonzero(log_z == -np.inf).tolist():
-            x, y = pairs[i]
-            raise InfeasibleError(
-                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, which links of up to "
-                f"{self.max_x} and {self.max_y} symbols cannot align; raise max_x or max_y, or "
-                "allow empty sides"
-            )
+        reasons = {
+            i: f"pairs has {len(pairs[i][0])} symbols of x and {len(pairs[i][1])} of y, which "
+            f"links of up to {self.max_x} and {self.max_y} symbols cannot align"
+            for i in np.flatnonzero(log_z == -np.inf).tolist()
+        }
+        if reasons:
+            remedy = "raise max_x or max_y, allow empty sides, or leave these pairs out"
+            raise InfeasibleError.of_items(reasons, remedy)
 
 
 def _unique_inverse(keys: IntArray) -> tuple[IntArray, IntArray]:

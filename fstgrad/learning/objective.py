@@ -25,6 +25,7 @@ from fstgrad.core.checks import (
     real_number,
 )
 from fstgrad.core.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
+from fstgrad.core.infeasible import Infeasible, check_infeasible, feasible_results
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.learning.features import Features
@@ -309,21 +310,33 @@ class PairObjective:
         return part._replace(cap=cast(float, self.cap)) if method == "capped" else part
 
     def mean(
-        self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
+        self,
+        w: npt.ArrayLike,
+        pairs: Iterable[tuple[Any, SequenceLike]],
+        *,
+        infeasible: Infeasible = "raise",
     ) -> tuple[float, FloatArray]:
         """Return the mean objective of the pairs and its gradient with respect to w.
+
+        infeasible : "raise": one error names every pair without a string, or a gold string, of
+            finite score.  "zero": these count as 0 in the mean, which divides by all pairs.
 
         Raises
         ------
         InvalidInputError
             If there are no pairs.
+        InfeasibleError
+            If pairs are infeasible, and `infeasible` is "raise".
         """
-        value, gradient, count = 0.0, np.zeros(self.features.shape), 0
-        for x, y in checked_pairs(pairs):
-            value, count = value + self(w, x, y, out=gradient).value, count + 1
-        if count == 0:
+        gradient, choice = np.zeros(self.features.shape), check_infeasible(infeasible)
+
+        def run(pair: tuple[Any, SequenceLike]) -> float:
+            return self(w, *pair, out=gradient).value
+
+        values = feasible_results(checked_pairs(pairs), run, choice)
+        if not values:
             raise InvalidInputError("pairs is empty; give at least one pair")
-        return value / count, gradient / count
+        return sum(value or 0.0 for value in values) / len(values), gradient / len(values)
 
     def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
         """Return the distribution of one pair whose marginals are in the gradient.

@@ -1,7 +1,7 @@
 """Batches of models on one graph; they share the plans for this graph."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,16 @@ from fstgrad.core.checks import (
     instance,
     integers,
     log_weights,
+    positive_integer,
 )
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible, check_infeasible, feasible_results
 from fstgrad.mrf.distribution import PairwiseMRF
-from fstgrad.mrf.objectives import item_options
+from fstgrad.mrf.objectives import UNKNOWN, feasible_nll, item_options, zeros
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.scored_graph import Table
+
+Result = TypeVar("Result")
 
 
 class PairwiseMRFBatch(Sequence[PairwiseMRF]):
@@ -34,11 +38,17 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         Log-weights in nats.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
         Log-weights in nats: shared by all edges and items, by all items, or separate for each item.
+    infeasible : {"raise", "zero"}
+        "raise": one error names every item whose labelings are all forbidden (Z = 0) or, in `nll`,
+        whose gold labeling is.  "zero": their labels are -1, and their log Z, marginals, losses and
+        gradients are 0.
 
     Raises
     ------
     InvalidInputError
         There are no items, or shapes do not match.
+    InfeasibleError
+        By the methods, if items are infeasible and `infeasible` is "raise".
 
     Notes
     -----
@@ -57,8 +67,14 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         return f"PairwiseMRFBatch({len(self):,} models)"
 
     def __init__(
-        self, model: PairwiseMRF, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike
+        self,
+        model: PairwiseMRF,
+        node_scores: npt.ArrayLike,
+        edge_scores: npt.ArrayLike,
+        *,
+        infeasible: Infeasible = "raise",
     ) -> None:
+        self.infeasible = check_infeasible(infeasible)
         instance("model", model, PairwiseMRF, "a PairwiseMRF")
         node = log_weights(
             "node_scores", node_scores, (None, model.num_nodes, model.num_labels)
@@ -89,17 +105,39 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     def __iter__(self) -> Iterator[PairwiseMRF]:
         return iter(self.items)
 
+    def _each(self, run: Callable[[int], Result], rest: Callable[[], Result]) -> list[Result]:
+        """Return run(b) for each item, and rest() for infeasible ones that count as zero."""
+        results = feasible_results(range(len(self)), run, self.infeasible)
+        return [rest() if result is None else result for result in results]
+
     def log_partition(self) -> FloatArray:
         """Return log Z of each item (B,), in nats."""
-        return np.array([item.log_partition() for item in self])
+        return np.array(self._each(lambda b: self[b].log_partition(), float))
 
     def marginals(self) -> Table:
         """Return marginals of nodes (B, I, C), edges (B, E, C, C) and larger factors (B, cells)."""
-        return _stacked([item.marginals() for item in self])
+        return _stacked(self._each(lambda b: self[b].marginals(), self._no_marginals))
+
+    def _no_marginals(self) -> Table:
+        model, size = self[0], self[0].num_labels
+        edge = np.zeros((model.graph.num_edges, size, size))
+        return Table(np.zeros_like(model.scores.node), edge, np.zeros_like(model.factors.table))
 
     def infer(self, method: str = "exact", **options: Any) -> list[Inference]:
-        """Return the result of `PairwiseMRF.infer` for each item."""
-        return [item.infer(method, **options) for item in self]
+        """Return the result of `PairwiseMRF.infer` for each item.
+
+        That of an infeasible item that counts as zero is of the kind "none", with zeros.
+        """
+        return self._each(
+            lambda b: self[b].infer(method, **options), lambda: self._no_inference(method)
+        )
+
+    def _no_inference(self, method: str) -> Inference:
+        none = self._no_marginals()
+        return Inference(
+            method, 0.0, "none", none.node, lambda low, high: none.edge[low:high], len(none.edge),
+            factors=none.factors,
+        )  # fmt: skip
 
     def nll(
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any
@@ -116,20 +154,24 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
             )
         if "rng" in options:  # one generator for all items, so that they draw different numbers
             options["rng"] = generator(options["rng"])
-        results = [
-            item.nll(y, method, **item_options(options, b, len(self)))
-            for b, (item, y) in enumerate(zip(self, labels, strict=True))
-        ]
+
+        def run(b: int) -> tuple[float, Table]:
+            chosen = item_options(options, b, len(self))
+            return feasible_nll(self[b], labels[b], method, **chosen)
+
+        results = self._each(run, lambda: (0.0, zeros(self[0])))
         return np.array([value for value, _ in results]), _stacked([table for _, table in results])
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent, exact labelings of each item (B, k, I) int64."""
-        random = generator(rng)
-        return np.stack([item.sample(k, random) for item in self])
+        random, count = generator(rng), positive_integer("k", k, minimum=0)
+        none = np.full((count, self[0].num_nodes), UNKNOWN)
+        return np.stack(self._each(lambda b: self[b].sample(count, random), lambda: none))
 
     def mode(self) -> IntArray:
         """Return the best labeling of each item (B, I) int64."""
-        return np.stack([item.mode() for item in self])
+        none = np.full(self[0].num_nodes, UNKNOWN)
+        return np.stack(self._each(lambda b: self[b].mode(), lambda: none))
 
 
 def _stacked(tables: list[Table]) -> Table:

@@ -38,13 +38,20 @@ from fstgrad.core.checks import (
     positive_number,
     real_number,
 )
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.decoding import decode
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.inference import METHODS, Method, bound
 from fstgrad.mrf.result import Inference
-from fstgrad.mrf.sampling.chains import Chain, Sampler, new_key, new_keys, start_labels
+from fstgrad.mrf.sampling.chains import (
+    Chain,
+    Sampler,
+    allowed_at_nodes,
+    new_key,
+    new_keys,
+    start_labels,
+)
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 Steps = Literal["sweeps", "nodes"]
@@ -231,6 +238,7 @@ def contrastive_divergence(
             f"sampler is {sampler!r} with steps='nodes', which are Gibbs draws; leave it out"
         )
     chains = positive_integer("chains", chains)
+    allowed_at_nodes(model)
     if persistent is None:
         starts, random = np.repeat(gold[None], chains, axis=0), generator(rng)
     else:
@@ -259,11 +267,12 @@ def _energy_gap(
 ) -> tuple[float, Table]:
     """Return scale (mean s(y~) - s(gold)) over rows y~ of `labels` (k, I), and its gradient."""
     gradient = counts(model, gold, -scale)
-    value = -model.score(gold)
     for row in labels:
         counts(model, row, scale / len(labels), gradient)
-        value += model.score(row) / len(labels)
-    return scale * value, gradient
+    score = model.score(gold)
+    if score == -np.inf:
+        return np.inf, gradient
+    return scale * (sum(model.score(row) for row in labels) / len(labels) - score), gradient
 
 
 def one_site_divergence(
@@ -275,6 +284,7 @@ def one_site_divergence(
     uniform, so the expectation of I (t(y~) - t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] -
     t(gold)), the gradient of the pseudolikelihood.
     """
+    allowed_at_nodes(model)
     labels = gold[None].copy()
     key = new_key(generator(rng))
     kernels.sites.gibbs_sites(0, 1, np.arange(0), key, 0, model.pieces, labels[0])
@@ -306,6 +316,16 @@ def structured_hinge(
     worst = decode(augmented, decoder)
     value = worst.score - augmented.score(gold)
     return value, counts(model, worst.labels, 1.0, counts(model, gold, -1.0))
+
+
+def feasible_nll(
+    model: ScoredGraph, gold: npt.ArrayLike, method: str, **options: Any
+) -> tuple[float, Table]:
+    """Return `nll`; raise InfeasibleError if gold has the probability 0."""
+    value, gradient = nll(model, gold, method, **options)
+    if value == np.inf:
+        raise InfeasibleError("gold has a score of -inf, so its probability is 0")
+    return value, gradient
 
 
 LOSSES: dict[str, Method[tuple[float, Table]]] = {

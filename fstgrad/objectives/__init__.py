@@ -4,7 +4,7 @@ Reading order
 -------------
 - `base` : the contract (values, exact gradients, and Hessian products if available), and the
   threads that share the items of a batch.
-- `infeasible` : all infeasible items in one error, or as zero.
+- `infeasible` : an objective that names all infeasible items, or counts them as zero.
 - `sampling` : settings of sampled objectives, and the accuracy of the estimates.
 - `predictions` : padded tables and minimum-risk predictions, shared by the frameworks.
 - `strings`, `ctc`, `nbest`, `lattices`, `mrf`, `trees` : the objectives.

@@ -1,29 +1,16 @@
-"""Infeasible items of a batch: all are named in one error, or they count as zero.
-
-An item is infeasible if no structure of it has a finite score (Z = 0), if its gold structure has
-the probability 0 (a CTC target that needs more frames, a string that is not in the lattice, a tree
-that the mask excludes), or if nothing of it is left (an empty list, a mask that is all False).
-Invalid numbers, such as a score that is NaN, are an error with either choice.
-"""
+"""Objectives that name all infeasible items of a batch in one error, or count them as zero."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from fstgrad.core.checks import BoolArray, IntArray, one_of
+from fstgrad.core.checks import BoolArray, IntArray
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team
 
-Infeasible = Literal["raise", "zero"]
-CHOICES: tuple[Infeasible, ...] = ("raise", "zero")
-REMEDY = "leave these items out, or give infeasible='zero'"
 Result = TypeVar("Result")
-
-
-def check_infeasible(infeasible: str) -> str:
-    """Return the option `infeasible`; raise InvalidInputError unless it is one of `CHOICES`."""
-    return one_of("infeasible", infeasible, CHOICES)
 
 
 class FeasibleItems(Objective):
@@ -47,8 +34,7 @@ class FeasibleItems(Objective):
     """
 
     def __init__(self, objective: Objective, infeasible: Infeasible = "raise") -> None:
-        check_infeasible(infeasible)
-        self.objective, self.infeasible = objective, infeasible
+        self.objective, self.infeasible = objective, check_infeasible(infeasible)
         self.what = objective.what
         self.score_names, self.constant_names = objective.score_names, objective.constant_names
 

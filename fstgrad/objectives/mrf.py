@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fstgrad.core.checks import IntArray, generator
-from fstgrad.core.errors import InfeasibleError, NotSupportedError
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
-from fstgrad.mrf.objectives import UNKNOWN, item_options
+from fstgrad.mrf.objectives import UNKNOWN, feasible_nll, item_options
 from fstgrad.mrf.scored_graph import Table
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team, zeros
 
@@ -64,8 +64,6 @@ class FieldNll(Objective):
             node, edge, gold = scores[0][i], scores[1][i], constants[0][i]
             options = item_options(self.options, which[i], size)
             value, table = self.one(self.graph.with_scores(node, edge), gold, options)
-            if value == np.inf:
-                raise InfeasibleError("gold has a score of -inf, so its probability is 0")
             results.append((float(value), table))
 
         ALONE.each(len(which), run)
@@ -78,7 +76,7 @@ class FieldNll(Objective):
         self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
     ) -> tuple[float, Table]:
         """Return the loss of one item and its gradient."""
-        return model.nll(gold, method=self.method, **options)
+        return feasible_nll(model, gold, self.method, **options)
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Return (Cov[t] - Cov[t | known labels]) times the directions, for each item.

@@ -4,10 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.objectives.base import ALONE, Array, Arrays, Objective, Team, zeros
-from fstgrad.trees import structures
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
@@ -30,49 +29,6 @@ def tree_distribution(
 def on_possible_arcs(trees: TreeDistribution, table: FloatArray) -> FloatArray:
     """Return a table with 0 on arcs whose marginal is 0, so that it may hold masks of any size."""
     return np.where(trees.marginals() > 0, table, 0.0)
-
-
-def check_gold(trees: TreeDistribution, gold: Array) -> None:
-    """Raise InfeasibleError for well-formed gold trees (B, n) or (B, n, 2) of probability 0.
-
-    They have several root arcs or crossing arcs, which the family excludes, or a forbidden arc.
-    """
-    scores = trees.scores
-    labels = gold[..., 1] if trees.labeled else None
-    if gold.shape != (len(scores), scores.shape[1] - 1, 2)[: 2 + trees.labeled]:
-        return  # an error of the distribution
-    heads = structures.check_heads(
-        gold if labels is None else gold[..., 0], trees.lengths, single_root=False, name="gold",
-        item=" of item {}".format,
-    )  # fmt: skip
-    if labels is not None and not ((labels >= 0) & (labels < scores.shape[-1]))[heads >= 0].all():
-        return  # an error of the distribution
-    roots = np.asarray((heads == 0).sum(axis=1))
-    used = structures.arc_table(heads, labels, scores.shape) > 0
-    cells = (used & np.isneginf(scores)).reshape(len(gold), -1)
-    forbidden: BoolArray = np.any(cells, axis=1)
-    crossing = np.asarray(structures.crossing_arcs(heads)[:, 0, 0] >= 0)
-    reasons = {}
-    for i in range(len(gold)):
-        if trees.single_root and roots[i] > 1:
-            reasons[i] = f"gold has {roots[i]} root arcs, single_root=True allows 1"
-        elif trees.projective and crossing[i]:
-            reasons[i] = "gold has crossing arcs, projective=True allows none"
-        elif forbidden[i]:
-            reasons[i] = "gold has an arc with a score of -inf, so its probability is 0"
-    if reasons:
-        raise InfeasibleError.of_items(reasons)
-
-
-def _partial_nll(trees: TreeDistribution, allowed: Array) -> tuple[Array, Array]:
-    """Return the partial likelihood; errors tell items without a tree from excluded ones."""
-    log_z, agreeing = trees.log_partition(), trees.with_arcs(allowed=allowed)
-    try:
-        value = log_z - agreeing.log_partition()
-    except InfeasibleError as error:
-        reason = "allowed excludes every tree of finite score"
-        raise InfeasibleError.of_items(dict.fromkeys(error.reasons, reason)) from error
-    return np.asarray(value), trees.marginals() - agreeing.marginals()
 
 
 class TreeObjective(Objective):
@@ -118,11 +74,10 @@ class TreeObjective(Objective):
             case "entropy", []:
                 return trees.entropy(), [-self._product(trees, _centered(trees))]
             case "nll" | "partial-nll", [np.ndarray() as gold]:
-                if self.kind == "partial-nll":
-                    value, gradient = _partial_nll(trees, gold)
-                    return value, [gradient]
-                check_gold(trees, gold)
-                value, gradient = trees.nll(gold)
+                if self.kind == "nll":
+                    value, gradient = trees.nll(gold)
+                else:
+                    value, gradient = trees._partial_nll("allowed", gold)
                 return value, [gradient]
             case "kl", [TreeDistribution() as other]:
                 by_p = self._product(trees, _centered(trees) - _centered(other))

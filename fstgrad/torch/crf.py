@@ -9,9 +9,9 @@ import torch
 from fstgrad.core.checks import LARGEST_SCORE, Seed, generator, instance, one_of, positive_integer
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Array
-from fstgrad.objectives.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.strings.linear_chain import (
     GOLD_FORBIDDEN,
     NO_POSITION,

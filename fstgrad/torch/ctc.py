@@ -11,6 +11,7 @@ import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Arrays, Objective
@@ -21,7 +22,7 @@ from fstgrad.objectives.ctc import (
     check_labels,
     ctc_options,
 )
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.sampling import Method, Options, Sampling
 from fstgrad.objectives.strings import IGNORED, Item
 from fstgrad.torch import arguments

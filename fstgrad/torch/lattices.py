@@ -12,11 +12,12 @@ import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.core.sequences import items as sequence
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import ALONE, Arrays, Objective
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.lattices import (
     Item,
     Kind,

@@ -6,10 +6,11 @@ import torch
 
 from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.belief_propagation import Settings
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated

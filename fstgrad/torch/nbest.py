@@ -8,9 +8,9 @@ import torch
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import instance, one_of
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.sequences import batch
 from fstgrad.losses import Loss
-from fstgrad.objectives.infeasible import Infeasible, check_infeasible
 from fstgrad.objectives.nbest import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments

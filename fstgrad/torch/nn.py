@@ -14,9 +14,9 @@ import torch
 from fstgrad.core.axis_labels import check_positions
 from fstgrad.core.checks import BoolArray, flag, index_array, one_of, optional, positive_integer
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.core.tag_schemes import TagScheme
 from fstgrad.losses import Loss
-from fstgrad.objectives.infeasible import Infeasible
 from fstgrad.torch import arguments, crf
 from fstgrad.torch.arrays import computes_on_device
 from fstgrad.torch.operators import reduced

@@ -30,8 +30,9 @@ import torch
 
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.infeasible import Infeasible
 from fstgrad.objectives.base import Objective, check_objective
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
 from fstgrad.torch.threads import team

@@ -10,12 +10,13 @@ import torch
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import IntArray, index_array, one_of
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.sequences import batch, items
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.band import Band
 from fstgrad.objectives.base import Arrays, Objective
-from fstgrad.objectives.infeasible import FeasibleItems, Infeasible, check_infeasible
+from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.sampling import Method, Options, Sampling, check_settings
 from fstgrad.objectives.strings import IGNORED, Item, Kind, StringObjective
 from fstgrad.strings.batches import Strings

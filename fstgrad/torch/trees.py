@@ -26,8 +26,8 @@ import torch
 from fstgrad.core.checks import flag
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
-from fstgrad.objectives.infeasible import Infeasible, check_infeasible
-from fstgrad.objectives.trees import TreeKind, TreeObjective, check_gold, tree_distribution
+from fstgrad.core.infeasible import Infeasible, check_infeasible
+from fstgrad.objectives.trees import TreeKind, TreeObjective, tree_distribution
 from fstgrad.torch import arguments, tree_operators
 from fstgrad.torch.arrays import (
     computes_on_device,
@@ -549,8 +549,7 @@ def gold_parts(
         return torch.empty_like(scores, dtype=torch.bool)
     sizes, known = lengths.cpu().numpy(), gold.cpu().numpy()
     trees = tree_distribution(to_float64(scores), sizes, single_root, projective, labeled)
-    check_gold(trees, known)
-    return to_float64_tensor(trees.gold_parts(known), scores) > 0
+    return to_float64_tensor(trees._gold(known)[0], scores) > 0
 
 
 @gold_parts.register_fake

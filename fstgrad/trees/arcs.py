@@ -1,7 +1,7 @@
 """`ArcTable`: the checked scores of a batch of sentences, labels summed or maximised out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
-from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.distribution import Scalar
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.infeasible import REMEDY
 from fstgrad.trees import kernels, structures
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ArcTable:
     """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,).
 
     flat : the scores with the batch as one axis, C-contiguous.
+    full : the lengths with those of the items that are left out, whose `lengths` are 0.
     """
 
     scores: FloatArray
@@ -44,6 +46,7 @@ class ArcTable:
     lengths: IntArray
     batch_shape: tuple[int, ...]
     labeled: bool
+    full: IntArray | None = None
 
     @classmethod
     def checked(
@@ -134,18 +137,52 @@ class ArcTable:
         """Return " of item 3" or " of item (1, 2)" for messages; "" if there is no batch."""
         if not self.batch_shape:
             return ""
-        where = tuple(int(i) for i in np.unravel_index(item, self.batch_shape))
+        where = self.place(item)
         return f" of item {where[0] if len(where) == 1 else where}"
 
-    def infeasible_error(self, reasons: Mapping[int, str]) -> InfeasibleError:
-        """Return the error of items that have no tree, with the reasons by item."""
-        if not self.batch_shape:
-            return InfeasibleError(reasons[0])
-        if len(self.batch_shape) == 1:
-            return InfeasibleError.of_items(reasons)
-        places = zip(*np.unravel_index(list(reasons), self.batch_shape), strict=True)
-        named = [tuple(map(int, place)) for place in places]
-        return InfeasibleError.of_items(dict(zip(named, reasons.values(), strict=True)))
+    @property
+    def given_lengths(self) -> IntArray:
+        """The lengths (b,), also of items that are left out."""
+        return self.lengths if self.full is None else self.full
+
+    @property
+    def left_out(self) -> BoolArray:
+        """Which items are left out, in the batch's shape."""
+        return np.asarray(self.given_lengths != self.lengths).reshape(self.batch_shape)
+
+    def without(self, items: BoolArray) -> "ArcTable":
+        """Return the table in which some items (b,) are sentences without words."""
+        kept = np.where(items, 0, self.lengths).reshape(self.batch_shape)
+        return replace(ArcTable.checked(self.scores, kept, self.labeled), full=self.lengths)
+
+    def explain(self, items: BoolArray, single_root: bool) -> dict[tuple[int, ...], str]:
+        """Return why items (b,) have no tree, by their places in the batch."""
+        reasons = {}
+        for item in np.flatnonzero(items).tolist():
+            inner = slice(self.lengths[item] + 1)
+            arcs = self.arcs[item, inner, inner]
+            why = structures.explain_infeasible(arcs, single_root=single_root)
+            reasons[self.place(item)] = why
+        return reasons
+
+    def infeasible_error(self, reasons: Mapping[tuple[int, ...], str]) -> InfeasibleError:
+        """Return the error of infeasible items, with the reasons by place."""
+        if () in reasons:
+            return InfeasibleError(reasons[()])
+        named = {place[0] if len(place) == 1 else place: why for place, why in reasons.items()}
+        return InfeasibleError.of_items(named, REMEDY)
+
+    def zeroed(self, items: BoolArray, values: Scalar, *tables: FloatArray) -> tuple[Any, ...]:
+        """Return values, and tables like the scores, with 0 for the items (..., batch) given."""
+        if items.any():
+            wide = items[(..., *(None,) * (3 if self.labeled else 2))]
+            values = np.where(items, 0.0, values)
+            tables = tuple(np.where(wide, 0.0, table) for table in tables)
+        return (float(values) if np.ndim(values) == 0 else values), *tables
+
+    def place(self, item: int) -> tuple[int, ...]:
+        """Return the place of an item in the batch's shape."""
+        return tuple(int(i) for i in np.unravel_index(item, self.batch_shape))
 
     def items(self) -> Iterator["ArcTable"]:
         """Yield each item as a table without padding."""
@@ -236,6 +273,40 @@ class ArcTable:
         labels = np.where(real, array[..., 1], 0)
         checks.index_array(f"labels of {name}", labels, size)
         return checked, np.where(real, labels, structures.PADDING)
+
+    def parts(self, heads: IntArray, labels: IntArray | None) -> FloatArray:
+        """Return the 0/1 table (..., like the scores) of trees (..., b, n)."""
+        table = structures.arc_table(heads, labels, (*heads.shape[:-2], *self.flat.shape))
+        return table.reshape(heads.shape[:-2] + self.scores.shape)
+
+    def forbidden(self, parts: FloatArray) -> BoolArray:
+        """Return which trees, given as tables (..., like the scores), have a score of -inf."""
+        cells = (parts > 0) & np.isneginf(self.scores)
+        return np.asarray(cells.any(axis=(-3, -2, -1) if self.labeled else (-2, -1)))
+
+    def finite(self, name: str, values: npt.ArrayLike) -> FloatArray:
+        """Return checked finite values as a new table shaped like the scores."""
+        array = checks.direction_array(name, values)
+        shape = self.scores.shape
+        try:
+            return np.array(
+                array if array.shape == shape else np.broadcast_to(array, shape), order="C"
+            )
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; it must fit the scores, {shape}"
+            ) from error
+
+    def trees(self, heads: IntArray, labels: IntArray | None) -> IntArray:
+        """Return trees in the public shape from heads and labels (..., b, n)."""
+        if labels is None and not self.batch_shape and heads.ndim == 2:
+            alone: IntArray = heads[0]
+            return alone
+        lead, n = heads.shape[:-2], heads.shape[-1]
+        if labels is None:
+            shape = (*lead, *self.batch_shape, n) if lead or self.batch_shape else n
+            return heads.reshape(shape)
+        return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
 
     def like_flat(self, table: FloatArray) -> FloatArray:
         """Return a table like the scores with the batch as one axis."""

@@ -7,7 +7,7 @@ numbers refer to Zmigrod, Vieira and Cotterell (2021).
 """
 
 from abc import abstractmethod
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from fstgrad import plot
 from fstgrad.core import checks
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scalar
-from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import constraints, structures
 from fstgrad.trees.arcs import ArcTable, Vectors, exponential, times
@@ -53,12 +54,18 @@ class TreeDistribution(ArrayDistribution):
         single_root: bool,
         lengths: npt.ArrayLike | None = None,
         labeled: bool | None = None,
+        infeasible: Infeasible = "raise",
     ) -> None:
         self._table = ArcTable.checked(scores, lengths, labeled)
         self.scores = self._table.scores
         checks.instance("single_root", single_root, BOOLS, "True or False")
         self.single_root = bool(single_root)
         self.event_ndim = 3 if self._table.labeled else 2
+        self.infeasible = check_infeasible(infeasible)
+        if infeasible == "zero":
+            best, first = self._find_best(self._table.best_arcs, self._table.lengths)
+            if first >= 0:
+                self._table = self._table.without(self._has_none(best))
 
     @property
     def labeled(self) -> bool:
@@ -72,7 +79,7 @@ class TreeDistribution(ArrayDistribution):
 
     @property
     def lengths(self) -> IntArray:
-        """The number of dependents of each item, in the batch's shape."""
+        """The number of dependents of each item, in the batch's shape; 0 if it is left out."""
         return self._table.lengths.reshape(self.batch_shape).copy()
 
     # What a family implements, and what it may replace.
@@ -93,9 +100,6 @@ class TreeDistribution(ArrayDistribution):
         """Return whether a tree of an item has the same probability in `_recentered`."""
         return True
 
-    def _check_gold(self, gold: npt.ArrayLike) -> None:
-        """Raise if a gold tree is not in the family; heads and roots are already checked."""
-
     def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
         """Return the covariances of one item in closed form, None if it has none."""
         return None
@@ -112,7 +116,14 @@ class TreeDistribution(ArrayDistribution):
         """Return the same family with another table of the same shape."""
         scores = checks.float_array("scores", scores, self.scores.shape)
         return type(self)(
-            scores, single_root=self.single_root, lengths=self.lengths, labeled=self.labeled
+            scores, single_root=self.single_root, labeled=self.labeled, infeasible=self.infeasible,
+            lengths=self._table.given_lengths.reshape(self.batch_shape),
+        )  # fmt: skip
+
+    def _rescored(self: Self, scores: FloatArray) -> Self:
+        """Return the same family with other scores of the items that are not left out."""
+        return type(self)(
+            scores, single_root=self.single_root, labeled=self.labeled, lengths=self.lengths
         )
 
     def with_arcs(
@@ -154,7 +165,7 @@ class TreeDistribution(ArrayDistribution):
         arcs = self._solution.scores
         solved = self._table.like_scores(arcs[..., None] if self.labeled else arcs)
         allowed = (solved > -np.inf) & (self.scores > -np.inf)
-        return self.with_scores(np.where(allowed, -reduced_costs, -np.inf))
+        return self._rescored(np.where(allowed, -reduced_costs, -np.inf))
 
     def _recentered(self: Self) -> Self:
         """Return this distribution; with large scores, `_centered`, whose scores have no masks."""
@@ -170,21 +181,17 @@ class TreeDistribution(ArrayDistribution):
 
     @property
     def _solution(self) -> Solved:
-        if self._solved is None:
-            solved = self._solve()
-            if solved.infeasible >= 0:
-                raise self._infeasible(np.isneginf(solved.log_partition))
-            self._solved = solved
-        return self._solved
+        if self._solved is None and (reasons := self._reasons()):
+            raise self._table.infeasible_error(reasons)
+        return cast(Solved, self._solved)
 
-    def _infeasible(self, are_bad: BoolArray) -> InfeasibleError:
-        """Return the error of the items (b,) without a tree."""
-        table, reasons = self._table, {}
-        for item in np.flatnonzero(are_bad).tolist():
-            n = int(table.lengths[item])
-            arcs = table.arcs[item, : n + 1, : n + 1]
-            reasons[item] = structures.explain_infeasible(arcs, single_root=self.single_root)
-        return table.infeasible_error(reasons)
+    def _reasons(self) -> dict[tuple[int, ...], str]:
+        """Solve all items, and return why some have no tree, by their places."""
+        solved = self._solve() if self._solved is None else self._solved
+        if solved.infeasible >= 0:
+            return self._table.explain(np.isneginf(solved.log_partition), self.single_root)
+        self._solved = solved
+        return {}
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, in the batch's shape: O(n^3)."""
@@ -218,24 +225,48 @@ class TreeDistribution(ArrayDistribution):
 
         Axes before those of the batch, such as the sample axis, are kept.
         """
-        return self._parts(structure, "structure")
+        trees = self._table.checked_trees(structure, "structure", single_root=self.single_root)
+        return self._table.parts(*trees)
 
     def gold_parts(self, gold: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of gold trees; raise if one is not in the family."""
-        parts = self._parts(gold, "gold")
-        self._check_gold(gold)
-        return parts
+        return self._gold(gold, scored=False)[0]
 
-    def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
-        heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)
-        flat = (*heads.shape[:-2], *self._table.flat.shape)
-        table = structures.arc_table(heads, labels, flat)
-        return table.reshape(heads.shape[:-2] + self.scores.shape)
+    def _gold(self, gold: npt.ArrayLike, *, scored: bool = True) -> tuple[FloatArray, BoolArray]:
+        """Return the table of gold trees, and which items of a batch are infeasible, (..., batch).
+
+        scored : whether a tree with a forbidden arc is infeasible too.
+        """
+        alone = not self.batch_shape and self.infeasible == "raise"
+        trees = self._table.checked_trees(gold, "gold", single_root=self.single_root and alone)
+        parts = self._table.parts(*trees)
+        forbidden = self._table.forbidden(parts) & (scored and not alone)
+        reasons = structures.explain_excluded(
+            trees[0].reshape(*forbidden.shape, -1), forbidden,
+            single_root=self.single_root, projective=self.projective,
+        )  # fmt: skip
+        if alone and reasons:
+            why = next(iter(reasons.values()))
+            raise InvalidInputError(f"{why}; leave the tree out, or use SpanningTrees")
+        if self.infeasible == "raise":
+            lead = np.ndindex(forbidden.shape[: forbidden.ndim - len(self.batch_shape)])
+            no_tree = self._reasons().items() if scored else ()
+            reasons |= {(*i, *place): why for i in lead for place, why in no_tree}
+            if reasons:
+                raise self._table.infeasible_error(reasons)
+        are_bad = np.zeros(forbidden.shape, dtype=bool)
+        for place in reasons:
+            are_bad[place] = True
+        return parts, are_bad
 
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
-        """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
-        parts = self.gold_parts(gold)
-        return self._negative_log_probability(parts), self.marginals() - parts
+        """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold).
+
+        For gold of probability 0, the value is +inf; in a batch, the item is infeasible.
+        """
+        parts, are_bad = self._gold(gold)
+        values, gradient = self._negative_log_probability(parts), self.marginals() - parts
+        return self._table.zeroed(are_bad, values, gradient)
 
     def log_prob(self, structure: npt.ArrayLike) -> Scalar:
         """Return log p(tree) in nats; -inf for a tree that is forbidden."""
@@ -278,9 +309,18 @@ class TreeDistribution(ArrayDistribution):
         >>> round(float(np.exp(-value)), 6)
         0.333333
         """
-        agreeing = self.with_arcs(allowed=constraints.allowed_by(self._table, "known", known))
+        return self._partial_nll("known", known)
+
+    def _partial_nll(self, name: str, known: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return `partial_nll`; errors call the argument `name`."""
+        agreeing = self.with_arcs(allowed=constraints.allowed_by(self._table, name, known))
+        if self.batch_shape and (reasons := agreeing._reasons()):
+            no_tree, why = self._reasons(), f"{name} excludes every tree of finite score"
+            named = {place: no_tree.get(place, why) for place in reasons}
+            raise self._table.infeasible_error(named)
         value = self.log_partition() - agreeing.log_partition()
-        return value, self.marginals() - agreeing.marginals()
+        gradient = self.marginals() - agreeing.marginals()
+        return self._table.zeroed(agreeing._table.left_out, value, gradient)
 
     # Best trees.
 
@@ -288,12 +328,17 @@ class TreeDistribution(ArrayDistribution):
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
         heads, infeasible = self._find_best(self._table.best_arcs, self._table.lengths)
         if infeasible >= 0:
-            raise self._infeasible((heads < 0).all(axis=1) & (self._table.lengths > 0))
+            reasons = self._table.explain(self._has_none(heads), self.single_root)
+            raise self._table.infeasible_error(reasons)
         if not self.labeled:
-            return self._with_labels(heads, None)
+            return self._table.trees(heads, None)
         items, dependents = np.indices(heads.shape)
         labels = self._table.flat.argmax(axis=-1)[items, np.maximum(heads, 0), dependents + 1]
-        return self._with_labels(heads, np.where(heads >= 0, labels, structures.PADDING))
+        return self._table.trees(heads, np.where(heads >= 0, labels, structures.PADDING))
+
+    def _has_none(self, heads: IntArray) -> BoolArray:
+        """Return which items (b,) have no tree: those with best heads (b, n) of -1."""
+        return np.asarray((heads < 0).all(axis=1) & (self._table.lengths > 0))
 
     def minimum_risk_tree(self) -> IntArray:
         """Return the tree with the most expected correct heads (and labels).
@@ -301,7 +346,7 @@ class TreeDistribution(ArrayDistribution):
         This minimum-Bayes-risk tree is the best one with marginals as scores; shape as in `mode`.
         """
         mu = self.marginals()
-        return self.with_scores(np.where(mu > 0, mu, -np.inf)).mode()
+        return self._rescored(np.where(mu > 0, mu, -np.inf)).mode()
 
     def kbest(self, k: int) -> list[Any]:
         """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
@@ -337,7 +382,7 @@ class TreeDistribution(ArrayDistribution):
         The Hessian of log Z times a vector in O(n^3): for spanning trees one inverse and two
         matrix products.
         """
-        return self._covariance_product(self._table_like_scores("direction", direction))
+        return self._covariance_product(self._table.finite("direction", direction))
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v for a finite C-contiguous table v like the scores; v may be overwritten."""
@@ -345,7 +390,7 @@ class TreeDistribution(ArrayDistribution):
 
     def covariance(self, r: npt.ArrayLike, s: npt.ArrayLike) -> Scalar:
         """Return Cov[<r, t>, <s, t>] for tables r and s like `scores`: O(n^3)."""
-        r, s = self._table_like_scores("r", r), self._table_like_scores("s", s)
+        r, s = self._table.finite("r", r), self._table.finite("s", s)
         return self.inner(self.covariance_product(s), r)
 
     def covariance_matrix(self) -> FloatArray:
@@ -460,7 +505,7 @@ class TreeDistribution(ArrayDistribution):
         r) it is the moment-generating function of the total r.  With entries below zero, which only
         `SpanningTrees` accepts, the error is about 1e-12 E[product of |q|].
         """
-        table = self._table_like_scores("q", q)
+        table = self._table.finite("q", q)
         if (table >= 0).all():
             with np.errstate(divide="ignore"):
                 logs = np.log(table)
@@ -474,7 +519,7 @@ class TreeDistribution(ArrayDistribution):
     def _tilted(self, logs: FloatArray) -> tuple[Solved, FloatArray]:
         """Return the solution of the scores + logs, and its log Z (b,) minus that of the scores."""
         centered = self._without_offsets()
-        moved = self.with_scores(centered.scores + logs)
+        moved = self._rescored(centered.scores + logs)
         solution = moved._solve()
         before = np.reshape(centered.log_partition(), solution.log_partition.shape)
         return solution, solution.log_partition + moved._table.offset - before
@@ -485,7 +530,7 @@ class TreeDistribution(ArrayDistribution):
         costs : a finite table that fits the scores.  With `hamming_costs(gold)`, (n - value) / n is
         the expected attachment score.
         """
-        table = self._table_like_scores("costs", costs)
+        table = self._table.finite("costs", costs)
         value = self.inner(self.marginals(), table)
         return value, self._covariance_product(table)
 
@@ -525,9 +570,11 @@ class TreeDistribution(ArrayDistribution):
         """
         if costs is None:
             return self.nll(gold)
-        table = self._table_like_scores("costs", costs)
-        value, gradient = self.with_scores(self._without_offsets().scores + table).nll(gold)
-        return value + self.inner(self.parts(gold), table), gradient
+        table = self._table.finite("costs", costs)
+        parts, are_bad = self._gold(gold)
+        moved = self._rescored(self._without_offsets().scores + table)
+        value = moved._negative_log_probability(parts) + self.inner(parts, table)
+        return self._table.zeroed(are_bad, value, moved.marginals() - parts)
 
     def generalized_expectation(
         self, features: Any, target: npt.ArrayLike
@@ -546,7 +593,7 @@ class TreeDistribution(ArrayDistribution):
             raise InvalidInputError(
                 f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"
             )
-        gap = expected - wanted
+        gap = np.where(self._table.left_out[..., None], 0.0, expected - wanted)
         if not isinstance(features, np.ndarray):
             direction = (features @ gap).reshape(self.scores.shape)
         else:
@@ -572,7 +619,7 @@ class TreeDistribution(ArrayDistribution):
             return self.entropy()
         if a == 0:
             allowed = np.where(self.scores > -np.inf, 0.0, -np.inf)
-            return self.with_scores(allowed).log_partition()
+            return self._rescored(allowed).log_partition()
         if a == np.inf:
             return -self.log_prob(self.mode())
         centered = self._centered()
@@ -582,9 +629,8 @@ class TreeDistribution(ArrayDistribution):
                 weight * p.inner(p.marginals(), centered.scores)
                 for p, weight in _between(centered, a)
             )
-        return (centered.with_scores(times(centered.scores, a)).log_partition() - a * log_z) / (
-            1 - a
-        )
+        tempered = centered._rescored(times(centered.scores, a))
+        return (tempered.log_partition() - a * log_z) / (1 - a)
 
     def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
         """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a).
@@ -605,7 +651,7 @@ class TreeDistribution(ArrayDistribution):
                 weight * p.covariance_product(reduced_costs) for p, weight in _between(centered, a)
             )
             return self.renyi(a), a * np.sum(list(products), axis=0)
-        tempered = centered.with_scores(times(centered.scores, a))
+        tempered = centered._rescored(times(centered.scores, a))
         return self.renyi(a), a / (1 - a) * (tempered.marginals() - self.marginals())
 
     def norm(self, order: float) -> Scalar:
@@ -624,7 +670,8 @@ class TreeDistribution(ArrayDistribution):
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> Scalar:
         """Return -E[log q(tree)] in nats, q = `other`; +inf if q forbids a tree in the support."""
-        return self.kl(other) + self.entropy()
+        value = self.kl(other) + self.entropy()
+        return self._table.zeroed(self._without(other), value)[0]
 
     def kl(self, other: Distribution[FloatArray]) -> Scalar:
         """Return KL(p || q) in nats for q = `other`; +inf if q forbids a tree in the support of p.
@@ -638,7 +685,7 @@ class TreeDistribution(ArrayDistribution):
         values = self._shaped(constants) + self.inner(self.marginals(), gaps)
         infinite = self._allows_beyond(q).reshape(self.batch_shape)
         values = np.where(infinite, np.inf, np.maximum(values, 0.0))
-        return float(values) if values.ndim == 0 else values
+        return self._table.zeroed(self._without(q), values)[0]
 
     def _divergence_gap(self, other: "TreeDistribution") -> tuple[FloatArray, FloatArray]:
         """Return r and c (b,) with KL(p || other) = c + <marginals, r>.
@@ -662,13 +709,18 @@ class TreeDistribution(ArrayDistribution):
                 f"other has scores of shape {other.scores.shape}, but this {self.scores.shape}; "
                 "a divergence is between distributions over the same sentences and labels"
             )
-        if (other.lengths != self.lengths).any():
-            item = int(np.argmax(other._table.lengths != self._table.lengths))
+        given, mine = other._table.given_lengths, self._table.given_lengths
+        if (given != mine).any():
+            item = int(np.argmax(given != mine))
             raise InvalidInputError(
-                f"other has length {other._table.lengths[item]}{self._table.name(item)}, but this "
-                f"{self._table.lengths[item]}; a divergence is between trees of the same words"
+                f"other has length {given[item]}{self._table.name(item)}, but this {mine[item]}; a "
+                "divergence is between trees of the same words"
             )
         return other
+
+    def _without(self, other: Distribution[FloatArray]) -> BoolArray:
+        """Return the items, in the batch's shape, that are left out here or in `other`."""
+        return self._table.left_out | self._comparable(other)._table.left_out
 
     def _allows_beyond(self, other: "TreeDistribution") -> BoolArray:
         """Return the items (b,) that have a tree of probability above 0 that `other` forbids."""
@@ -704,7 +756,8 @@ class TreeDistribution(ArrayDistribution):
         """
         value = self._finite_divergence(other, self.cross_entropy(other))
         table = self._divergence_gap(other)[0] + self._entropy_and_reduced_costs()[1]
-        return value, self._covariance_product(table), other.marginals() - self.marginals()
+        slopes = self._covariance_product(table), other.marginals() - self.marginals()
+        return self._table.zeroed(self._without(other), value, *slopes)
 
     def kl_and_gradients(self, other: "TreeDistribution") -> tuple[Scalar, FloatArray, FloatArray]:
         """Return KL(p || q), q = `other`, and its gradients in the scores of p and of q.
@@ -713,7 +766,8 @@ class TreeDistribution(ArrayDistribution):
         """
         value = self._finite_divergence(other, self.kl(other))
         gap = self._divergence_gap(other)[0]
-        return value, self._covariance_product(gap), other.marginals() - self.marginals()
+        slopes = self._covariance_product(gap), other.marginals() - self.marginals()
+        return self._table.zeroed(self._without(other), value, *slopes)
 
     def _finite_divergence(self, other: "TreeDistribution", value: Scalar) -> Scalar:
         if np.isposinf(value).any():
@@ -732,33 +786,9 @@ class TreeDistribution(ArrayDistribution):
         shape = self._table.batch_shape
         return values.reshape(shape) if shape else float(values[0])
 
-    def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
-        """Return trees in the public shape from heads and labels (..., b, n)."""
-        if labels is None and not self.batch_shape and heads.ndim == 2:
-            alone: IntArray = heads[0]
-            return alone
-        lead, n = heads.shape[:-2], heads.shape[-1]
-        if labels is None:
-            shape = (*lead, *self.batch_shape, n) if lead or self.batch_shape else n
-            return heads.reshape(shape)
-        return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
-
-    def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
-        """Return checked finite values as a new table shaped like the scores."""
-        array = checks.direction_array(name, values)
-        try:
-            fits = array.shape == self.scores.shape
-            return np.array(array if fits else np.broadcast_to(array, self.scores.shape), order="C")
-        except ValueError as error:
-            raise InvalidInputError(
-                f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"
-            ) from error
-
 
 def _between(p: TreeDistribution, order: float) -> list[tuple[TreeDistribution, float]]:
     """Return p at orders between 1 and `order`, with quadrature weights of the mean over them."""
     nodes, weights = np.polynomial.legendre.leggauss(4)
     orders = 1 + (order - 1) * (nodes + 1) / 2
-    return [
-        (p.with_scores(times(p.scores, t)), w / 2) for t, w in zip(orders, weights, strict=True)
-    ]
+    return [(p._rescored(times(p.scores, t)), w / 2) for t, w in zip(orders, weights, strict=True)]

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from fstgrad.core import checks
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray, Seed
 from fstgrad.core.distribution import Scalar
-from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels, structures
 from fstgrad.trees.distribution import TreeDistribution
@@ -217,7 +216,8 @@ class ProjectiveTrees(TreeDistribution):
     def log_prob(self, structure: npt.ArrayLike) -> Scalar:
         """Return log p(tree) in nats; -inf for a tree that is forbidden or has crossing arcs."""
         values = super().log_prob(structure)
-        crosses = self._crossing(structure, "structure")[..., 0, 0] >= 0
+        heads = self._table.checked_trees(structure, "structure", single_root=self.single_root)[0]
+        crosses = structures.crossing_arcs(heads)[..., 0, 0] >= 0
         values = np.where(crosses.reshape(np.shape(values)), -np.inf, values)
         return float(values) if values.ndim == 0 else values
 
@@ -234,7 +234,7 @@ class ProjectiveTrees(TreeDistribution):
             arcs, self._table.lengths, self.single_root, generator, heads
         )
         labels = sample_labels(self._table.shares, heads, generator) if self.labeled else None
-        return self._with_labels(heads, labels)
+        return self._table.trees(heads, labels)
 
     def _solve(self) -> ProjectiveSolution:
         arcs, lengths = self._table.arcs, self._table.lengths
@@ -262,22 +262,6 @@ class ProjectiveTrees(TreeDistribution):
         return ProjectiveSolution(
             scores, lengths, self.single_root, log_z, relative, marginals, masks, arcs, lifted
         )
-
-    def _crossing(self, structure: npt.ArrayLike, name: str) -> IntArray:
-        """Return two crossing arcs of each tree (..., b, 2, 2), -1 if there are none."""
-        heads, _ = self._table.checked_trees(structure, name, single_root=self.single_root)
-        return structures.crossing_arcs(heads)
-
-    def _check_gold(self, gold: npt.ArrayLike) -> None:
-        crossing = self._crossing(gold, "gold")
-        if (crossing >= 0).any():
-            where = tuple(np.argwhere(crossing[..., 0, 0] >= 0)[0])
-            one, two = (tuple(arc) for arc in crossing[where].tolist())
-            raise InvalidInputError(
-                f"gold{self._table.name(int(where[-1]))} has the crossing arcs {one} and {two} "
-                "(head, dependent); no projective tree has both: leave the tree out, or use "
-                "SpanningTrees"
-            )
 
     def _is_same_recentered(self, item: int, tree: IntArray) -> bool:
         masks, heads = self._solution.masks, tree[:, 0] if self.labeled else tree

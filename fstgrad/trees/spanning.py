@@ -9,6 +9,7 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray, Seed
 from fstgrad.core.distribution import Scalar
 from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable, exponential
@@ -31,12 +32,15 @@ from fstgrad.trees.structures import RankedTree
 DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
-def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArray:
+def best_tree(
+    scores: npt.ArrayLike, *, single_root: bool | np.bool_, infeasible: Infeasible = "raise"
+) -> IntArray:
     """Return the heads (..., n) of the best spanning tree of tables (..., n+1, n+1), unlabeled.
 
     The result equals `SpanningTrees(scores, single_root=single_root).mode()` and takes a third of
     its time for short sentences: one table needs a single compiled call.  O(n^2) (Tarjan, 1977;
-    single root: Gabow and Tarjan, 1984).
+    single root: Gabow and Tarjan, 1984).  With infeasible="zero", the heads of a table without a
+    tree are -1; by default one error names all such tables.
 
     Raises
     ------
@@ -55,11 +59,14 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
     if not isinstance(single_root, bool):
         checks.instance("single_root", single_root, BOOLS, "True or False")
         single_root = bool(single_root)
+    check_infeasible(infeasible)
     if scores.ndim == 2 and len(scores) == scores.shape[1] > 0:
         heads = empty(len(scores) - 1, INT64)
         if kernels.normal_form.best_checked(checks.writable(scores), single_root, heads):
             return heads
-    return SpanningTrees(scores, single_root=single_root, labeled=False).mode()
+    return SpanningTrees(
+        scores, single_root=single_root, labeled=False, infeasible=infeasible
+    ).mode()
 
 
 class SpanningTrees(TreeDistribution):
@@ -83,13 +90,18 @@ class SpanningTrees(TreeDistribution):
     labeled : bool, optional
         Whether the last axis holds labels.  Inferred from the shape by default, which is impossible
         if the last three axes have equal lengths.
+    infeasible : {"raise", "zero"}
+        "raise": one error names every item of a batch without a tree (Z = 0) or, in a loss, with a
+        gold tree of probability 0.  "zero": items without a tree are sentences without words, of
+        length 0: their heads are -1, and their log Z, entropy, marginals, losses and gradients are
+        0, as are those of other items whose gold tree is infeasible.
 
     Raises
     ------
     InvalidInputError
         If a table is not square, if scores are NaN or +inf, or if the lengths do not fit.
     InfeasibleError
-        On first use, if no tree is allowed (Z = 0); the message names the item and the nodes.
+        On first use, if no tree is allowed (Z = 0); the message names the items and the nodes.
 
     Notes
     -----
@@ -127,7 +139,7 @@ class SpanningTrees(TreeDistribution):
         chosen = checks.one_of("method", method, ("auto", "wilson", "colbourn"))
         heads = sample_heads(self._solution, count, generator, chosen)
         labels = sample_labels(self._table.shares, heads, generator) if self.labeled else None
-        return self._with_labels(heads, labels)
+        return self._table.trees(heads, labels)
 
     def sample_without_replacement(self, k: int, rng: Seed = None) -> list[Any]:
         """Return up to k different trees, as if drawn one after the other without replacement.
@@ -169,7 +181,8 @@ class SpanningTrees(TreeDistribution):
         table[:, place] = column
         table[place, place] = self.scores[place, place]
         changed = self.with_scores(table)
-        changed._solved = change_column(self._solution, int(place), changed._table.flat)
+        if not (self._table.left_out or changed._table.left_out):
+            changed._solved = change_column(self._solution, int(place), changed._table.flat)
         return changed
 
     def with_score(self, head: int, dependent: int, score: float) -> "SpanningTrees":
@@ -190,7 +203,7 @@ class SpanningTrees(TreeDistribution):
             raise NotSupportedError(
                 "third derivatives need scores without labels; sum the labels out first"
             )
-        tables = (self._table_like_scores(name, x) for name, x in (("v", v), ("u", u)))
+        tables = (self._table.finite(name, x) for name, x in (("v", v), ("u", u)))
         first, second = (self._table.like_flat(table) for table in tables)
         return self._table.like_scores(self._solution.third_order(first, second))
 
@@ -222,7 +235,7 @@ class SpanningTrees(TreeDistribution):
                     out[: n + 1, : n + 1] = inner
                     break
         scores = -self._table.with_labels(-normal)
-        return self.with_scores(np.where(self.scores > -np.inf, scores, -np.inf))
+        return self._rescored(np.where(self.scores > -np.inf, scores, -np.inf))
 
     def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
         item = int(np.ravel_multi_index(place, self.batch_shape)) if place else 0

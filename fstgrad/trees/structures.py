@@ -152,6 +152,32 @@ def explain_infeasible(scores: FloatArray, *, single_root: bool) -> str:
     )
 
 
+def explain_excluded(
+    heads: IntArray, forbidden: BoolArray, *, single_root: bool, projective: bool
+) -> dict[tuple[int, ...], str]:
+    """Return why trees (..., n) have the probability 0, by their places.
+
+    forbidden : (...), whether an arc of the tree, or its label, has a score of -inf.
+    """
+    roots = np.asarray((heads == 0).sum(axis=-1))
+    several = (roots > 1) & single_root
+    arcs = crossing_arcs(heads if projective else heads[..., :0])
+    crossing = np.asarray(arcs[..., 0, 0] >= 0)
+    reasons: dict[tuple[int, ...], str] = {}
+    for place in map(tuple, np.argwhere(several | crossing | forbidden).tolist()):
+        if several[place]:
+            reasons[place] = f"gold has {roots[place]} root arcs, single_root=True allows 1"
+        elif crossing[place]:
+            one, two = map(tuple, arcs[place].tolist())
+            reasons[place] = (
+                f"gold has the crossing arcs {one} and {two} (head, dependent); no projective tree "
+                "has both"
+            )
+        else:
+            reasons[place] = "gold has an arc with a score of -inf, so its probability is 0"
+    return reasons
+
+
 def _reached(allowed: BoolArray, sources: list[int]) -> BoolArray:
     """Return a mask of the nodes that allowed arcs reach; the root only if it is a source."""
     reached = np.zeros(len(allowed), dtype=bool)

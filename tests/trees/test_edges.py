@@ -222,7 +222,7 @@ def test_crossing_trees_have_no_probability(single_root):
     found = trees.log_prob([flat, crossing])
     assert np.isfinite(found[0])
     assert found[1] == -np.inf
-    with pytest.raises(fg.InvalidInputError, match=r"item 1 .*\(1, 3\) and \(2, 4\)"):
+    with pytest.raises(fg.InfeasibleError, match=r"gold\[1\] .*\(1, 3\) and \(2, 4\)"):
         trees.nll([flat, crossing])
     alone = fg.ProjectiveTrees(scores[0], single_root=single_root)
     assert alone.log_prob(crossing) == -np.inf

@@ -7,7 +7,7 @@ from typing import Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import FloatArray, IntArray, one_of
+from fstgrad.core.checks import BoolArray, FloatArray, IntArray, one_of
 from fstgrad.core.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -315,11 +315,17 @@ def start_labels(
         if model.score(given) == -np.inf:
             raise InvalidInputError("initial is a forbidden labeling; give one with a finite score")
         return given
+    alive = allowed_at_nodes(model)
+    random = np.where(alive, rng.random(alive.shape), -1.0)
+    return allowed_labels(model, random.argmax(axis=1).astype(np.int64), rng)
+
+
+def allowed_at_nodes(model: ScoredGraph) -> BoolArray:
+    """Return which labels nodes allow, (I, C); raise InfeasibleError if a node has none."""
     alive = model.scores.node > -np.inf
     if not alive.any(axis=1).all():
         raise InfeasibleError("a node has no allowed label, so Z = 0; remove its hard zeros")
-    random = np.where(alive, rng.random(alive.shape), -1.0)
-    return allowed_labels(model, random.argmax(axis=1).astype(np.int64), rng)
+    return alive
 
 
 def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
