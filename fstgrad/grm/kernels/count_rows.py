@@ -57,7 +57,7 @@ class Block(NamedTuple):
     room: FloatArray
 
 
-@kernel
+@part_kernel
 def empty_block(k: int, lanes: int) -> Block:
     """Return memory for the sums of `lanes` rows with k statistics."""
     monomials = 1 + k + k * (k + 1) // 2
@@ -68,7 +68,7 @@ def empty_block(k: int, lanes: int) -> Block:
     )  # fmt: skip
 
 
-@kernel
+@part_kernel
 def monomials(table: Table) -> FloatArray:
     """Return 1, t_i and t_i t_j for j <= i of the first counts, (M, FIRST) or fewer."""
     # bounds: row < 1 + k + k (k + 1) / 2
@@ -121,7 +121,7 @@ def mark_ends(block: Block, table: Table, q: int) -> bool:
     return is_whole
 
 
-@kernel
+@part_kernel
 def sum_block(block: Block, table: Table, powers: FloatArray) -> None:
     """Write the sums of the rows block.eta; that of a row does not depend on the other rows.
 
@@ -292,7 +292,7 @@ def write_block(
             write_divergence(bounds[row], mean[row], covariance[row])
 
 
-@kernel
+@part_kernel
 def copy_row(
     bounds: FloatArray, mean: FloatArray, covariance: FloatArray, same: int, row: int
 ) -> None:
@@ -305,7 +305,7 @@ def copy_row(
             covariance[row, i, j] = covariance[same, i, j]
 
 
-@kernel
+@part_kernel
 def table_size(m: int) -> int:
     """Return the number of slots of a hash table for m rows: the first power of two >= 2 m."""
     size = 2
@@ -314,7 +314,7 @@ def table_size(m: int) -> int:
     return size
 
 
-@kernel
+@part_kernel
 def find_row(eta: FloatArray, bits: BitArray, row: int, seen: IntArray) -> int:
     """Return an earlier row equal to `row`; if there is none, enter `row` in `seen`, return -1.
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 
 NEGLIGIBLE = 1e-18  # of the mass
@@ -58,7 +58,7 @@ class Moments(NamedTuple):
     second: FloatArray
 
 
-@kernel
+@part_kernel
 def empty_moments(k: int) -> Moments:
     """Return memory for the sums of a row with k statistics."""
     return Moments(
@@ -67,7 +67,7 @@ def empty_moments(k: int) -> Moments:
     )  # fmt: skip
 
 
-@kernel
+@part_kernel
 def clear_moments(moments: Moments) -> None:
     """Reset all sums for a new row: height -inf, the rest 0."""
     moments.height[0] = -np.inf
@@ -81,7 +81,7 @@ def clear_moments(moments: Moments) -> None:
             moments.second[i, j] = 0.0
 
 
-@kernel
+@part_kernel
 def raise_height(moments: Moments, height: float, size: float) -> None:
     """Set a larger height, and the size of its term; rescale the sums by e^(old - new)."""
     scale = math.exp(moments.height[0] - height)
@@ -95,7 +95,7 @@ def raise_height(moments: Moments, height: float, size: float) -> None:
             moments.second[i, j] *= scale
 
 
-@kernel
+@part_kernel
 def recenter(moments: Moments, center: FloatArray) -> None:
     """Change the center to `center` (k,) and the sums accordingly."""
     k = center.shape[0]
@@ -112,7 +112,7 @@ def recenter(moments: Moments, center: FloatArray) -> None:
         moments.center[i] = center[i]
 
 
-@kernel
+@part_kernel
 def mirror_moments(moments: Moments) -> None:
     """Turn sums over x > 0 into those over x < 0, for T = x^2: t_j changes its sign for even j."""
     k = moments.center.shape[0]
@@ -125,7 +125,7 @@ def mirror_moments(moments: Moments) -> None:
                 moments.second[i, j] = -moments.second[i, j]
 
 
-@kernel
+@part_kernel
 def add_moments(moments: Moments, other: Moments) -> None:
     """Add the sums of another part of the same row; `other` is recentered in place."""
     recenter(other, moments.center)
@@ -138,7 +138,7 @@ def add_moments(moments: Moments, other: Moments) -> None:
     moments.second[:] += scale * other.second
 
 
-@kernel
+@part_kernel
 def write_results(
     moments: Moments, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
@@ -161,7 +161,7 @@ def write_results(
             covariance[j, i] = second
 
 
-@kernel
+@part_kernel
 def write_divergence(bounds: FloatArray, mean: FloatArray, covariance: FloatArray) -> None:
     """Write the results of a row without a finite sum: A = +inf, moments NaN."""
     bounds[:] = np.inf
@@ -195,7 +195,7 @@ class Table(NamedTuple):
     bounded: bool
 
 
-@kernel
+@part_kernel
 def log_term(eta: FloatArray, table: Table, q: int) -> float:
     """Return f(x) = <eta, t(x)> + B(x) at point q, in nats."""
     total = table.log_base[q]
@@ -204,7 +204,7 @@ def log_term(eta: FloatArray, table: Table, q: int) -> float:
     return float(total)
 
 
-@kernel
+@part_kernel
 def term_size(eta: FloatArray, table: Table, q: int) -> float:
     """Return |B(x)| + sum_j |eta_j t_j(x)| at point q: f(x) is rounded relative to this size."""
     total = abs(table.log_base[q])
@@ -213,13 +213,13 @@ def term_size(eta: FloatArray, table: Table, q: int) -> float:
     return float(total)
 
 
-@kernel
+@part_kernel
 def largest_later(eta: FloatArray, table: Table, q: int) -> float:
     """Return an upper bound of the increments f(x + 1) - f(x) from point q on, in nats."""
     return bound_of_increments(eta, table.later, q, 1)
 
 
-@kernel
+@part_kernel
 def least_earlier(eta: FloatArray, table: Table, q: int) -> float:
     """Return a lower bound of the increments f(x + 1) - f(x) up to point q, in nats."""
     return bound_of_increments(eta, table.earlier, q, -1)
@@ -237,7 +237,7 @@ def bound_of_increments(eta: FloatArray, bounds: FloatArray, q: int, sign: int) 
     return float(total)
 
 
-@kernel
+@part_kernel
 def start_of_sum(eta: FloatArray, table: Table) -> tuple[int, int]:
     """Return the index of the point at which a sum may start, and roughly that of the highest."""
     count = table.points.shape[0]
@@ -263,7 +263,7 @@ def start_of_sum(eta: FloatArray, table: Table) -> tuple[int, int]:
     return first, peak
 
 
-@kernel
+@part_kernel
 def interpolate(x: float, table: Table, panel: int, values: FloatArray, first: int) -> float:
     """Return at x the polynomial that has `values` (>= NODES,) at the points of a panel.
 
@@ -280,7 +280,7 @@ def interpolate(x: float, table: Table, panel: int, values: FloatArray, first: i
     return above / below
 
 
-@kernel
+@part_kernel
 def add_term(moments: Moments, weight: float, statistics: FloatArray, q: int) -> None:
     """Add a term with weight e^(f - height) and statistics[q] (k,) to the moments."""
     moments.mass[0] += weight
@@ -291,7 +291,7 @@ def add_term(moments: Moments, weight: float, statistics: FloatArray, q: int) ->
             moments.second[i, j] += part * (statistics[q, j] - moments.center[j])
 
 
-@kernel
+@part_kernel
 def add_counts(
     eta: FloatArray,
     table: Table,
@@ -315,7 +315,7 @@ def add_counts(
         add_term(moments, math.exp(f - moments.height[0]), at, 0)
 
 
-@kernel
+@part_kernel
 def fill_heights(eta: FloatArray, table: Table, first: int, heights: FloatArray) -> float:
     """Write f at the points of a panel to heights (NODES,); return the largest.
 
@@ -328,7 +328,7 @@ def fill_heights(eta: FloatArray, table: Table, first: int, heights: FloatArray)
     return float(top)
 
 
-@kernel
+@part_kernel
 def bends(heights: FloatArray, top: float, best: float) -> bool:
     """Return whether a panel with f = heights (NODES,) must be added count by count.
 
@@ -338,7 +338,7 @@ def bends(heights: FloatArray, top: float, best: float) -> bool:
     return bool(top > best - DEPTH and bend > BENDING)
 
 
-@kernel
+@part_kernel
 def add_panel(
     eta: FloatArray,
     table: Table,
@@ -369,7 +369,7 @@ def add_panel(
         add_term(moments, weight, table.statistics, first + i)
 
 
-@kernel
+@part_kernel
 def is_rest_negligible(eta: FloatArray, table: Table, q: int, f: float, moments: Moments) -> bool:
     """Return whether the terms after point q are negligible; then set moments.left_out.
 
@@ -387,7 +387,7 @@ def is_rest_negligible(eta: FloatArray, table: Table, q: int, f: float, moments:
     return True
 
 
-@kernel
+@part_kernel
 def add_singles(
     moments: Moments, weights: FloatArray, statistics: FloatArray, first: int, last: int
 ) -> None:
@@ -405,7 +405,7 @@ def add_singles(
             moments.second[i, j] += total
 
 
-@kernel
+@part_kernel
 def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Moments) -> bool:
     """Write the moments of one eta (k,); return False if counts after the table are not negligible.
 
@@ -444,7 +444,7 @@ def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Mome
     return table.bounded
 
 
-@kernel
+@part_kernel
 def integer_root(x: float, j: int) -> float:
     """Return x^(1/j)."""
     if j == 1:
@@ -454,7 +454,7 @@ def integer_root(x: float, j: int) -> float:
     return math.pow(x, 1.0 / j)
 
 
-@kernel
+@part_kernel
 def poisson_slope(x: float, eta: FloatArray) -> float:
     """Return f'(x) for a large x, with digamma(x + 1) ~ log x + 1 / (2 x) - 1 / (12 x^2)."""
     total = eta[0] - (math.log(x) + 0.5 / x - 1.0 / (12.0 * x * x))
@@ -463,7 +463,7 @@ def poisson_slope(x: float, eta: FloatArray) -> float:
     return float(total)
 
 
-@kernel
+@part_kernel
 def poisson_difference(delta: float, mode: float, eta: FloatArray) -> float:
     """Return f(mode + delta) - f(mode) in nats, without cancellation of two large numbers."""
     u = delta / mode
@@ -479,7 +479,7 @@ def poisson_difference(delta: float, mode: float, eta: FloatArray) -> float:
     return float(total)
 
 
-@kernel
+@part_kernel
 def distance_to_edge(sign: float, farthest: float, mode: float, eta: FloatArray) -> float:
     """Return the distance from the mode at which f is NEAR_MODE lower, at most `farthest`.
 
@@ -497,7 +497,7 @@ def distance_to_edge(sign: float, farthest: float, mode: float, eta: FloatArray)
     return far
 
 
-@kernel
+@part_kernel
 def mode_beyond(first: float, eta: FloatArray) -> float:
     """Return the mode of the counts from `first` on; NaN if f may not be concave or has no mode."""
     bend = 0.0
@@ -519,7 +519,7 @@ def mode_beyond(first: float, eta: FloatArray) -> float:
     return float(np.floor(low))
 
 
-@kernel
+@part_kernel
 def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
     """Add the counts from `first` on to the moments; return False if `mode_beyond` returns NaN."""
     k = eta.shape[0]
@@ -560,7 +560,7 @@ def add_beyond(first: float, eta: FloatArray, moments: Moments) -> bool:
     return True
 
 
-@kernel
+@part_kernel
 def laplace_approximation(
     mode: float, eta: FloatArray, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from fstgrad.core.checks import FloatArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.counts import (
     Moments,
@@ -34,7 +34,7 @@ FARTHEST = 300.0  # log T at which a search stops: further on, powers of e^v may
 LEFT, RIGHT, PEAK, SCAN = range(4)  # the positions of what `window` writes
 
 
-@kernel
+@part_kernel
 def log_integrand(v: float, eta: FloatArray, c: float) -> float:
     """Return h(v)."""
     total = c * v + math.log(c)
@@ -43,7 +43,7 @@ def log_integrand(v: float, eta: FloatArray, c: float) -> float:
     return total
 
 
-@kernel
+@part_kernel
 def log_slope(v: float, eta: FloatArray, c: float) -> float:
     """Return h'(v)."""
     total = c
@@ -52,7 +52,7 @@ def log_slope(v: float, eta: FloatArray, c: float) -> float:
     return total
 
 
-@kernel
+@part_kernel
 def slope_bound(v: float, eta: FloatArray, c: float) -> float:
     """Return an upper bound of h' on [v, inf), or inf if this method gives none.
 
@@ -72,7 +72,7 @@ def slope_bound(v: float, eta: FloatArray, c: float) -> float:
     return float(math.exp(v / (lead + 1)) * bracket + c)
 
 
-@kernel
+@part_kernel
 def crossing(below: float, above: float, level: float, eta: FloatArray, c: float) -> float:
     """Return v at which h crosses `level`, by bisection: h(below) <= level < h(above)."""
     for _ in range(50):
@@ -84,7 +84,7 @@ def crossing(below: float, above: float, level: float, eta: FloatArray, c: float
     return below
 
 
-@kernel
+@part_kernel
 def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
     """Return the zero of h' in [left, right] by bisection: h'(left) > 0 >= h'(right)."""
     for _ in range(60):
@@ -96,7 +96,7 @@ def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
     return 0.5 * (left + right)
 
 
-@kernel
+@part_kernel
 def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     """Write the interval of v outside which h is more than WINDOW nats below its maximum.
 
@@ -150,7 +150,7 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     return True
 
 
-@kernel
+@part_kernel
 def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     """Write the moments of one eta (k,) over x > 0; return False if there is no finite integral.
 
@@ -197,7 +197,7 @@ def integrate(eta: FloatArray, c: float, tol: float, moments: Moments) -> bool:
     return True
 
 
-@kernel
+@part_kernel
 def add_points(
     eta: FloatArray, c: float, first: float, step: float, count: int, moments: Moments
 ) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm.kernels.counts import (
     NODES,
@@ -98,7 +98,7 @@ def stack_tables(tables: Sequence[Table], which: IntArray) -> TableSet:
     )
 
 
-@kernel
+@part_kernel
 def table_of(tables: TableSet, node: int) -> Table:
     """Return the table of a node; its arrays are views."""
     number = tables.which[node]
@@ -111,7 +111,7 @@ def table_of(tables: TableSet, node: int) -> Table:
     )  # fmt: skip
 
 
-@kernel
+@part_kernel
 def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> None:
     """Write eta (k + e,), the natural parameters of a node given the others in one chain.
 
@@ -130,7 +130,7 @@ def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> 
         eta[j] += product
 
 
-@kernel
+@part_kernel
 def panel_mass(table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool) -> float:
     """Return the sum of e^(f - top) over the counts of a panel with f = heights at its points."""
     first = table.singles + panel * NODES
@@ -144,7 +144,7 @@ def panel_mass(table: Table, panel: int, heights: FloatArray, top: float, is_ben
     return total
 
 
-@kernel
+@part_kernel
 def draw_in_panel(
     table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool, u: float
 ) -> float:
@@ -234,7 +234,7 @@ def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) ->
     return -1
 
 
-@kernel
+@part_kernel
 def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) -> float:
     """Write the density over v = log T at CELLS + 1 equidistant points; return its log-integral.
 
@@ -265,7 +265,7 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
     return height + math.log(total * step)
 
 
-@kernel
+@part_kernel
 def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
     """Return T at which the distribution function reaches u, for a table of `table_mass`.
 
@@ -305,7 +305,7 @@ def sweep_positive(chains: ChainArrays, uniforms: FloatArray) -> int:
     return -1
 
 
-@kernel
+@part_kernel
 def set_real(chains: ChainArrays, chain: int, node: int, x: float) -> None:
     """Store x and its statistics: t_j = |x|^(2/j), with the sign of x for even j."""
     chains.state[chain, node] = x

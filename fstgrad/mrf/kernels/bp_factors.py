@@ -33,7 +33,7 @@ def add_messages(
             total[factors.scope[slot], c] += rho[slot] * factor_to_variable[slot, c]
 
 
-@kernel
+@part_kernel
 def next_cell(factors: Factors, f: int, digits: IntArray) -> None:
     """Advance `digits` (arity,), the labels of the nodes of factor f, to the next cell.
 
@@ -47,7 +47,7 @@ def next_cell(factors: Factors, f: int, digits: IntArray) -> None:
         digits[k] = 0
 
 
-@kernel
+@part_kernel
 def cell_scores(
     factors: Factors, f: int, rho: FloatArray, total: FloatArray, factor_to_variable: FloatArray,
     cavity: FloatArray, digits: IntArray, scores: FloatArray,
@@ -85,7 +85,7 @@ def all_cell_scores(
         cell_scores(factors, f, rho, total, factor_to_variable, cavity, digits, own)
 
 
-@kernel
+@part_kernel
 def add_rows(
     factors: Factors, f: int, rows: FloatArray, digits: IntArray, scores: FloatArray
 ) -> float:
@@ -103,7 +103,7 @@ def add_rows(
     return float(top)
 
 
-@kernel
+@part_kernel
 def label_sums(
     factors: Factors, f: int, scores: FloatArray, top: float, maximum: int, digits: IntArray,
     out: FloatArray, mass: FloatArray,

@@ -70,7 +70,7 @@ def tables_of_row(table: FloatArray, d: int, r: int) -> FloatArray:
     return tables
 
 
-@kernel
+@part_kernel
 def marginalize(
     cavity: FloatArray, scores: FloatArray, flip: int, maximum: int, first: Index, width: Index,
     to: Index, out: FloatArray,
@@ -128,7 +128,7 @@ def _add_block(
             out[b + 1, to + w] += p * scores[i + dj, j + di, w] + q * scores[i + 1, j + 1, w]
 
 
-@kernel
+@part_kernel
 def normalize_and_damp(
     row: FloatArray, old: FloatArray, damping: float, first: Index, width: Index, top: FloatArray,
     ratio: FloatArray, fresh: FloatArray,

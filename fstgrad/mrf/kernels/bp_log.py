@@ -261,7 +261,7 @@ class Queue(NamedTuple):
     place: IntArray
 
 
-@kernel
+@part_kernel
 def restore_heap(queue: Queue, arc: int) -> None:
     """Move an arc to the position in the heap that its changed priority needs."""
     heap, place, priority = queue.heap, queue.place, queue.priority
@@ -283,7 +283,7 @@ def restore_heap(queue: Queue, arc: int) -> None:
     heap[at], place[arc] = arc, at
 
 
-@kernel
+@part_kernel
 def comes_first(priority: FloatArray, a: int, b: int) -> bool:
     """Return whether arc a is sent before arc b: by larger priority, then by smaller number."""
     return priority[a] > priority[b] or (priority[a] == priority[b] and a < b)

@@ -22,7 +22,7 @@ each at the places that `Program` gives.
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import TINY, Buckets, Inputs, Program, Scopes
 from fstgrad.mrf.kernels.tables import fill, fill_logs, most_blocks, share
@@ -164,7 +164,7 @@ def conditional(
     belief(p, k, in_logs, False, weights, messages, table, inner, outer)
 
 
-@kernel
+@part_kernel
 def belief(
     p: Program,
     k: int,

@@ -132,7 +132,7 @@ def factor_products(factors: Factors, q: FloatArray, out: FloatArray) -> None:
                 out[cell] *= q[factors.scope[slot], label_at(factors, cell, slot)]
 
 
-@kernel
+@part_kernel
 def label_at(factors: Factors, cell: int, slot: int) -> int:
     """Return the label that a cell of a factor gives to the node of a slot."""
     place = cell - factors.cell[factors.owner[slot]]

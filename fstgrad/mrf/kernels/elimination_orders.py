@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 
 Bits = npt.NDArray[np.uint64]
 GIVEN, WEIGHT, FILL = 0, 1, 2
 
 
-@kernel
+@part_kernel
 def ones(word: int) -> int:
     """Return the number of bits that are set in a uint64."""
     x = np.uint64(word)
@@ -41,7 +41,7 @@ def members(near: Bits, out: IntArray) -> int:
     return count
 
 
-@kernel
+@part_kernel
 def cost_of(v: int, rule: int, near: Bits, logs: FloatArray, mine: IntArray) -> float:
     """Return the cost of eliminating v: log of its clique's cells (WEIGHT) or edges added (FILL).
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Potentials, Split
 from fstgrad.mrf.kernels.bp_factors import add_rows, label_sums
@@ -32,7 +32,7 @@ class Scratch(NamedTuple):
     mass: FloatArray
 
 
-@kernel
+@part_kernel
 def scratch_of(factors: Factors, size: int) -> Scratch:
     """Return scratch memory that is large enough for every factor; size = C."""
     arity, cells = 0, 0
@@ -42,7 +42,7 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
     return Scratch(empty(cells), empty((arity, size)), empty((arity, size)))
 
 
-@kernel
+@part_kernel
 def scores_with_messages(
     factors: Factors,
     f: int,
@@ -67,14 +67,14 @@ def scores_with_messages(
     return cells, top
 
 
-@kernel
+@part_kernel
 def log_sum(row: FloatArray) -> float:
     """Return log sum_c exp(row[c]), -inf if all entries are -inf."""
     top = row.max()
     return float(top + np.log(np.exp(row - top).sum())) if top > -np.inf else -np.inf
 
 
-@kernel
+@part_kernel
 def subtract_alive(score: float, other: float) -> float:
     """Return score - other, or -inf if the label is dead (score = -inf)."""
     return score - other if score > -np.inf else -np.inf
@@ -185,7 +185,7 @@ def add_tree(
     return value
 
 
-@kernel
+@part_kernel
 def add_beliefs(
     order: IntArray,
     parent_arc: IntArray,

@@ -7,7 +7,7 @@ and parent_arc[v] is the arc from the parent of v to v, -1 for a root.
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
@@ -152,7 +152,7 @@ def draw(
         labels[v] = choose(score, uniform[v])
 
 
-@kernel
+@part_kernel
 def choose(score: FloatArray, uniform: float) -> int:
     """Return a label from softmax(score) by inversion of `uniform`; the best one if uniform < 0."""
     best = int(np.argmax(score))

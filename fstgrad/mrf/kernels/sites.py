@@ -21,7 +21,7 @@ from fstgrad.mrf.kernels.forests import choose
 TINY = 1e-200
 
 
-@kernel
+@part_kernel
 def uniform(key: int, counter: int) -> float:
     """Return the pseudorandom number in [0, 1) of a key and a counter, a multiple of 2^-53."""
     z = np.uint64(key) + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -110,7 +110,7 @@ def gibbs_sites(
         labels[i] = choose(score, u)
 
 
-@kernel
+@part_kernel
 def binary_gain(i: int, m: Pieces, labels: IntArray) -> float:
     """Return score[1] - score[0] of node i, given all other labels; NaN if -inf - (-inf) occurs."""
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source

@@ -12,7 +12,7 @@ conditional distribution given the labels of the others.
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Pieces
 from fstgrad.mrf.kernels.forests import choose
@@ -20,7 +20,7 @@ from fstgrad.mrf.kernels.graphs import find
 from fstgrad.mrf.kernels.sites import uniform
 
 
-@kernel
+@part_kernel
 def bonded(
     key: int, counter: int, m: Pieces, strength: FloatArray, labels: IntArray, root: IntArray
 ) -> None:

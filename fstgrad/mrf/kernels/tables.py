@@ -7,14 +7,14 @@ j an input, both of a `Program`.
 """
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import TINY, Program
 
 BLOCK = 512
 CONSTANT, CONSECUTIVE, SCATTERED = range(3)  # how a block reads an input
 
 
-@kernel
+@part_kernel
 def split(p: Program, first: int, last: int) -> tuple[int, int]:
     """Return the first axis of a block of the axes first .. last - 1, and the block's cells."""
     axis = last - 1
@@ -39,7 +39,7 @@ def most_blocks(p: Program) -> int:
     return most
 
 
-@kernel
+@part_kernel
 def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> None:
     """Write the offset at which input j is read for every joint state of the axes low .. high - 1.
 
@@ -55,7 +55,7 @@ def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> No
         count *= p.shape[axis]
 
 
-@kernel
+@part_kernel
 def reads(p: Program, j: int, k: int, axis: int) -> int:
     """Return how a block of the axes `axis` and up of bucket k reads input j.
 
@@ -74,7 +74,7 @@ def reads(p: Program, j: int, k: int, axis: int) -> int:
     return CONSTANT if constant else (CONSECUTIVE if ordered else SCATTERED)
 
 
-@kernel
+@part_kernel
 def lay_out(
     p: Program, j: int, k: int, first: int, by_places: bool, inner: IntArray, outer: IntArray
 ) -> tuple[int, int, int]:
@@ -96,7 +96,7 @@ def lay_out(
     return way, block, blocks
 
 
-@kernel
+@part_kernel
 def multiply(
     p: Program, j: int, k: int, first: int, data: FloatArray, checked: bool, table: FloatArray,
     inner: IntArray, outer: IntArray,
@@ -130,7 +130,7 @@ def multiply(
     return True
 
 
-@kernel
+@part_kernel
 def add(
     p: Program, j: int, k: int, first: int, data: FloatArray, begin: int, table: FloatArray,
     inner: IntArray, outer: IntArray,
@@ -143,7 +143,7 @@ def add(
             table[o * block + i] += data[base + inner[i]]
 
 
-@kernel
+@part_kernel
 def repeat(table: FloatArray, cells: int, times: int) -> int:
     """Append times - 1 copies of the first `cells` cells of a table; return cells * times."""
     for c in range(1, times):
@@ -151,7 +151,7 @@ def repeat(table: FloatArray, cells: int, times: int) -> int:
     return cells * times
 
 
-@kernel
+@part_kernel
 def fill(
     p: Program,
     k: int,
@@ -184,7 +184,7 @@ def fill(
     return True
 
 
-@kernel
+@part_kernel
 def fill_logs(
     p: Program,
     k: int,
@@ -209,7 +209,7 @@ def fill_logs(
                 add(p, j, k, first, data, begins[j], table, inner, outer)
 
 
-@kernel
+@part_kernel
 def sum_onto(
     p: Program, j: int, k: int, first: int, table: FloatArray, out: FloatArray, inner: IntArray,
     outer: IntArray,
@@ -235,7 +235,7 @@ def sum_onto(
                 out[base + inner[i]] += row[i]
 
 
-@kernel
+@part_kernel
 def share(
     p: Program, k: int, table: FloatArray, messages: FloatArray, marginals: FloatArray,
     inner: IntArray, outer: IntArray,

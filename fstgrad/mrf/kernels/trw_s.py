@@ -17,13 +17,13 @@ its label and receives no message.
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.bp_factors import next_cell
 
 
-@kernel
+@part_kernel
 def edge_marginal(
     arc: int, m: Pieces, edge_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
@@ -41,7 +41,7 @@ def edge_marginal(
             out[x] = max(out[x], score - message)
 
 
-@kernel
+@part_kernel
 def factor_marginal(
     slot: int, m: Pieces, factor_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
@@ -67,7 +67,7 @@ def factor_marginal(
         next_cell(factors, f, digits)
 
 
-@kernel
+@part_kernel
 def ends(factors: Factors, f: int) -> tuple[int, int]:
     """Return the smallest and the largest number of the nodes of factor f."""
     nodes = factors.scope[factors.first[f] : factors.first[f + 1]]
@@ -91,7 +91,7 @@ def node_shares(m: Pieces, out: FloatArray) -> None:
         out[i] = 1.0 / max(before, after, 1)
 
 
-@kernel
+@part_kernel
 def all_max_marginals(
     i: int, m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray,
     fixed: IntArray, max_marginals: FloatArray, total: FloatArray,
@@ -109,7 +109,7 @@ def all_max_marginals(
         n += 1
 
 
-@kernel
+@part_kernel
 def most_factors(m: Pieces) -> int:
     """Return the largest number of factors of a node, at least 1."""
     most = 1
@@ -119,7 +119,7 @@ def most_factors(m: Pieces) -> int:
     return most
 
 
-@kernel
+@part_kernel
 def new_message(
     total: FloatArray, max_marginals: FloatArray, share: float, out: FloatArray
 ) -> None:

@@ -109,21 +109,31 @@ def gold_states(target: IntArray, blank: int, n: int) -> GoldStates:
 @part_kernel
 def _softmax(scores: FloatArray, row: FloatArray, work: FloatArray) -> float:
     """Write exp(score) / Z of a frame to `row`; return log Z less the offset."""
-    largest, total = scores.max(), 0.0
+    most, total = highest(scores), 0.0
     for k in range(len(row)):
-        row[k] = scores[k] - largest
+        row[k] = scores[k] - most
     exponentiate(row, work)
     for k in range(len(row)):
         total += row[k]
     for k in range(len(row)):
         row[k] /= total
-    return math.log(total) + float(largest - offset(scores))
+    return math.log(total) + float(most - offset(scores))
+
+
+@part_kernel
+def highest(scores: FloatArray) -> float:
+    """Return the largest score of a frame; `max` of an array takes long to compile."""
+    most = scores[0]
+    for k in range(1, len(scores)):
+        if scores[k] > most:
+            most = scores[k]
+    return float(most)
 
 
 @part_kernel
 def offset(scores: FloatArray) -> float:
     """Return the largest score of a frame, rounded down: an integer, so that masks stay exact."""
-    return float(np.floor(scores.max()))
+    return float(np.floor(highest(scores)))
 
 
 @part_kernel
@@ -198,10 +208,13 @@ def _gold(
 @part_kernel
 def _keep(block: GoldFrames, kept: FloatArray, is_restored: bool) -> None:
     """Copy the first row of a block to `kept`, or back."""
-    if is_restored:
-        block.mantissa[0], block.exponent[0], block.mean[0] = kept[0], kept[1], kept[2]
-    else:
-        kept[0], kept[1], kept[2] = block.mantissa[0], block.exponent[0], block.mean[0]
+    for j in range(kept.shape[1]):  # an assignment of arrays takes long to compile
+        if is_restored:
+            block.mantissa[0, j], block.exponent[0, j] = kept[0, j], kept[1, j]
+            block.mean[0, j] = kept[2, j]
+        else:
+            kept[0, j], kept[1, j] = block.mantissa[0, j], block.exponent[0, j]
+            kept[2, j] = block.mean[0, j]
 
 
 @part_kernel

@@ -19,11 +19,11 @@ scores are a solution of the dual linear program.
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import part_kernel
 from fstgrad.core.uninitialized import empty
 
 
-@kernel
+@part_kernel
 def search(
     scores: FloatArray,
     n: int,
@@ -85,7 +85,7 @@ def search(
     return count
 
 
-@kernel
+@part_kernel
 def best_head(score: FloatArray, component: IntArray, inner: int, single: bool) -> int:
     """Return the best head outside a component, -1 if there is none."""
     best = -1
@@ -98,7 +98,7 @@ def best_head(score: FloatArray, component: IntArray, inner: int, single: bool) 
     return best
 
 
-@kernel
+@part_kernel
 def contract(
     members: IntArray,
     new: int,
@@ -126,7 +126,7 @@ def contract(
             component[h] = new
 
 
-@kernel
+@part_kernel
 def expand(
     count: int, n: int, chosen: IntArray, entry: IntArray, parent: IntArray, heads: IntArray
 ) -> int:
@@ -148,7 +148,7 @@ def expand(
     return roots
 
 
-@kernel
+@part_kernel
 def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int:
     """Write every dependent's best head; return the number of root arcs, -1 if it is no tree."""
     largest = np.full(n + 1, -np.inf)
@@ -177,7 +177,7 @@ def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> i
     return roots
 
 
-@kernel
+@part_kernel
 def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> tuple[int, float]:
     """Write the heads (n,) of the best tree; return the number of root arcs, -1 without a tree.
 

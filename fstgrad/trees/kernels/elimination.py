@@ -31,14 +31,14 @@ x (slots, m+1, m) holds the weights [root and nodes, nodes] of the remaining nod
 import numpy as np
 
 from fstgrad.core.checks import BoolArray, FloatArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 
 # Numbers that underflow (below 5e-324) are negligible next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280
 
 
-@kernel
+@part_kernel
 def eliminate(x: FloatArray, k: int, low: int, high: int, single: bool) -> float:
     """Eliminate node k from the nodes low .. high-1; return s_k, 0 if it may have underflowed."""
     w = x[0]
@@ -71,7 +71,7 @@ def eliminate(x: FloatArray, k: int, low: int, high: int, single: bool) -> float
     return total
 
 
-@kernel
+@part_kernel
 def substitute(
     x: FloatArray, k: int, low: int, high: int, first: int, columns: tuple[int, int], e: FloatArray
 ) -> None:
@@ -95,7 +95,7 @@ def substitute(
                 slope[j] += dp * source[j] + p * dsource[j]
 
 
-@kernel
+@part_kernel
 def add_logs(sums: FloatArray, terms: FloatArray) -> None:
     """Add the terms (slots, m) to the sums (slots, m), element by element."""
     for j in range(sums.shape[1]):
@@ -124,7 +124,7 @@ def add_logs(sums: FloatArray, terms: FloatArray) -> None:
             sums[3, j] += share * (terms[3, j] - sums[3, j]) + both
 
 
-@kernel
+@part_kernel
 def multiply_logs(factor: FloatArray, row: FloatArray, out: FloatArray) -> None:
     """Write factor (slots, 1) times row (slots, m)."""
     for j in range(row.shape[1]):
@@ -135,7 +135,7 @@ def multiply_logs(factor: FloatArray, row: FloatArray, out: FloatArray) -> None:
                 out[slot, j] = -np.inf if slot == 0 else 0.0
 
 
-@kernel
+@part_kernel
 def eliminate_logs(
     x: FloatArray, k: int, low: int, high: int, single: bool, work: FloatArray
 ) -> float:
@@ -163,7 +163,7 @@ def eliminate_logs(
     return float(pivot[0, 0])
 
 
-@kernel
+@part_kernel
 def substitute_logs(
     x: FloatArray, k: int, low: int, high: int, reach: FloatArray, out: FloatArray, work: FloatArray
 ) -> None:
@@ -179,7 +179,7 @@ def substitute_logs(
             add_logs(out, through)
 
 
-@kernel
+@part_kernel
 def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
     """Let node k, the root's only dependent, replace the root; return the log of its weight."""
     weight = x[0, 0, k]
@@ -191,7 +191,7 @@ def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
     return float(np.log(weight)) if weight > SMALLEST_PIVOT else -np.inf
 
 
-@kernel
+@part_kernel
 def eliminate_half(
     x: FloatArray,
     y: FloatArray,
@@ -231,7 +231,7 @@ def eliminate_half(
     return value, root_step
 
 
-@kernel
+@part_kernel
 def back_substitute_half(
     y: FloatArray,
     keep_right: bool,
@@ -266,7 +266,7 @@ def back_substitute_half(
             substitute(y, k, low, high, first, (start, stop), e)
 
 
-@kernel
+@part_kernel
 def all_last(
     x: FloatArray, single: bool, logs: bool, closed: BoolArray, elsewhere: BoolArray, e: FloatArray
 ) -> float:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.arborescence import expand, search
 
@@ -53,7 +53,7 @@ class Tables(NamedTuple):
     second: FloatArray
 
 
-@kernel
+@part_kernel
 def descend_from(heads: IntArray, below: BoolArray) -> None:
     """Set below[c, d], (n+1, n+1), to whether c is d or an ancestor of d."""
     below[:] = False
@@ -64,7 +64,7 @@ def descend_from(heads: IntArray, below: BoolArray) -> None:
             node = heads[node - 1]
 
 
-@kernel
+@part_kernel
 def least_loss(
     table: FloatArray, second: FloatArray, single: bool, heads: IntArray
 ) -> tuple[int, float, int]:
@@ -108,7 +108,7 @@ def least_loss(
     return roots, loss, worst
 
 
-@kernel
+@part_kernel
 def same_head(
     table: FloatArray, score: FloatArray, chosen: IntArray, parent: IntArray, c: int, excluded: int
 ) -> float:
@@ -128,7 +128,7 @@ def same_head(
     return best
 
 
-@kernel
+@part_kernel
 def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> None:
     """Write the tables of a set from its arc and those of its ancestors."""
     work = tables.scores
@@ -157,7 +157,7 @@ def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> No
         tables.best[h, 0] = -np.inf
 
 
-@kernel
+@part_kernel
 def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables: Tables) -> bool:
     """Find the best tree of a set and the second-best's loss; return whether a tree exists."""
     constrain(scores, sets, member, tables)
@@ -178,7 +178,7 @@ def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables:
     return True
 
 
-@kernel
+@part_kernel
 def keep_best(sets: Sets, member: int) -> None:
     """Make the parent's best tree that of a set that requires an arc of it."""
     parent = sets.parents[member]

@@ -17,7 +17,7 @@ b_0 = 0 with a single root.  Then
 import numpy as np
 
 from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import fused_kernel, kernel
+from fstgrad.core.compiler import fused_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.inverse import invert
@@ -165,7 +165,7 @@ def differentiate(
     return bad == 0
 
 
-@kernel
+@part_kernel
 def invert_laplacian(
     w: FloatArray, n: int, single: bool, buffer: FloatArray, g: FloatArray, mu: FloatArray
 ) -> float:
@@ -342,7 +342,7 @@ def find_ill_conditioned(tables: FloatArray, lengths: IntArray, ill_conditioned:
         ill_conditioned[item] = n > 0 and (used == 0 or large > 0)
 
 
-@kernel
+@part_kernel
 def column_constant(scores: FloatArray, j: int, single: bool) -> float:
     """Return the constant that `center` subtracts from column j; 0 if no arc enters j."""
     top = -np.inf

@@ -22,7 +22,7 @@ Sums of y_c are pairs (value, rounding error), because 0.3 - 1e30 + 1e30 must be
 import numpy as np
 
 from fstgrad.core.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
 from fstgrad.trees.kernels.matrix_tree import LEAST
@@ -88,7 +88,7 @@ def raise_least(scores: FloatArray, out: FloatArray) -> None:
             out[i, j] = LEAST if -np.inf < value < LEAST else value
 
 
-@kernel
+@part_kernel
 def add_exactly(high: float, low: float, value: float) -> tuple[float, float]:
     """Return the pair (high, low) plus a value, by Knuth's two-sum."""
     total = high + value
@@ -96,7 +96,7 @@ def add_exactly(high: float, low: float, value: float) -> tuple[float, float]:
     return total, low + ((high - (total - back)) + (value - back))
 
 
-@kernel
+@part_kernel
 def order_components(
     count: int, n: int, parent: IntArray, order: IntArray, begin: IntArray, end: IntArray
 ) -> None:
@@ -121,7 +121,7 @@ def order_components(
         order[begin[d]] = d
 
 
-@kernel
+@part_kernel
 def reduce_scores(
     scores: FloatArray,
     n: int,
@@ -153,7 +153,7 @@ def reduce_scores(
         out[0, j] = total + rest if scores[0, j] > -np.inf else -np.inf
 
 
-@kernel
+@part_kernel
 def negligible_below(reduced: FloatArray, heads: IntArray) -> float:
     """Return the limit below which arcs and second entries are negligible: T - (H + 50).
 
@@ -224,7 +224,7 @@ def normalise(
     return high + low, child
 
 
-@kernel
+@part_kernel
 def restore_cycles(
     n: int,
     lowest: float,
@@ -294,7 +294,7 @@ def dual_solution(
     return count, kept_total
 
 
-@kernel
+@part_kernel
 def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
     """Write the best heads (n,) of a table (m+1, m+1), m >= n; return whether a tree exists.
 

@@ -15,13 +15,13 @@ one direction.  Backward quantities are probabilities, so they cannot overflow. 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
 
 
-@kernel
+@part_kernel
 def gather(cells: FloatArray, kind: int, i: int, j: int, terms: FloatArray) -> int:
     """Write the terms of a cell's sum, without the arc of an open span; return their number."""
     # at most j - i <= n terms
@@ -41,7 +41,7 @@ def gather(cells: FloatArray, kind: int, i: int, j: int, terms: FloatArray) -> i
     return count
 
 
-@kernel
+@part_kernel
 def add(terms: FloatArray, count: int, best: bool) -> float:
     """Return the logarithm of the sum of the first `count` terms, or the largest of them."""
     top = -np.inf
@@ -55,7 +55,7 @@ def add(terms: FloatArray, count: int, best: bool) -> float:
     return float(top + np.log(total))
 
 
-@kernel
+@part_kernel
 def tangent(terms: FloatArray, slopes: FloatArray, count: int, value: float) -> float:
     """Return the derivative of the sum: the mean of the terms' derivatives by their shares."""
     total = 0.0
@@ -66,7 +66,7 @@ def tangent(terms: FloatArray, slopes: FloatArray, count: int, value: float) -> 
     return total
 
 
-@kernel
+@part_kernel
 def gather_root(s: FloatArray, cells: FloatArray, n: int, terms: FloatArray) -> int:
     """Write the terms of Z, one for each choice of the root's dependent; return their number."""
     for r in range(1, n + 1):
@@ -74,7 +74,7 @@ def gather_root(s: FloatArray, cells: FloatArray, n: int, terms: FloatArray) -> 
     return n
 
 
-@kernel
+@part_kernel
 def inside(
     s: FloatArray, v: FloatArray, n: int, single: bool, along: bool, best: bool, cells: FloatArray
 ) -> float:
@@ -111,7 +111,7 @@ def inside(
     return add(terms, gather_root(s, value, n, terms), best)
 
 
-@kernel
+@part_kernel
 def propagate_outside(
     cells: FloatArray,
     kind: int,
@@ -154,7 +154,7 @@ def propagate_outside(
             mass[1, LEFT, k + 1, j] += move
 
 
-@kernel
+@part_kernel
 def outside(
     s: FloatArray, v: FloatArray, n: int, single: bool, cells: FloatArray, log_z: float,
     mu: FloatArray, dmu: FloatArray,
@@ -212,7 +212,7 @@ def solve_batch(
             outside(s, direction, n, single, cells, log_partition[item], mu[item], dmu[item])
 
 
-@kernel
+@part_kernel
 def pick(terms: FloatArray, count: int, target: float) -> int:
     """Return the index of the largest term if target < 0, otherwise one drawn by its weight."""
     top = 0
@@ -232,7 +232,7 @@ def pick(terms: FloatArray, count: int, target: float) -> int:
     return top
 
 
-@kernel
+@part_kernel
 def descend(
     s: FloatArray, cells: FloatArray, n: int, single: bool, draws: FloatArray, heads: IntArray
 ) -> None:

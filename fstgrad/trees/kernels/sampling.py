@@ -16,7 +16,7 @@ elimination.  The differences lose digits for improbable heads, which the functi
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import inner_kernel, kernel
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.elimination import (
     add_logs,
@@ -207,7 +207,7 @@ def contract_inverse(b: FloatArray, j: int, above: int) -> bool:
     return True
 
 
-@kernel
+@part_kernel
 def with_root_dependent(w: FloatArray, child: int, logs: bool) -> FloatArray:
     """Return weights (n+1, n+1) in which `child`, exchanged with node n, is the root's dependent.
 
@@ -272,7 +272,7 @@ def colbourn(
     return True
 
 
-@kernel
+@part_kernel
 def swap_heads(heads: IntArray, node: int, n: int) -> None:
     """Exchange the names of a node and node n in a tree."""
     heads[node - 1], heads[n - 1] = heads[n - 1], heads[node - 1]

@@ -10,7 +10,7 @@ leaves k.  s_k is a sum of weights, never a difference, and log Z is the sum of 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.sampling import first_above
 
@@ -59,7 +59,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
     return later[:size].copy()
 
 
-@kernel
+@part_kernel
 def place(begin: IntArray, later: IntArray, k: int, i: int) -> int:
     """Return the index in `later` of the later neighbour i of k."""
     low, high = begin[k], begin[k + 1]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import kernel
+from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees.kernels.sampling import (
     contract,
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     branch: IntArray
 
 
-@kernel
+@part_kernel
 def draw_by_logs(logs: FloatArray, rng: np.random.Generator) -> int:
     """Return an index drawn in proportion to exp(logs)."""
     top = logs.max()
@@ -69,7 +69,7 @@ def draw_by_logs(logs: FloatArray, rng: np.random.Generator) -> int:
     return last
 
 
-@kernel
+@part_kernel
 def log_sum(logs: FloatArray) -> float:
     """Return the logarithm of the sum of exp(logs)."""
     top = -np.inf
@@ -83,7 +83,7 @@ def log_sum(logs: FloatArray) -> float:
     return float(top + np.log(total))
 
 
-@kernel
+@part_kernel
 def write_option_logs(
     parts: Parts,
     column: FloatArray,
@@ -109,7 +109,7 @@ def write_option_logs(
             out[h * labels + y] = before + (column[h] - total) + label
 
 
-@kernel
+@part_kernel
 def fill_path(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
     """Fill the path of a drawn tree and its parts below `level`; return whether pivots were safe.
 
@@ -161,14 +161,14 @@ def fill_path(parts: Parts, tree: int, level: int, given: int, rng: np.random.Ge
     return True
 
 
-@kernel
+@part_kernel
 def remove_part(parts: Parts, tree: int, level: int, option: int) -> None:
     """Remove a part from the tree that holds it."""
     parts.logs[tree, level, option] = -np.inf
     parts.totals[tree] = log_sum(parts.logs[tree].reshape(-1))
 
 
-@kernel
+@part_kernel
 def insert_tree(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
     """Add tree number `tree`, whose choices are set; return whether all pivots were safe."""
     n = parts.choices.shape[1]
