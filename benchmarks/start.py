@@ -1,10 +1,9 @@
 """How long does a user wait for the import, the help, and the first and next gradients?
 
 The first gradient starts with an empty cache of kernels.  Every row is measured in a separate
-process.  The floor is a Python process that imports numpy.  CPU seconds include the process that
-compiles in the background.  The rows by kernel have the CPU seconds of compilation in one process,
-of each kernel with the functions that only it calls, and the part of LLVM.  They include kernels
-that this small input leaves to Python and a larger input needs.
+process.  The floor is a Python process that imports numpy.  The rows by kernel have the CPU seconds
+of compilation in one process, of each kernel with the functions that only it calls, and the part of
+LLVM.  `first_results.py` has the first result of each kind of user with the wheel.
 
     python benchmarks/start.py [--quick] [--json FILE]
 """
