@@ -68,7 +68,7 @@ def with_option_names(text: str, parameters: Sequence[click.Parameter] | None = 
         text = re.sub(rf"(?<![\w.-]){name}=(['\"])([\w.-]*)\1", rf"{flag} \2", text)  # cap='auto'
         text = re.sub(rf"(?<![\w.-]){name}=(?=[\w+-]|\.\d)", f"{flag} ", text)  # cap=9
         text = re.sub(rf"(?<![\w.-]){name}=", flag, text)  # (cap=)
-        text = re.sub(rf"(^|[:;] ){name}(?= is )", rf"\1{flag}", text)  # cap is -1
+        text = re.sub(rf"(^|[:;] ){name}(?= (is|has) )", rf"\1{flag}", text)  # cap is -1
         text = re.sub(rf"(?<=option )'{name}'", flag, text)
         text = re.sub(rf"\b(raise|lower|smaller|larger|give) {name}(?![\w=-])", rf"\1 {flag}", text)
         if "_" in name:

@@ -1,13 +1,25 @@
 """Errors name what is wrong by the name that the caller knows, and their advice can be followed."""
 
+import ast
+import contextlib
 import importlib
 import inspect
+import itertools
 import re
+import shutil
 
+import click
 import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.cli.main import fstgrad
+from tests.borders.columns import callables, code_of_call
+from tests.fuzz.commands import TEMPLATES, fill
+from tests.fuzz.examples import code_of, recorded
+from tests.fuzz.runner import captured
+from tests.fuzz.seeds import write_seeds
+from tests.fuzz.wrong import Call
 
 ABC = fg.Alphabet("ab")
 EDIT = fg.EditDistance(ABC)
@@ -33,12 +45,32 @@ RIGHT = {
               "loss": EDIT},
     "": {"scores": np.zeros((2, 2, 2)), "gold": IDS, "loss": EDIT},
 }  # fmt: skip
+NUMBERS = (int, float, np.integer, np.floating)
 BROKEN = {
     "another type": lambda value: object(),
     "a number": lambda value: np.zeros((), value.dtype) if isinstance(value, np.ndarray) else 3,
     "one axis more": lambda value: value[..., None] if isinstance(value, np.ndarray) else [[value]],
-    "beyond": lambda value: value + 9 if getattr(value, "dtype", None) == IDS.dtype else "zz",
+    "beyond": lambda value: beyond(value),
+    "NaN": lambda value: value + np.nan if is_float(value) else float("nan"),
 }
+KINDS = len(BROKEN)
+
+
+def is_float(value):
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def beyond(value):
+    """An index, a number or a name out of range; masks for scores."""
+    if isinstance(value, np.ndarray):
+        return value + 9 if value.dtype.kind in "iu" else np.full(value.shape, -np.inf)
+    return -7 if isinstance(value, NUMBERS) and not isinstance(value, bool) else "zz"
+
+
+def chosen(number):
+    """Two of the kinds, so that all pairs of neighbours occur; nightly runs have all kinds."""
+    kinds = list(BROKEN)
+    return [kinds[number % KINDS], kinds[(number + 1 + number // KINDS) % KINDS]]
 
 
 def functions(framework):
@@ -51,12 +83,79 @@ def functions(framework):
             yield name, public, {k: v for k, v in known.items() if k in names}
 
 
-def error_of(call, **given):
+def error_of(call, given):
+    """The message of an error of the library; what else is raised, other tests find."""
     try:
-        call(**given)
+        call(given)
     except fg.FstgradError as error:
         return str(error)
+    except Exception:
+        return ""
     return ""
+
+
+def names_of(call):
+    """The names that an error may use: arguments, also those of the object; and the class."""
+    function = call.function
+    owner = getattr(function, "__self__", None)
+    kind = function if inspect.isclass(function) else owner
+    kind = kind if inspect.isclass(kind) else type(kind)
+    names = {k.lstrip("*") for k in call.arguments} | set(inspect.signature(function).parameters)
+    if kind.__module__.startswith("fstgrad"):
+        names |= {kind.__name__}
+        with contextlib.suppress(ValueError, TypeError):
+            names |= set(inspect.signature(kind).parameters)
+    return names
+
+
+def wrong_message(call, argument, value, message):
+    """What is wrong with the message of an argument with a wrong value, "" if nothing is."""
+    names, texts = names_of(call), [v for v in call.arguments.values() if isinstance(v, str)]
+    advice = message.replace(repr(value), "")
+    words = set(re.findall(r"\w+", message))
+    is_shown = any(text and text in message for text in [*texts, value] if isinstance(text, str))
+    if not (words & (names | {name[:-1] for name in names}) or is_shown):
+        return "no argument of the call"
+    for option in re.findall(r"\b([a-z_]+)=(?!=)", advice):
+        if option not in names | {"capacity", "array"}:  # "array=0.0" of scikit-learn is a value
+            return f"{option} is no argument of the call"
+    for name in re.findall(r"\bfg\.(\w+)", advice):
+        if not hasattr(fg, name):
+            return f"fg.{name} does not exist"
+    parameters = inspect.signature(call.function).parameters
+    for change in followed(advice, argument):
+        given = {k: v for k, v in change.items() if k in parameters}
+        if given and error_of(call, call.arguments | {argument: value} | given) == message:
+            return f"{given} changes nothing"
+    return ""
+
+
+CHOICES = re.compile(r"; choose (?:one of )?(?!one|them)([\w-]+)")
+
+
+def followed(advice, argument):
+    """The arguments that an error advises to give."""
+    if choices := CHOICES.search(advice):
+        yield {argument: choices[1]}
+    for option, text in re.findall(r"(?:give|pass) ([a-z_]+)=('[\w-]+'|True|False|\d+)", advice):
+        yield {option: ast.literal_eval(text)}
+
+
+def messages(calls, *, kinds):
+    """Break each argument of calls; yield what is wrong with the errors."""
+    numbers = itertools.count()
+    for call in calls:
+        for argument, right in call.arguments.items():
+            if inspect.isroutine(right) or argument.startswith("*"):  # goes to another function
+                continue
+            for kind in kinds(next(numbers)):
+                try:
+                    value = BROKEN[kind](right)
+                except Exception:  # no such form
+                    continue
+                message = error_of(call, call.arguments | {argument: value})
+                if message and (what := wrong_message(call, argument, value, message)):
+                    yield f"{call.name}({argument}: {kind}): {what}: {message}"
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
@@ -68,23 +167,103 @@ def test_an_error_names_an_argument_of_the_function_that_was_called(framework):
             return wrap(value)
         return value
 
-    for name, function, right in functions(framework):
-        if framework == "torch" and name.startswith("lattice"):
-            right = right | {"scores": list(right["scores"])}
-        given = {k: [*map(converted, v)] if isinstance(v, list) else converted(v)
-                 for k, v in right.items()}  # fmt: skip
-        function(**given)  # the arguments are right
-        names = set(inspect.signature(function).parameters)
-        for argument, value in right.items():
-            for kind, change in BROKEN.items():
-                message = error_of(function, **given | {argument: converted(change(value))})
-                if not message:
-                    continue  # another form of the same
-                where = f"{name}({argument}: {kind}): {message}"
-                words = set(re.findall(r"\w+", message))
-                assert words & (names | {f"{n[:-1]}" for n in names}), where
-                for option in re.findall(r"\b([a-z_]+)=(?!=)", message):
-                    assert option in names | {"capacity"}, where
+    def calls():
+        for name, function, right in functions(framework):
+            if framework == "torch" and name.startswith("lattice"):
+                right = right | {"scores": list(right["scores"])}
+            given = {k: [*map(converted, v)] if isinstance(v, list) else v
+                     for k, v in right.items()}  # fmt: skip
+
+            def run(function=function, **given):
+                return function(**{k: converted(v) for k, v in given.items()})
+
+            run(**given)  # the arguments are right
+            run.__signature__ = inspect.signature(function)
+            yield Call(name, run, given)
+
+    kinds = (lambda number: BROKEN) if framework == "torch" else chosen
+    found = list(messages(calls(), kinds=kinds))
+    assert not found, "\n".join(found)
+
+
+ELSEWHERE = ("fstgrad.jax", "fstgrad.torch", "fstgrad.plot")  # above; pictures
+
+
+@pytest.mark.parametrize("kinds", ["chosen", pytest.param("all", marks=pytest.mark.nightly)])
+@pytest.mark.filterwarnings("ignore")  # of wrong values
+def test_an_error_of_a_function_of_numpy_names_an_argument(tmp_path, monkeypatch, kinds):
+    listed = {code_of(thing) for _, thing in callables()}
+    every = recorded(tmp_path, ELSEWHERE)
+    monkeypatch.chdir(tmp_path)
+    calls = [call for call in every if code_of_call(call) in listed]
+    assert len(calls) > 400
+    found = list(messages(calls, kinds=chosen if kinds == "chosen" else lambda number: BROKEN))
+    assert not found, "\n".join(found)
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*|(?<![\w-])-[a-z]\b")
+VALUES = ("zz", "-1", "nan")
+PROGRAMS = re.compile(r"iconv [-\w ]+")
+
+
+def wrong_line(parameters, option, value, err, again):
+    """What is wrong with the error of an option with a wrong value, "" if nothing is."""
+    line = PROGRAMS.sub("", err.strip().splitlines()[-1]) if err.strip() else ""
+    flags = {flag for p in parameters for flag in (*p.opts, *p.secondary_opts)}
+    named = set(FLAG.findall(line))
+    words = {p.name for p in parameters} & set(re.findall(r"\w+", line))
+    if not (named & flags or words or value in line):
+        return "no option or value of the command"
+    if named - flags - {"--help"}:
+        return f"{named - flags} is no option of the command"
+    if python := re.search(r"\b[a-z_]+=(?!=)", line.replace(value, "")):
+        return f"{python[0]} is Python"
+    choices = CHOICES.search(line)
+    if choices and again(choices[1]).strip() == err.strip():
+        return f"{option.opts[-1]} {choices[1]} changes nothing"
+    return ""
+
+
+@pytest.mark.filterwarnings("default")  # as on a command line
+def test_an_error_of_a_command_names_an_option(tmp_path, monkeypatch):
+    seeds, work, seen, found = tmp_path / "seeds", tmp_path / "work", set(), []
+    for folder in (seeds, work):
+        folder.mkdir()
+    monkeypatch.chdir(work)
+    write_seeds(seeds, captured)
+    for template in TEMPLATES:
+        case = fill(template, seeds, work)
+        words, command = list(case.arguments), fstgrad
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words.pop(0))
+        for option in command.params:
+            if (command, option.name) in seen or getattr(option, "is_flag", True):
+                continue  # arguments have no flag, and flags no value
+            seen.add((command, option.name))
+            value = VALUES[len(seen) % len(VALUES)]
+            for name, data in case.files.items():
+                (work / name).write_bytes(data)
+
+            def run(given, option=option, case=case):
+                flag = max(option.opts, key=len)
+                return captured([*case.arguments, flag, given])
+
+            code, _, err = run(value)
+            if code and (
+                what := wrong_line(command.params, option, value, err, lambda given: run(given)[2])
+            ):
+                found.append(f"{template} {option.opts[-1]} {value}: {what}: {err}")
+            for path in work.glob(f"{value}*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert len(seen) > 300
+    assert not found, "\n".join(found)
+
+
+class Limited(fg.EditDistance):
+    """A loss with the limit of a small machine."""
+
+    def compile(self, target, length=None, **options):
+        return super().compile(target, length, **options | {"max_states": 3000})
 
 
 # a call that fails, and the same call with the advice of its message followed
@@ -100,8 +279,8 @@ ADVICE = {
         "single_root=False",
     ),
     "a large automaton": (
-        lambda t, f: f.risk(t.zeros(24, 26), t.arange(24), fg.EditDistance(LETTERS)),
-        lambda t, f: f.risk(t.zeros(24, 26), t.arange(24), fg.EditDistance(LETTERS), cap=2.0),
+        lambda t, f: f.risk(t.zeros(24, 26), t.arange(24), Limited(LETTERS)),
+        lambda t, f: f.risk(t.zeros(24, 26), t.arange(24), Limited(LETTERS), cap=2.0),
         "cap=",
     ),
     "a band on a compiled loss": (

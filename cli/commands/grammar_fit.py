@@ -27,7 +27,7 @@ from fstgrad.cli.commands.grammar_options import (
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import WRITE_PAIRS
 from fstgrad.cli.parameter_types import FILE_OR_DASH, SEED, Input, NameOrFileEntry, Number, Output
-from fstgrad.core.errors import FstgradError
+from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking, pair_transducer
 from fstgrad.costs.ranking import (
     Questions,
@@ -316,6 +316,13 @@ def compare(
     dictionary = read_dictionary(rows, words, is_words)
     all_pairs = [*rows, *(("", word) for word in dictionary)]
     grammars = [loss_over_data(name, all_pairs, alphabet, symbols) for name in (first, second)]
+    for name, loss in zip((first, second), grammars, strict=True):
+        lacks = [s for x, y in rows for s in (*x, *y) if s not in loss.alphabet]
+        if lacks:
+            raise InvalidInputError(
+                f"{pairs} has the symbol {lacks[0]!r}, which the alphabet of {name} lacks; add it "
+                "to --symbols or --alphabet, or leave its rows out"
+            )
     known = [word for word in dictionary if all(s in a.alphabet for a in grammars for s in word)]
     if len(known) < len(dictionary):
         echo(f"left out {len(dictionary) - len(known):,} words with symbols that a grammar lacks")

@@ -13,12 +13,13 @@ A family implements the abstract methods; the other methods are built from them.
 """
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.checks import FloatArray, Seed, float_array, instance
+from fstgrad.core.checks import FloatArray, Seed, direction_array, float_array, instance
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.short_repr import summary
 
@@ -82,7 +83,7 @@ class Distribution(ABC, Generic[Table]):
         InvalidInputError
             r has another shape or NaN, or its infinities cancel.
         """
-        return defined(self.inner(self.marginals(), self._like_scores("r", r)))
+        return self._total("r", self.marginals(), self._like_scores("r", r))
 
     def covariance(self, r: Table, s: Table) -> Scalar:
         """Return Cov[<r, t(y)>, <s, t(y)>] for two tables like `scores`.
@@ -90,10 +91,19 @@ class Distribution(ABC, Generic[Table]):
         Raises
         ------
         InvalidInputError
-            As in `expectation`.
+            As in `expectation`; or s is not finite.
         """
-        r, s = self._like_scores("r", r), self._like_scores("s", s)
-        return defined(self.inner(self.covariance_product(s), r))
+        r, s = self._like_scores("r", r), self._like_scores("s", s, finite=True)
+        return self._total("r", self.covariance_product(s), r)
+
+    def _total(self, name: str, weights: Table, values: Table) -> Scalar:
+        """Return <weights, values>; raise InvalidInputError if infinities of `values` cancel."""
+        value: Scalar = np.nan
+        with suppress(InvalidInputError):  # they cancel within an array
+            value = self.inner(weights, values)
+        if np.isnan(value).any():
+            raise InvalidInputError(f"{name} has infinities that cancel; give finite numbers")
+        return value
 
     def log_prob(self, structure: Any) -> Scalar:
         """Return log p(y) in nats; -inf for a forbidden structure."""
@@ -177,7 +187,7 @@ class Distribution(ABC, Generic[Table]):
         """Return left - right, entry by entry."""
 
     @abstractmethod
-    def _like_scores(self, name: str, table: Table) -> Table:
+    def _like_scores(self, name: str, table: Table, *, finite: bool = False) -> Table:
         """Return a table of numbers; raise InvalidInputError unless it is like the scores."""
 
 
@@ -222,18 +232,12 @@ class ArrayDistribution(Distribution[FloatArray]):
     def _difference(self, left: FloatArray, right: FloatArray) -> FloatArray:
         return np.subtract(left, right)
 
-    def _like_scores(self, name: str, table: FloatArray) -> FloatArray:
-        array = float_array(name, table, np.shape(self.scores))
+    def _like_scores(self, name: str, table: FloatArray, *, finite: bool = False) -> FloatArray:
+        checked = direction_array if finite else float_array
+        array = checked(name, table, np.shape(self.scores))
         if np.isnan(array).any():
             raise InvalidInputError(f"{name} has NaN; give numbers")
         return array
-
-
-def defined(value: Scalar) -> Scalar:
-    """Return `value`; raise InvalidInputError if it is or has NaN, from infinities that cancel."""
-    if np.isnan(value).any():
-        raise InvalidInputError("the table has infinities that cancel; give finite numbers")
-    return value
 
 
 def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
@@ -267,7 +271,9 @@ def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int)
         for name, table in (("weights", left), ("values", right)):
             if np.isnan(table).any():
                 raise InvalidInputError(f"{name} has NaN; give numbers")
-        defined(total)
+        raise InvalidInputError(
+            "weights and values have infinities that cancel; give finite numbers"
+        )
     return float(total) if total.ndim == 0 else total
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import BoolArray, IntArray, freeze, instance, one_of
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import AlphabetError, InvalidInputError
 from fstgrad.core.sequences import items
 
 # the letters of a span's first, inner and last token, and of a span of one token
@@ -19,6 +19,8 @@ def _tags(tags: Iterable[str]) -> list[str]:
     """Return tags as a list, checked here, where errors call them so."""
     for i, tag in enumerate(found := items("tags", tags)):
         instance(f"tags[{i}]", tag, str, "a str")
+        if tag in found[:i]:
+            raise AlphabetError(f"tags has {tag!r} more than once; list each tag once")
     return found
 
 

@@ -231,8 +231,8 @@ class Aligner:
         posterior, log_z = np.zeros(len(weight)), empty(corpus.pairs)
         kernels.alignments.expected_links(*corpus.links, kind, weight, posterior, log_z)
         reasons = {
-            i: f"pairs is {' '.join(pairs[i][0])!r} with {' '.join(pairs[i][1])!r}, which the "
-            "links that the aligner learned cannot align"
+            i: f"x is {' '.join(pairs[i][0])!r} and y {' '.join(pairs[i][1])!r}, which the links "
+            "that the aligner learned cannot align"
             for i in np.flatnonzero(log_z == -np.inf).tolist()
         }
         if reasons:

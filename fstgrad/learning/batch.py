@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from fstgrad.core.checks import FloatArray, instance, positive_integer, real_array
+from fstgrad.core.checks import FloatArray, instance, path_name, positive_integer, real_array
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
 from fstgrad.core.short_repr import short_repr
@@ -85,6 +85,8 @@ class Batch:
         if self.jobs > MOST_JOBS:
             raise InvalidInputError(f"jobs is {self.jobs}; give at most {MOST_JOBS:,} processes")
         self.cache_bytes = positive_integer("cache_bytes", self.cache_bytes, minimum=0)
+        if self.cache_directory is not None:
+            self.cache_directory = path_name(self.cache_directory, "cache_directory")
         if self.jobs == 1 and self.objective.cache is None:
             cache = AutomatonCache(self.cache_bytes, self.cache_directory)
             self.objective = replace(self.objective, cache=cache)

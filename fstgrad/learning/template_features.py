@@ -229,7 +229,9 @@ class TemplateFeatures(Features):
 
     def grams(self, w: FloatArray) -> list[FloatArray]:
         """Return views of V_2, ..., V_q, (n+1, ..., n+1, n) each."""
-        w = self._weights(w)
+        return self._grams(self._weights(w))
+
+    def _grams(self, w: FloatArray) -> list[FloatArray]:
         parts = zip(self._ends[:-1], self._ends[1:], self._blocks, strict=True)
         return [w[start:end].reshape(block) for start, end, block in parts]
 
@@ -239,7 +241,7 @@ class TemplateFeatures(Features):
         single = table.sum(axis=tuple(range(1, self.order)))
         self.accumulate_emissions(single, self._encoded(x, len(table)), out)
         total = table.sum(axis=0)
-        for r, gram in enumerate(self.grams(out), start=2):
+        for r, gram in enumerate(self._grams(out), start=2):
             gram += total.sum(axis=tuple(range(self.order - r)))
 
     def accumulate_emissions(self, single: FloatArray, encoded: Encoded, out: FloatArray) -> None:

@@ -485,8 +485,8 @@ class SumLoss(Loss):
 
     def __init__(self, losses: Sequence[Loss]) -> None:
         given = items("losses", losses) or [None]
-        for part in given:
-            instance("a part of a sum", part, Loss, "a Loss")
+        for i, part in enumerate(given):
+            instance(f"losses[{i}]", part, Loss, "a Loss")
         parts = [part.losses if isinstance(part, SumLoss) else (part,) for part in given]
         self.losses: tuple[Loss, ...] = tuple(loss for part in parts for loss in part)
         self.alphabet = self.losses[0].alphabet

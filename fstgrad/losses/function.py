@@ -74,8 +74,8 @@ class FunctionLoss(Loss):
     def _without_an_automaton(self) -> NotSupportedError:
         return NotSupportedError(
             f"{type(self).__name__} has no automaton to sum over all strings; use sampled_risk, "
-            "sampled_softmax_margin or method='sampled', an n-best list, or Lattice.compile on a "
-            "lattice of few paths"
+            "sampled_softmax_margin or the method 'sampled', an n-best list, or Lattice.compile on "
+            "a lattice of few paths"
         )
 
     def against(self, target: Target, *, max_states: int | None = None) -> SumTargetLoss:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fstgrad.core.checks import extra, flag, one_of, path_name
+from fstgrad.core.checks import extra, flag, path_name
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.io import replacing
 
@@ -121,7 +121,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
     MissingDependencyError
         matplotlib is not installed.
     """
-    one_of("the ending of path", pathlib.Path(path_name(path)).suffix.removeprefix("."), FORMATS)
+    _ending(path)
     extra("matplotlib.figure", "plot", "a picture")
 
 
@@ -137,10 +137,19 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """
     if not hasattr(figure, "savefig"):
         raise InvalidInputError(f"figure is a {type(figure).__name__}; give a figure of matplotlib")
-    target = pathlib.Path(path_name(path))
-    one_of("the ending of path", target.suffix.removeprefix("."), FORMATS)
-    with replacing(target) as stream:
-        figure.savefig(stream, format=target.suffix[1:], dpi=150, bbox_inches="tight")
+    ending = _ending(path)
+    with replacing(path) as stream:
+        figure.savefig(stream, format=ending, dpi=150, bbox_inches="tight")
+
+
+def _ending(path: str | os.PathLike[str]) -> str:
+    name = path_name(path)
+    ending = pathlib.Path(name).suffix.removeprefix(".")
+    if ending not in FORMATS:
+        raise InvalidInputError(
+            f"path is {name!r}, which does not end in .{', .'.join(FORMATS)}; give another name"
+        )
+    return ending
 
 
 def notebook(

@@ -54,6 +54,12 @@ class CapChoice:
     __repr__ = short_repr
 
 
+REMEDY = (
+    "Raise max_states, shorten the strings, or draw samples (fg.sampled_softmax_margin), which any "
+    "length and loss allows."
+)
+
+
 def choose_cap(
     scores: npt.ArrayLike,
     loss: Loss,
@@ -132,9 +138,12 @@ def choose_cap(
             else:
                 b = called("compiled", compiled, cap)
                 instance("what compiled returns", b, LossAutomaton, "a LossAutomaton")
-        except StateLimitError:
+        except StateLimitError as error:
             if choice is None:
-                raise
+                raise StateLimitError(
+                    error.states, error.limit, where=f"{error.where}, for the least cap, {cap:g}",
+                    remedy=REMEDY, nbytes=error.nbytes,
+                ) from None  # fmt: skip
             return choice
         lower, upper = _bounds(scores, b, objective)
         if cap > highest:

@@ -187,8 +187,8 @@ class Choice:
         vars(self).update(max_states=positive_integer("max_states", self.max_states))
         if self.compiled is not None and not callable(self.compiled):
             raise InvalidInputError(
-                f"compiled is {self.compiled!r}; give a function that returns the automaton of "
-                "band=, cap= and max_states="
+                f"compiled is {self.compiled!r}; give a function with the keywords band, cap and "
+                "max_states that returns an automaton"
             )
 
     def within(self, samples: int) -> "Choice":

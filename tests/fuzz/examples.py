@@ -51,7 +51,7 @@ PACKAGES = (
 KINDS = 3  # calls kept of one callable, whose arguments differ in their classes
 
 
-def is_here(module: str, without: str = "") -> bool:
+def is_here(module: str, without: str | tuple[str, ...] = "") -> bool:
     """Whether the examples of a module run: where its package is installed, unless left out."""
     needed = NEEDED.get(module.split(".")[1], []) if module != "fstgrad" else []
     is_left_out = bool(without) and module.startswith(without)
@@ -66,7 +66,7 @@ def code_of(member: Any) -> CodeType | None:
     return function.__code__ if ours else None
 
 
-def public(without: str = "") -> dict[str, Any]:
+def public(without: str | tuple[str, ...] = "") -> dict[str, Any]:
     """Return public classes and functions by name: those listed, and those with an example."""
     found: dict[str, Any] = {}
     for name in [*LISTED, *PACKAGES, *SHOWN]:
@@ -86,7 +86,7 @@ def public(without: str = "") -> dict[str, Any]:
     return found
 
 
-def codes(without: str = "") -> dict[CodeType, str]:
+def codes(without: str | tuple[str, ...] = "") -> dict[CodeType, str]:
     """Return {code: what runs it} of all public callables that take arguments."""
     found: dict[CodeType, str] = {}
     for name, thing in public(without).items():
@@ -115,7 +115,7 @@ def arguments_of(code: CodeType) -> tuple[str, ...]:
 class Recorder:
     """Keeps the calls that it sees."""
 
-    def __init__(self, without: str = "") -> None:
+    def __init__(self, without: str | tuple[str, ...] = "") -> None:
         self.codes = codes(without)
         things = public(without).values()
         self.functions = {code_of(f): f for f in things if inspect.isfunction(f)}
@@ -208,7 +208,7 @@ def _kept_files(folder: pathlib.Path) -> Iterator[None]:
 
 
 @cache
-def record(folder: pathlib.Path, without: str = "") -> Recorder:
+def record(folder: pathlib.Path, without: str | tuple[str, ...] = "") -> Recorder:
     """Make the calls of `tests.fuzz.calls` and run all examples, whose files a folder keeps."""
     recorder = Recorder(without)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -230,6 +230,6 @@ def record(folder: pathlib.Path, without: str = "") -> Recorder:
     return recorder
 
 
-def recorded(folder: pathlib.Path, without: str = "") -> tuple[Call, ...]:
+def recorded(folder: pathlib.Path, without: str | tuple[str, ...] = "") -> tuple[Call, ...]:
     """Return the calls of all examples, by name."""
     return tuple(sorted(record(folder, without).seen.values(), key=lambda call: call.name))

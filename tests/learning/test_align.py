@@ -107,7 +107,7 @@ def test_pairs_without_an_alignment_are_named():
     with pytest.raises(fg.InfeasibleError, match=r"^2 items are infeasible: pairs\[1\] has 1 sym"):
         Aligner(1, 1, empty_x=False).fit([("a", "b"), ("a", "bbb"), ("a", "bb")])
     aligner = Aligner(1, 1, empty_x=False, empty_y=False).fit([(("a",), ("b",))])
-    with pytest.raises(fg.InfeasibleError, match=r"pairs\[0\] is .*cannot align"):
+    with pytest.raises(fg.InfeasibleError, match=r"item 0: x is .*cannot align"):
         aligner.align("a", "c")
     with pytest.raises(fg.InvalidInputError, match="pairs is empty"):
         Aligner().fit([])
