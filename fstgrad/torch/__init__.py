@@ -37,7 +37,7 @@ Reading order
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
 - `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
-- `dense_trees`, `tree_operators`, `trees` : those of trees.
+- `tree_operators`, `trees` : those of trees.
 - `modules`, `nn`, `predictions` : the objectives as modules; layers with parameters; best
   structures and samples.
 """

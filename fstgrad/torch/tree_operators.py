@@ -1,27 +1,24 @@
 """Distributions over trees as operators for autograd, torch.func and torch.compile.
 
 log Z with the marginals mu, the product Cov v, and its derivative along a table u form a chain:
-each is the derivative of the one before.  Values come from `fstgrad.trees`, those of the third from
-tensor operations (`dense_trees`) if these can be trusted, otherwise from its eliminations.  On a
-device, everything comes from `device.trees`.  Arcs are (B, n+1, n+1) float64, lengths
-(B,) int64.
+each is the derivative of the one before.  Values come from `fstgrad.trees`, on a device from
+`device.trees`.  Arcs are (B, n+1, n+1) float64, lengths (B,) int64.
 
 A large batch is sliced, one slice per thread.  If only autograd observes the tensors, functions
 without a custom operator save half of the overhead.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.objectives.trees import on_possible_arcs, tree_distribution
-from fstgrad.torch import dense_trees
 from fstgrad.torch.arrays import computes_on_device, to_float64, to_float64_tensor
-from fstgrad.torch.dense_trees import centered
 from fstgrad.torch.device import trees as device
+from fstgrad.torch.device.sums import finite
 from fstgrad.torch.operators import scaled_in_place
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import autograd_only, has_tangent, refuse_transforms, vectorized
@@ -124,22 +121,16 @@ def _third(
             "projective trees have no third derivative of log Z here, nor the second of entropies "
             "and risks; differentiate once less, or use projective=False"
         )
-    if arcs.shape[1] == 1 or len(arcs) == 0:  # no words or no sentences
-        return torch.zeros_like(arcs)
-    dense = dense_trees.solve(arcs, lengths, single_root=single_root)
-    result = dense.third(*(torch.where(dense.marginals > 0, x, 0.0) for x in (v, u)))
-    doubtful = ~dense.trusted()
-    if bool(doubtful.any()):
-        few = [tensor[doubtful] for tensor in (arcs, v, u)]
-        trees = SpanningTrees(
-            to_float64(few[0]),
-            single_root=single_root,
-            lengths=lengths[doubtful.to(lengths.device)].cpu().numpy(),
-            labeled=False,
-        )
-        directions = (on_possible_arcs(trees, to_float64(table)) for table in few[1:])
-        result[doubtful] = to_float64_tensor(trees.third_order(*directions), arcs)
-    return result
+    if len(arcs) == 0:
+        return torch.empty_like(arcs)
+    tables = empty(tuple(arcs.shape))
+
+    def fill(trees: TreeDistribution, place: slice) -> None:
+        directions = [on_possible_arcs(trees, to_float64(x[place])) for x in (v, u)]
+        tables[place] = cast(SpanningTrees, trees).third_order(*directions)
+
+    fill_slices(fill, arcs, lengths, single_root, projective)
+    return to_float64_tensor(tables, arcs)
 
 
 @torch.library.custom_op("fstgrad::tree_entropy", mutates_args=())
@@ -283,13 +274,13 @@ class _Entropy(_Operator):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         arcs, lengths = ctx.saved_tensors
-        change = product(arcs, centered(arcs), lengths, ctx.single_root, ctx.projective)
+        change = product(arcs, _centered(arcs), lengths, ctx.single_root, ctx.projective)
         return -upstream[0][:, None, None] * change, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, along: torch.Tensor, *_: Any) -> torch.Tensor:
         arcs, lengths = ctx.saved_tensors
-        change = product(arcs, centered(arcs), lengths, ctx.single_root, ctx.projective)
+        change = product(arcs, _centered(arcs), lengths, ctx.single_root, ctx.projective)
         return -_inner(change, along)
 
 
@@ -304,7 +295,7 @@ class _Divergence(_Operator):
         weight, family = upstream[0][:, None, None], (lengths, ctx.single_root, ctx.projective)
         by_p = by_q = None
         if ctx.needs_input_grad[0]:
-            by_p = weight * product(p, centered(p) - centered(q), *family)
+            by_p = weight * product(p, _centered(p) - _centered(q), *family)
         if ctx.needs_input_grad[1]:
             by_q = weight * (solve(q, *family)[1] - solve(p, *family)[1])
         return by_p, by_q, None, None, None
@@ -313,9 +304,15 @@ class _Divergence(_Operator):
     def jvp(ctx: Any, *along: Any) -> torch.Tensor:
         p, q, lengths = ctx.saved_tensors
         family = (lengths, ctx.single_root, ctx.projective)
-        by_p = product(p, centered(p) - centered(q), *family)
+        by_p = product(p, _centered(p) - _centered(q), *family)
         by_q = solve(q, *family)[1] - solve(p, *family)[1]
         return _inner(by_p, along[0]) + _inner(by_q, along[1])
+
+
+def _centered(arcs: torch.Tensor) -> torch.Tensor:
+    """Return scores minus each dependent's largest, 0 for -inf; covariances do not change."""
+    known = torch.where(arcs > -torch.inf, arcs, -torch.inf)  # padding may hold NaN
+    return finite(known - finite(known.detach().amax(dim=-2, keepdim=True)))
 
 
 def _inner(table: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
@@ -331,12 +328,9 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
-    if on_device(inputs[0], inputs[3]):
-        given = inputs[0], inside(*inputs[:2])
-        return (
-            device.log_partition(*given, single_root=inputs[2]),
-            device.marginals(*given, single_root=inputs[2]),
-        )
+    if on_device(inputs[0]):
+        given = inputs[0], inside(*inputs[:2]), *inputs[2:]
+        return device.log_partition(*given), device.marginals(*given)
     if autograd_only(*inputs[:2]) and not has_tangent(inputs[0]):
         solution: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
         return solution
@@ -358,17 +352,17 @@ def third(*inputs: Any) -> torch.Tensor:
 
 def entropy(*inputs: Any) -> torch.Tensor:
     """Return entropies (B,); inputs : arcs, lengths, single_root, projective."""
-    if on_device(inputs[0], inputs[3]):
-        return device.entropy(inputs[0], inside(*inputs[:2]), single_root=inputs[2])
+    if on_device(inputs[0]):
+        return device.entropy(inputs[0], inside(*inputs[:2]), *inputs[2:])
     result: torch.Tensor = _call(_Entropy, *inputs)
     return result
 
 
 def divergence(*inputs: Any) -> torch.Tensor:
     """Return KL(p || q) (B,); inputs : arcs p, arcs q, lengths, single_root, projective."""
-    if on_device(inputs[0], inputs[4]):
-        p, q, lengths, single_root, _ = inputs
-        return device.divergence(p, q, inside(p, lengths), single_root=single_root)
+    if on_device(inputs[0]):
+        p, q, lengths, *flags = inputs
+        return device.divergence(p, q, inside(p, lengths), *flags)
     result: torch.Tensor = _call(_Divergence, *inputs)
     return result
 
@@ -378,10 +372,10 @@ def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool
 
     Without lengths, all tables have n dependents.  flags : single_root, projective.
     """
-    if on_device(arcs, flags[1]):
+    if on_device(arcs):
         batch = arcs if arcs.ndim == 3 else arcs[None]
         known = inside(batch, _lengths(batch) if lengths is None else lengths)
-        log_z = device.log_partition(batch, known, single_root=flags[0])
+        log_z = device.log_partition(batch, known, *flags)
         return log_z if arcs.ndim == 3 else log_z[0]
     if autograd_only(arcs) and not has_tangent(arcs):
         value: torch.Tensor = _LogPartition.apply(arcs, lengths, *flags)  # type: ignore[no-untyped-call]
@@ -390,9 +384,9 @@ def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool
     return log_z if arcs.ndim == 3 else log_z[0]
 
 
-def on_device(arcs: torch.Tensor, projective: bool) -> bool:
-    """Whether to compute in operations of PyTorch, which there are for trees with crossing arcs."""
-    if projective or not computes_on_device(arcs):
+def on_device(arcs: torch.Tensor) -> bool:
+    """Whether to compute in operations of PyTorch."""
+    if not computes_on_device(arcs):
         return False
     refuse_transforms([arcs])
     return True

@@ -36,9 +36,8 @@ from fstgrad.torch.arrays import (
     upcast,
     validated,
 )
-from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.device import trees as device
-from fstgrad.torch.device.sums import valid
+from fstgrad.torch.device.sums import finite, valid
 from fstgrad.torch.operators import are_feasible, persistent
 from fstgrad.torch.transforms import knows_values, vectorized
 from fstgrad.torch.tree_operators import log_partition, on_device
@@ -127,7 +126,7 @@ def spanning_tree_nll(
     golds = gold if scores.ndim == table.batch.ndim else gold[None]
 
     def compute() -> torch.Tensor:
-        if on_device(table.arcs, projective):
+        if on_device(table.arcs):
             score = table.score_on_device(golds)
         else:
             known = golds
@@ -371,7 +370,7 @@ class _Table:
         self.infeasible: Infeasible = infeasible
         self.feasible: torch.Tensor | None = None  # (B,) bool, once the infeasible ones are known
         self.is_valid = torch.ones((), dtype=torch.bool, device=scores.device)
-        if lengths is not None and on_device(self.arcs, projective) and sizes.device.type == "cpu":
+        if lengths is not None and on_device(self.arcs) and sizes.device.type == "cpu":
             arguments.in_range("lengths", sizes, 0, nodes - 1)
 
     def inside(self) -> torch.Tensor:
@@ -406,13 +405,10 @@ class _Table:
         golds = arguments.shaped("gold", gold, shape).to(
             self.given.device, torch.int64, non_blocking=True
         )
-        used, is_tree = device.gold_parts(self.batch, golds, self.inside(), single_root=False)
-        self.is_valid = is_tree
-        if self.family[1]:
-            heads = golds[..., 0] if self.labeled else golds
-            is_tree = is_tree & ((self.inside() & (heads == 0)).sum(dim=1) == 1)
+        parts = device.gold_parts(self.batch, golds, self.inside(), *self.family[1:])
+        used, self.is_valid, is_allowed = parts
         score = torch.where(used, self.batch, 0.0).flatten(1).sum(dim=1)
-        return torch.where(is_tree, valid(score), torch.nan)
+        return torch.where(is_allowed, valid(score), torch.nan)
 
     def feasible_result(
         self,
@@ -427,7 +423,7 @@ class _Table:
         are infeasible.  Those left out get scores of 0.
         other : another table of the objective
         """
-        if on_device(self.arcs, self.family[2]):
+        if on_device(self.arcs):
             return self._result_on_device(compute, other)
         sizes, single_root, projective = self.family
         flags = (single_root, self.labeled, projective)
@@ -496,7 +492,8 @@ class _Table:
     def label_logs(self) -> torch.Tensor:
         """Return the log-probability of each label given its arc, -inf for forbidden labels."""
         allowed = self.batch > -torch.inf
-        logs = torch.where(allowed, self.batch, 0.0) - finite(self.arcs)[..., None]
+        log_sums = torch.where(self.arcs.isfinite(), self.arcs, 0.0)  # padding may hold NaN
+        logs = torch.where(allowed, self.batch, 0.0) - log_sums[..., None]
         return torch.where(allowed, logs, -torch.inf)
 
     def marginals(self) -> torch.Tensor:
@@ -564,10 +561,11 @@ gold_parts.register_vmap(vectorized(gold_parts))
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:
-    """Return log-sum-exp over labels; the gradient is 0 if all labels of an arc are -inf."""
-    largest = finite(scores.detach().amax(dim=-1))
-    allowed = scores > -torch.inf
+    """Return log-sum-exp over labels, NaN or +inf if a label is; 0 is the gradient of -inf."""
+    allowed, known = scores.isfinite(), scores.detach()
+    largest = finite(torch.where(allowed, known, -torch.inf).amax(dim=-1))
     terms = torch.where(allowed, scores - largest[..., None], 0.0).exp() * allowed
     total = terms.sum(dim=-1)
     some = total > 0
-    return torch.where(some, torch.where(some, total, 1.0).log() + largest, -torch.inf)
+    logs = torch.where(some, torch.where(some, total, 1.0).log() + largest, -torch.inf)
+    return torch.where((known < torch.inf).all(dim=-1), logs, known.amax(dim=-1))

@@ -58,6 +58,28 @@ def test_nothing_waits_for_the_device(name, dtype):
         assert all(s.grad.shape == s.shape and s.grad.dtype == dtype for s in scores)
 
 
+def on_meta(*shape):
+    return torch.empty(shape, device="meta", requires_grad=True)
+
+
+FLAGS = {"single_root": True, "projective": True}
+# what has no row in `cases.MODULES`: tensors from tensors on the device meta
+MORE = {
+    "projective": lambda: fgt.spanning_tree_nll(on_meta(2, 4, 4), cases.HEADS.abs(), **FLAGS),
+    "projective kl": lambda: fgt.spanning_tree_kl(on_meta(2, 4, 4), on_meta(2, 4, 4), **FLAGS),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_nothing_else_waits_for_the_device(name):
+    with fgt.use_device_paths():
+        results = MORE[name]()
+    for result in results if isinstance(results, tuple) else [results]:
+        assert result.device.type == "meta"
+        if result.requires_grad:
+            result.sum().backward()
+
+
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 1, 0]]).bool()
 GOLD = torch.tensor([[2, 1, 2, 2, 1], [2, 1, 0, 0, 0], [1, 1, 2, 2, 0], [0, 0, 0, 2, 0]])
 
@@ -441,20 +463,25 @@ def trees(kind, scale):
         scores[:, :, 1] = -1e30
     elif kind == "improbable roots":
         scores[:, 0] -= 60
+    elif kind == "padding":
+        scores[1, 4:], scores[1, :, 4:] = torch.nan, torch.nan
     return scores
 
 
 SIZES = [1, 3, 6]
 
 
-@pytest.mark.parametrize("kind", ["plain", "-inf", "a masked word", "improbable roots"])
+@pytest.mark.parametrize("kind", ["plain", "-inf", "a masked word", "improbable roots", "padding"])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("projective", [True, False])
 @pytest.mark.parametrize("single_root", [True, False])
-def test_trees(kind, scale, single_root):
+def test_trees(kind, scale, projective, single_root):
     """log Z, likelihood, entropy, and their gradients, where a determinant has no digits too."""
     given = trees(kind, scale)
-    options = {"single_root": single_root, "lengths": SIZES}
+    options = {"single_root": single_root, "projective": projective, "lengths": SIZES}
     heads = torch.tensor([[0, -1, -1, 7, 0, 0], [2, 0, 2, 0, 0, 0], [2, 0, 1, 2, 2, 3]])
+    if projective:
+        heads[2] = torch.tensor([2, 0, 2, 2, 2, 5])  # which does not cross
 
     def results():
         scores = given.clone().requires_grad_()
@@ -464,14 +491,31 @@ def test_trees(kind, scale, single_root):
             fgt.spanning_tree_entropy(scores, **options),
         ]
         weights = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
-        slopes = [torch.autograd.grad(value @ weights, scores)[0] for value in values]
-        return [*values, *slopes]
+        slopes = [
+            torch.autograd.grad(value @ weights, scores, create_graph=value is values[0])[0]
+            for value in values
+        ]
+        along = torch.linspace(-1, 1, scores.numel(), dtype=torch.float64).reshape(scores.shape)
+        return [*values, *slopes, *torch.autograd.grad((slopes[0] * along).sum(), scores)]
 
     expected = results()
     with fgt.use_device_paths():
         found = results()
     for mine, other in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_bad_label_of_an_arc_is_an_error(bad):
+    """It makes its item NaN on a device."""
+    scores = torch.zeros(2, 4, 4, 2, dtype=torch.float64)
+    scores[0, 1, 2, 1] = bad
+    options = {"single_root": True, "labeled": True}
+    with pytest.raises(fg.InvalidInputError, match="scores"):
+        fgt.spanning_tree_log_partition(scores, **options)
+    with fgt.use_device_paths():
+        log_z = fgt.spanning_tree_log_partition(scores, **options)
+    assert log_z.isnan().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("single_root", [True, False])
@@ -504,18 +548,24 @@ def test_labels_of_trees_and_single_tables():
 
 
 @pytest.mark.parametrize(
-    "heads",
-    [[2, 1, 0, 1], [0, 0, 1, 1], [1, 2, 3, 4], [0, 1, 2, 5], [0, 1, 2, -1]],
-    ids=["a cycle", "two roots", "loops", "beyond", "below"],
-)
-def test_what_is_no_tree_is_nan_alone(heads):
+    "heads, infeasible",
+    [([2, 1, 0, 1], 0), ([0, 0, 1, 1], 1), ([1, 2, 3, 4], 0), ([0, 1, 2, 5], 0),
+     ([0, 1, 2, -1], 0), ([2, 0, 2, 3], 0), ([3, 4, 0, 3], 1)],
+    ids=["a cycle", "two roots", "loops", "beyond", "below", "a tree", "crossing arcs"],
+)  # fmt: skip
+def test_what_is_no_tree_is_nan_alone(heads, infeasible):
+    """With several roots or crossing arcs it is a tree, which is infeasible."""
     scores = torch.zeros(2, 5, 5, requires_grad=True)
-    gold = torch.tensor([heads, [0, 1, 2, 3]])
+    gold, options = torch.tensor([heads, [0, 1, 2, 3]]), {"single_root": True, "projective": True}
+    is_tree = heads == [2, 0, 2, 3]
     with fgt.use_device_paths():
-        values = fgt.spanning_tree_nll(scores, gold, single_root=True)
-        assert values.isnan().tolist() == [True, False]
-    with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError, match="gold"):
-        fgt.spanning_tree_nll(scores, gold, single_root=True)
+        values = fgt.spanning_tree_nll(scores, gold, **options)
+        assert values.isnan().tolist() == [not is_tree, False]
+        values = fgt.spanning_tree_nll(scores, gold, infeasible="zero", **options)
+        assert (values[0] == 0.0) == bool(infeasible)
+    if not is_tree:
+        with fgt.use_device_paths(validate=True), pytest.raises(fg.FstgradError, match="gold"):
+            fgt.spanning_tree_nll(scores, gold, **options)
 
 
 @pytest.mark.parametrize("single_root", [True, False])
