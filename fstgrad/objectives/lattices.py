@@ -57,7 +57,7 @@ class LatticeObjective(Objective):
     def __init__(self, kind: Kind, items: Sequence[Item], options: Options | None = None) -> None:
         self.kind, self.items, self.options = kind, items, options or Options()
         self.sampling = self.options.sampling or Sampling()
-        self.what = f"{kind.replace('-', ' ')} of a lattice"
+        self.what = f"{kind.replace('-', ' ')} of a lattice with method={self.options.method!r}"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE

@@ -244,7 +244,8 @@ class StringDistribution(ArrayDistribution):
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent strings, (k, l) int64 ids; one backward pass and O(l k n)."""
         k = positive_integer("k", k)
-        return search.sample(self.scores, self._paths, k, generator(rng))
+        model = self.recentered
+        return search.sample(model.scores, model._paths, k, generator(rng))
 
     def mode(self) -> IntArray:
         """Return the most probable string, (l,) int64 ids; among equals the smaller ids."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fstgrad.core.checks import FloatArray, flag
+from fstgrad.core.errors import NotSupportedError
 from fstgrad.objectives.base import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -95,25 +96,25 @@ def upcast(scores: torch.Tensor) -> torch.Tensor:
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
-def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a CPU tensor itself, and a copy in pinned memory of a tensor on another device."""
-    if tensor.device.type == "cpu":
-        return tensor.detach() if tensor.requires_grad else tensor
-    buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return buffer.copy_(tensor.detach())
+def require_cpu(what: str, *scores: torch.Tensor) -> None:
+    """Raise NotSupportedError for scores on another device: nothing moves them to the CPU."""
+    for tensor in scores:
+        if tensor.device.type != "cpu":
+            raise NotSupportedError(
+                f"{what} is computed on the CPU only, and its scores are on {tensor.device}; give "
+                "their .cpu(), through which gradients go back"
+            )
 
 
 def to_tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     """Return an array in the dtype and on the device of `like`; writable memory may be shared."""
-    if like.device.type == "cpu":
-        if _TORCH_DTYPE.get(array.dtype) is like.dtype and array.flags.writeable:
-            return torch.from_numpy(array if array.flags.c_contiguous else array.copy())
-        copied = torch.empty(array.shape, dtype=like.dtype)
-        copied.numpy()[...] = array
-        return copied
-    buffer = torch.empty(array.shape, dtype=like.dtype, pin_memory=True)
-    buffer.numpy()[...] = array
-    return buffer.to(like.device, non_blocking=True)
+    if like.device.type != "cpu":
+        return to_device(array, like.device).to(like.dtype)
+    if _TORCH_DTYPE.get(array.dtype) is like.dtype and array.flags.writeable:
+        return torch.from_numpy(array if array.flags.c_contiguous else array.copy())
+    copied = torch.empty(array.shape, dtype=like.dtype)
+    copied.numpy()[...] = array
+    return copied
 
 
 def to_device(array: Array, device: torch.device) -> torch.Tensor:
@@ -126,7 +127,7 @@ def to_device(array: Array, device: torch.device) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Return a tensor on any device as a C-contiguous array; half precision as float32."""
-    return np.ascontiguousarray(upcast(on_host(tensor)).numpy())
+    return np.ascontiguousarray(upcast(tensor.detach().cpu()).numpy())
 
 
 def to_float64(tensor: torch.Tensor) -> FloatArray:

@@ -13,7 +13,7 @@ from fstgrad.costs.parameter_tying import ParameterTying, Tie
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.transducer import TransducerSource
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import to_float64, to_tensor, upcast
+from fstgrad.torch.arrays import require_cpu, to_float64, to_tensor, upcast
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.transforms import no_vmap, refuse_transforms, uncompiled
 
@@ -74,6 +74,7 @@ class TransducerCosts(torch.nn.Module):
     def _losses(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         refuse_transforms([self.costs])
         no_vmap([self.costs])
+        require_cpu("TransducerCosts", self.costs)
         given = _without_padding(pairs)
         encoded = Pairs.encode(self.pair_transducer.alphabet, given, name="pairs")
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)

@@ -6,7 +6,7 @@ An objective is a Python object that computes B values and their exact gradients
 - `float32` and `float64` scores are passed on unchanged.  `bfloat16` and `float16` scores, also
   those that autocast produces, are converted to `float32`, and so are the values, so that a scaled
   loss neither overflows nor loses its small gradients.  Gradients have the dtype of the scores.
-- Tensors on another device are copied through pinned memory to the CPU and back.
+- Scores on another device are an error: nothing moves them to the CPU.  Constants are copied.
 - `torch.compile` keeps the operator in its graph: shapes come from fake kernels.  An objective is
   not a tensor, so the graph holds its key, a string, which `persistent` creates once per process.
 - `torch.vmap` adds its axis to the batch.  The other transforms of `torch.func` need a rule for
@@ -34,7 +34,7 @@ from fstgrad.core.infeasible import Infeasible
 from fstgrad.objectives.base import Objective, check_objective
 from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import to_numpy, to_tensor, upcast
+from fstgrad.torch.arrays import require_cpu, to_numpy, to_tensor, upcast
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
 
@@ -178,6 +178,7 @@ def _outputs(
         arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
+        require_cpu(objective_of(objective).what, *scores)
     tables = [upcast(tensor) for tensor in scores]
     fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
     outputs: Sequence[torch.Tensor]
@@ -270,7 +271,7 @@ def _are_feasible(
 ) -> torch.Tensor:
     objective = cast(FeasibleItems, objective_of(key))
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
-    return torch.from_numpy(objective.are_feasible(arrays, fixed)).to(scores[0].device)
+    return torch.from_numpy(objective.are_feasible(arrays, fixed))
 
 
 @_are_feasible.register_fake

@@ -17,8 +17,10 @@ from fstgrad.core.sequences import items
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.objectives.predictions import (
+    PADDING,
     labels_of_least_risk,
     lattice_string_of_least_risk,
+    least_total_loss,
     padded,
     string_of_least_risk,
     tree_of_least_risk,
@@ -26,7 +28,9 @@ from fstgrad.objectives.predictions import (
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.lattices import Lattice
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import to_numpy
+from fstgrad.torch.arrays import computes_on_device, require_cpu, to_numpy, upcast
+from fstgrad.torch.device import chains
+from fstgrad.torch.device.sums import finite
 from fstgrad.torch.mrf import by_node
 from fstgrad.torch.strings import Lengths
 from fstgrad.torch.threads import team
@@ -119,11 +123,44 @@ class Strings(Predictions):
         if arguments.floating("scores", scores).ndim < 3:
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
         super().__init__(len(scores), scores.device, tuple(scores.shape[1:2]))
+        self._chain: tuple[torch.Tensor, ...] | None = None
+        sizes = _sizes(lengths, len(scores), scores.shape[1])
+        if computes_on_device(scores) and scores.ndim < 5:
+            self._chain = _as_chain(scores, sizes)
+            return
+        require_cpu(f"order {scores.ndim - 2} of strings", scores)
         tables = to_numpy(scores)
-        sizes = _sizes(lengths, len(tables), tables.shape[1])
         self._all = [
             StringDistribution(own[:size]) for own, size in zip(tables, sizes, strict=True)
         ]
+
+    @uncompiled
+    def decode(self) -> torch.Tensor:
+        """Return the most probable string of each item (B, L)."""
+        return super().decode() if self._chain is None else self._kbest(1)[0][:, 0]
+
+    @uncompiled
+    def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the k best strings (B, k, L) and log p (B, k), best first.
+
+        If an item has fewer, the remaining log p are -inf and the strings are -100.
+        """
+        if self._chain is None:
+            return super().nbest(k)
+        strings, totals = self._kbest(positive_integer("k", k))
+        return strings, totals - chains.log_partition(*self._chain)[:, None]
+
+    @uncompiled
+    def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
+        """Return k independent strings of each item (B, k, L)."""
+        if self._chain is None:
+            return super().sample(k, rng)
+        ids = chains.sample(*self._chain, positive_integer("k", k), rng)  # type: ignore[call-arg, arg-type]
+        return ids.masked_fill(ids < 0, PADDING)
+
+    def _kbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids, totals = chains.kbest(*self._chain, k)  # type: ignore[misc]
+        return ids.masked_fill(ids < 0, PADDING), totals
 
     @uncompiled
     def mbr(
@@ -131,17 +168,44 @@ class Strings(Predictions):
     ) -> torch.Tensor:
         """Return the string with the least expected loss among the k best of each item (B, L).
 
-        The expectation is estimated by the mean over `samples` drawn strings.
+        The expectation is estimated by the mean over `samples` drawn strings.  On a device, their
+        ids are copied to the CPU once, where losses are computed.
         """
         candidates = positive_integer("candidates", candidates)
         samples = positive_integer("samples", samples)
         instance("loss", loss, Loss, "a Loss")
+        if self._chain is not None:
+            ids = torch.cat([self.nbest(candidates)[0], self.sample(samples, rng)], dim=1)
+            every = [[row[row >= 0] for row in item] for item in ids.cpu().numpy()]
+
+            def chosen(i: int) -> IntArray:
+                best = [y for y in every[i][:candidates] if len(y)]
+                return least_total_loss(best, every[i][candidates:], loss)
+
+            return self._padded(self._each(chosen))
         sources = generator(rng).spawn(self.items)
 
         def choose(i: int) -> IntArray:
             return string_of_least_risk(self._all[i], loss, candidates, samples, sources[i])
 
         return self._padded(self._each(choose))
+
+
+def _as_chain(scores: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
+    """Return emissions, transitions and the mask of `chains` for scores of order 1 or 2.
+
+    Scores lose the largest one of each position, since a position may be masked.
+    """
+    mask = torch.arange(scores.shape[1]) < torch.tensor(sizes)[:, None]
+    mask = mask.to(scores.device, non_blocking=True)
+    rows = upcast(scores.detach())
+    if scores.ndim == 4:  # the first position has the context "before the start", others have not
+        first, rows = rows[:, :1, -1], rows[:, :, :-1]
+        first = first - finite(first.amax(dim=2, keepdim=True))
+    rows = rows - finite(rows.flatten(2).amax(dim=2)).reshape(*mask.shape, *(1,) * (rows.ndim - 2))
+    if scores.ndim == 4:
+        return torch.cat([first, torch.zeros_like(rows[:, 1:, 0])], dim=1), rows, mask
+    return rows, rows.new_zeros(rows.shape[2], rows.shape[2]), mask
 
 
 class LatticeStrings(Predictions):
@@ -163,6 +227,7 @@ class LatticeStrings(Predictions):
             arguments.floating(f"scores[{i}]", own)
             instance(f"lattices[{i}]", lattice, Lattice, "a Lattice")
         super().__init__(len(lattices), scores[0].device)
+        require_cpu("the prediction of strings of lattices", *scores)
         self._all = [
             lattice.with_scores(to_numpy(own))
             for own, lattice in zip(scores, lattices, strict=True)
@@ -203,6 +268,7 @@ class Trees(Predictions):
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
         shape = (scores.shape[1] - 1, *([2] if labeled else []))
         super().__init__(len(scores), scores.device, shape)
+        require_cpu("the prediction of trees", scores)
         tables = to_numpy(scores).astype(np.float64)
         sizes = _sizes(lengths, len(tables), tables.shape[1] - 1)
         self._all = [
@@ -246,6 +312,7 @@ class RandomFields(Predictions):
                 f"edge_scores has shape {tuple(edge_scores.shape)} for {len(node_scores)} items; "
                 "give one table of edges for each item, or (E, C, C)"
             )
+        require_cpu("the prediction of labelings", node_scores, edge_scores)
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [
             graph.with_scores(own, edges[i] if edges.ndim == 4 else edges)

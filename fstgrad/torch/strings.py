@@ -22,7 +22,7 @@ from fstgrad.objectives.strings import IGNORED, Item, Kind, StringObjective
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.solve import no_loss
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.arrays import computes_on_device, to_device, upcast, validated
+from fstgrad.torch.arrays import computes_on_device, require_cpu, to_device, upcast, validated
 from fstgrad.torch.device import strings as on_device
 from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
 from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
@@ -189,10 +189,15 @@ def _evaluated(
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = FeasibleItems(TensorObjective(kind, automata), infeasible)
-    if computes_on_device(scores) and options.method == "exact" and scores.ndim - axis <= 3:
+    order = scores.ndim - axis - 1
+    if computes_on_device(scores) and options.method != "sampled" and order <= 2:
         rows, fixed = (scores, constants) if axis else (scores[None], [t[None] for t in constants])
-        per_item = _on_device(objective, rows, fixed).to(upcast(scores).dtype)
-        return per_item[0] if not is_batch else reduced(per_item, reduction)
+        per_item = _on_device(objective, rows, fixed)
+        if per_item is not None:
+            per_item = per_item.to(upcast(scores).dtype)
+            return per_item[0] if not is_batch else reduced(per_item, reduction)
+    if order > 2:
+        require_cpu(f"order {order} of strings", scores)
     if not is_batch or (reduction != "none" and len(scores) == 1):
         return values(objective, [scores], constants, alone=True, axis=axis)
     return reduced(values(objective, [scores], constants), reduction)
@@ -201,19 +206,24 @@ def _evaluated(
 @uncompiled
 def _on_device(
     objective: str | Objective, scores: torch.Tensor, constants: Sequence[torch.Tensor]
-) -> torch.Tensor:
-    """Return the values (B,) by operations of PyTorch; gold is needed on the CPU."""
+) -> torch.Tensor | None:
+    """Return the values (B,) by operations of PyTorch, None if an item is sampled.
+
+    Gold is needed on the CPU.
+    """
     refuse_transforms([scores])
     given = cast(FeasibleItems, objective_of(objective))
     known, shape = cast(TensorObjective, given.objective), tuple(scores.shape)
-    if known.options.sampling is not None:
-        known.sampling.keep([])  # an estimate has the value, which is on the device
     arrays = [np.broadcast_to(_NO_SCORES, shape)], [c.cpu().numpy() for c in constants]
 
     def read(own: Objective, shapes: Arrays, golds: Arrays) -> list[Item]:
         return cast(TensorObjective, own).items(*shapes, *golds)
 
     kept, chosen = given.feasible_items(read, *arrays)
+    if known.loss is not None and any(item.automaton is None for item in chosen or ()):
+        return None
+    if known.options.sampling is not None:
+        known.sampling.keep([])  # an estimate has the value, which is on the device
     if not chosen:
         return torch.where(scores.new_zeros((), dtype=torch.bool), scores.flatten(1).sum(1), 0.0)
     if len(kept) < len(scores):

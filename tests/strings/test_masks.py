@@ -69,6 +69,7 @@ def test_values_of_strings_with_masked_positions(tables, order, mask):
             np.testing.assert_array_equal(y, z)
             assert log_p == pytest.approx(log_q, abs=1e-10)
         np.testing.assert_array_equal(d.mode(), e.mode())
+        np.testing.assert_array_equal(d.sample(50, 0), e.sample(50, 0))
 
 
 @pytest.mark.parametrize("mask", MASKS)

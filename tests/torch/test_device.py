@@ -67,7 +67,28 @@ FLAGS = {"single_root": True, "projective": True}
 MORE = {
     "projective": lambda: fgt.spanning_tree_nll(on_meta(2, 4, 4), cases.HEADS.abs(), **FLAGS),
     "projective kl": lambda: fgt.spanning_tree_kl(on_meta(2, 4, 4), on_meta(2, 4, 4), **FLAGS),
+    "auto": lambda: fgt.risk(on_meta(2, 4, 3), cases.GOLD, cases.EDIT, method="auto"),
+    "decode": lambda: fgt.Strings(on_meta(2, 4, 4, 3), [4, 2]).decode(),
+    "nbest": lambda: fgt.Strings(on_meta(2, 4, 3)).nbest(2),
+    "sample": lambda: fgt.Strings(on_meta(2, 4, 3)).sample(2),
 }
+# what is computed on the CPU only, for each row "CPU" of the table in the guide
+REFUSED = {
+    "order 3": lambda: fgt.crf_nll(on_meta(2, 4, 4, 4, 3), cases.GOLD),
+    "order 3 predicted": lambda: fgt.Strings(on_meta(2, 4, 4, 4, 3)),
+    "sampled": lambda: fgt.risk(on_meta(2, 4, 3), cases.GOLD, cases.EDIT, method="sampled"),
+    "sampled ctc": lambda: fgt.ctc_risk(
+        on_meta(2, 5, 3), cases.WRITTEN, cases.EDIT, method="sampled"),
+    "sampled lattice": lambda: fgt.lattice_risk(
+        [on_meta(size) for size in cases.SIZES], cases.LATTICES, cases.TEXTS, cases.EDIT,
+        method="sampled"),
+    "exact": lambda: fgt.mrf_nll(on_meta(2, 3, 2), on_meta(2, 2), cases.LABELS, cases.GRAPH),
+    "labelings": lambda: fgt.RandomFields(on_meta(2, 3, 2), on_meta(2, 2), cases.GRAPH),
+    "lattices": lambda: fgt.LatticeStrings(
+        [on_meta(size) for size in cases.SIZES], cases.LATTICES),
+    "trees": lambda: fgt.Trees(on_meta(2, 4, 4), single_root=True),
+    "costs": lambda: fgt.TransducerCosts(fg.EditDistance(LETTERS)).to("meta")([("ab", "b")]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MORE)
@@ -78,6 +99,13 @@ def test_nothing_else_waits_for_the_device(name):
         assert result.device.type == "meta"
         if result.requires_grad:
             result.sum().backward()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_scores_are_copied_to_the_cpu(name):
+    message = r"CPU only, .* are on meta; give their \.cpu\(\)"
+    with fgt.use_device_paths(), pytest.raises(fg.NotSupportedError, match=message):
+        REFUSED[name]()
 
 
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 1, 0]]).bool()
@@ -397,6 +425,31 @@ def test_strings(order, scale, loss, mask):
         found = results()
     for mine, other in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_predictions_of_strings(order, mask):
+    """Best and k best strings, samples, and a choice among them by a loss."""
+    shape, sizes = (3, 7, *[5] * (order - 1), 4), [7, 4, 1]
+    scores = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    MASKS[mask](scores)
+    expected = fgt.Strings(scores, sizes)
+    with fgt.use_device_paths():
+        found = fgt.Strings(scores, sizes)
+    assert torch.equal(found.decode(), expected.decode())
+    lists, log_p = found.nbest(5)
+    assert torch.equal(lists, expected.nbest(5)[0])
+    torch.testing.assert_close(log_p, expected.nbest(5)[1], rtol=0, atol=1e-10)
+    drawn = found.sample(20_000, rng=0)
+    for i, size in enumerate(sizes):
+        exact = fg.StringDistribution(scores[i, :size].numpy()).marginals()
+        exact = torch.tensor(exact if order == 1 else exact.sum(axis=1))
+        shares = torch.nn.functional.one_hot(drawn[i, :, :size], 4).double().mean(dim=0)
+        assert (shares - exact).abs().max() < 0.015  # four standard errors
+        assert (drawn[i, :, size:] == -100).all()
+    chosen = found.mbr(LOSSES["edit"], candidates=5, samples=2000, rng=1)
+    assert (chosen[:, None] == lists).all(dim=2).any(dim=1).all()
 
 
 def test_strings_in_float32():

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.torch import arrays, operators  # noqa: E402
+from fstgrad.torch import operators  # noqa: E402
 
 
 class Cube(operators.Objective):
@@ -139,27 +139,3 @@ def test_what_is_lent_lives_with_the_graph(scores):
     (first,) = torch.autograd.grad(value.sum(), scores, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), scores)
     assert second.tolist() == (18 * scores.detach()).tolist()
-
-
-class OtherDevice:
-    """A stand-in for a tensor's device, which is not the CPU."""
-
-    type = "cuda"
-
-
-def test_other_devices_go_through_pinned_memory(monkeypatch, scores):
-    """What `on_host` asks of PyTorch for a tensor that is not on the CPU."""
-    asked = []
-    empty = torch.empty
-
-    def recorded(*size, pin_memory=False, **options):
-        asked.append(pin_memory)
-        return empty(*size, **options)
-
-    monkeypatch.setattr(torch, "empty", recorded)
-    tensor = scores.detach()
-    parts = {"device": OtherDevice, "shape": tensor.shape, "dtype": tensor.dtype}
-    copied = arrays.on_host(type("Elsewhere", (), parts | {"detach": lambda self: tensor})())
-    assert asked == [True]
-    assert torch.equal(copied, tensor)
-    assert copied.data_ptr() != tensor.data_ptr()

@@ -1,5 +1,7 @@
 """Linear chains: emissions (B, T, n), transitions (n, n), and a mask (B, T) with holes.
 
+Sums, best paths and samples also take transitions (B, T, n, n), those into each position.
+
 A position outside of the mask leaves its item as it is.  Scores of a position are relative to the
 largest one, and so are the forward weights, so that float32 keeps the digits of long sequences.
 """
@@ -112,9 +114,10 @@ def kbest(
     offset, pointers = torch.zeros_like(scores[:, 0, :1], dtype=torch.float64), []
     same = torch.arange(n * k, device=mask.device).expand(items, -1)
     first = torch.where(torch.arange(k, device=mask.device) == 0, 0.0, -torch.inf)
-    for now, here in zip(emissions.unbind(1), inside, strict=True):
+    for t, (now, here) in enumerate(zip(emissions.unbind(1), inside, strict=True)):
         # candidates are tags and ranks before (flattened), for each tag
-        reached = (scores[..., None] + transitions[:, None, :]).flatten(1, 2).transpose(1, 2)
+        steps = _into(transitions, t)[..., None, :]
+        reached = (scores[..., None] + steps).flatten(1, 2).transpose(1, 2)
         reached, source = _largest(reached, k)
         pointers.append(torch.where(here & started, source.flatten(1), same))
         arrived = torch.where(started[..., None], reached, first) + now[..., None]
@@ -143,11 +146,13 @@ def sample(
         variables = torch.empty_like(scores).exponential_(generator=source)
         return (scores - variables.clamp_min(torch.finfo(scores.dtype).tiny).log()).argmax(dim=2)
 
+    items = torch.arange(len(mask), device=mask.device)[:, None]
     tag = draw(weights[-1][:, None].expand(-1, k, -1).contiguous())
     tags, later = [tag], mask[:, -1:]
     for t in range(len(weights) - 2, -1, -1):
         here = mask[:, t, None]
-        drawn = draw(weights[t][:, None] + transitions.detach().t()[tag])
+        steps = _into(transitions.detach(), t + 1).mT.expand(len(mask), -1, -1)
+        drawn = draw(weights[t][:, None] + steps[items, tag])
         tag = torch.where(here & later, drawn, tag)  # the last position has been drawn already
         tags.append(tag)
         later = later | here
@@ -164,13 +169,25 @@ def _forward(emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Ten
     for t, (scores, here) in enumerate(zip(emissions.unbind(1), inside, strict=True)):
         arrived = scores
         if t > 0:
-            into = log_product(weights[None], transitions[None])[0]
+            into = _advanced(weights, transitions, t)
             arrived = arrived + torch.where(started, into, 0.0)
         shift = finite(arrived.detach().amax(dim=1, keepdim=True))
         weights = torch.where(here, arrived - shift, weights)
         offset = offset + torch.where(here, shift, 0.0)[:, 0].double()
         started = started | here
         yield weights, offset
+
+
+def _into(transitions: torch.Tensor, t: int) -> torch.Tensor:
+    """Return the transitions (n, n) or (B, n, n) into a position."""
+    return transitions if transitions.ndim == 2 else transitions[:, t]
+
+
+def _advanced(weights: torch.Tensor, transitions: torch.Tensor, t: int) -> torch.Tensor:
+    """Return the log-sums (B, n) of weights (B, n) and the transitions into a position."""
+    if transitions.ndim == 2:
+        return log_product(weights[None], transitions[None])[0]
+    return log_product(weights[:, None], transitions[:, t])[:, 0]
 
 
 def _where_any(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
