@@ -147,30 +147,31 @@ def checked_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
     Raises
     ------
     InvalidInputError
-        One of them is not a Kernel.
+        One of them is not a Kernel, or has a number that is out of range.
     """
-    checked = items("kernels", kernels)
-    for i, kernel in enumerate(checked):
+    checked: list[Kernel] = []
+    for i, kernel in enumerate(items("kernels", kernels)):
         instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+        weight = positive_number("weight", kernel.weight, allow_zero=True)
+        distance, contrast = positive_number("distance", kernel.distance), kernel.contrast
+        if contrast is not None:
+            contrast = positive_number("contrast", contrast)
+        checked.append(Kernel(weight, distance, contrast))
     return checked
 
 
 class PairSums:
-    """Sums over all other pixels, weighted by a kernel.
+    """Sums over all other pixels, weighted by a kernel, one of `checked_kernels`.
 
     values : (height, width) float64, gray values.
     """
 
     def __init__(self, values: FloatArray, kernel: Kernel) -> None:
-        kernel = kernel._replace(
-            weight=positive_number("weight", kernel.weight, allow_zero=True),
-            distance=positive_number("distance", kernel.distance),
-        )
         if not np.isfinite(values).all():
             raise InvalidInputError("the image holds NaN or infinity; give finite gray values")
         self.kernel, self.values = kernel, values
         if kernel.contrast is not None:
-            step = positive_number("contrast", kernel.contrast) / FINENESS
+            step = kernel.contrast / FINENESS
             self.pace = max(1.0, kernel.distance / FINENESS)
             rows, columns = np.indices(values.shape)
             level = (values - values.min()) / step

@@ -75,7 +75,8 @@ def validated(function: Function) -> Function:
     @wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
         result = function(*given, **named)
-        if _choice.validate and bool(result.isnan().any()):
+        tables = result if isinstance(result, tuple) else (result,)
+        if _choice.validate and any(bool(table.isnan().any()) for table in tables):
             with use_device_paths(enabled=False), torch.no_grad():
                 function(*map(_to_cpu, given), **{k: _to_cpu(v) for k, v in named.items()})
         return result

@@ -2,24 +2,26 @@
 
 The iterations of Krähenbühl and Koltun (2011) are unrolled, as by Zheng et al. (2015), "Conditional
 random fields as recurrent neural networks".  The sums over all pairs of pixels are the filters of
-`fstgrad.mrf.dense`.  These are linear and symmetric, so the backward pass applies the same filter.
+`fstgrad.mrf.dense`, on a device those of `device.dense`.  These are linear and symmetric, so the
+backward pass applies the same filter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from fstgrad.core.checks import positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import upcast
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.device.dense import Filter
 from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms, uncompiled
 
 
 @uncompiled
+@validated
 def mrf_dense_marginals(
     node_scores: torch.Tensor,
     image: torch.Tensor,
@@ -36,7 +38,8 @@ def mrf_dense_marginals(
     node_scores : (C, H, W) or (B, C, H, W) floating point
         Log-weights in nats.
     image : (H, W) or (B, H, W)
-        Gray values, for kernels with a contrast; they get no gradient.
+        Gray values, for kernels with a contrast; they get no gradient.  The range of those on a
+        device is read, which waits for it; give an image on the CPU to avoid this.
     kernels : sequence of K Kernel
         The distances and contrasts of the kernels.
     weights : (K,), optional
@@ -86,21 +89,30 @@ def mrf_dense_marginals(
     refuse_transforms([nodes, weights, compatibility])
     no_vmap([nodes, images, weights, compatibility])
     arguments.log_weights("node_scores", nodes)
-    if knows_values(nodes):
-        check_labels(nodes.detach().cpu().numpy(), axis=1)
+    if knows_values(nodes) and not computes_on_device(nodes):
+        check_labels(nodes.detach().numpy(), axis=1)
     marginals = []
     weights, compatibility = weights.double(), compatibility.double()
-    for scores, values in zip(nodes.movedim(1, -1), images, strict=True):
-        gray = values.detach().to("cpu", torch.float64).numpy()
-        sums = [PairSums(gray, kernel) for kernel in kernels]
+    for scores, values in zip(nodes.movedim(1, -1), images.detach(), strict=True):
+        sums = [_sums_of(values, kernel, scores) for kernel in kernels]
         q = torch.softmax(scores, dim=-1)
         for _ in range(iterations):
             messages = torch.zeros_like(scores)
             for weight, pair_sums in zip(weights, sums, strict=True):
-                messages = messages + weight * _Sums.apply(q, pair_sums)  # type: ignore[no-untyped-call]
+                messages = messages + weight * pair_sums(q)
             q = torch.softmax(scores + messages @ compatibility.T, dim=-1)
         marginals.append(q.movedim(-1, 0))
     return (marginals[0] if single else torch.stack(marginals)).to(upcast(node_scores).dtype)
+
+
+def _sums_of(
+    image: torch.Tensor, kernel: Kernel, scores: torch.Tensor
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the sums over all other pixels, a function of q (H, W, C)."""
+    if computes_on_device(scores):
+        return Filter(image, kernel, scores.device)
+    own = PairSums(image.double().numpy(), kernel)
+    return lambda q: _Sums.apply(q, own)  # type: ignore[no-untyped-call]
 
 
 class _Sums(torch.autograd.Function):
@@ -109,8 +121,7 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, pair_sums: PairSums) -> torch.Tensor:
         ctx.own = pair_sums
-        values = pair_sums(np.asarray(q.detach().to("cpu", torch.float64).numpy()))
-        return torch.from_numpy(values).to(q)
+        return torch.from_numpy(pair_sums(q.detach().numpy()))
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from fstgrad.core.checks import instance, one_of
@@ -9,14 +10,16 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.belief_propagation import Settings
-from fstgrad.mrf.objectives import UNKNOWN
+from fstgrad.mrf.objectives import ESTIMATES, UNKNOWN
 from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.arrays import computes_on_device, require_cpu, to_device, upcast, validated
 from fstgrad.torch.device import fields
 from fstgrad.torch.operators import REDUCTIONS, gradients, reduced, values
 from fstgrad.torch.transforms import refuse_transforms
+
+_OPTIONS = {"max_iter", "tol", "damping"}  # of the methods on a device
 
 
 class Marginals(NamedTuple):
@@ -41,8 +44,8 @@ def mrf_nll(
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
 
-    "exact", "bp" and "trw" are twice differentiable (the latter two if they converge, and "bp" not
-    on a GPU).  The others are once differentiable; a second derivative is an error.
+    "exact", "bp" and "trw" are twice differentiable (the latter two if they converge).  The others
+    are once differentiable; a second derivative is an error.
 
     Parameters
     ----------
@@ -93,10 +96,13 @@ def mrf_nll(
         )
     edges = _edges_per_item(edge_scores, len(nodes))
     golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
-    per_item = None
-    if infeasible == "raise":  # the compiled passes find infeasible items
-        per_item = _on_device(nodes, edges, golds, graph, method, options)
-    if per_item is None:
+    given = (nodes, edges, graph, method, options)
+    if _is_on_device(*given, also=("pseudolikelihood",)):
+        per_item = _nll_on_device(golds, *given)
+        are_labels = (golds < graph.num_labels).all(dim=1).to(nodes.device, non_blocking=True)
+        feasible = _are_finite(nodes, edges, method) & are_labels
+        per_item = _chosen(per_item, feasible, infeasible)
+    else:
         objective = FeasibleItems(FieldNll(graph, method, options), infeasible)
         per_item = values(objective, [nodes, edges], [golds])
     return reduced(per_item[0] if single else per_item, reduction)
@@ -121,15 +127,17 @@ def mrf_log_partition(
     _check(node_scores, edge_scores, graph, method, infeasible)
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
-    edges, per_item = _edges_per_item(edge_scores, len(nodes)), None
-    if infeasible == "raise":
-        per_item = _on_device(nodes, edges, None, graph, method, options)
-    if per_item is None:
+    edges = _edges_per_item(edge_scores, len(nodes))
+    if _is_on_device(nodes, edges, graph, method, options):
+        value = _beliefs(nodes, edges, graph, method, options).value.to(upcast(nodes).dtype)
+        per_item = _chosen(value, _are_finite(nodes, edges, method), infeasible)
+    else:
         objective = FeasibleItems(FieldLogPartition(graph, method, options), infeasible)
         per_item = values(objective, [nodes, edges], [_no_labels(nodes)])
     return per_item[0] if single else per_item
 
 
+@validated
 def mrf_marginals(
     node_scores: torch.Tensor,
     edge_scores: torch.Tensor,
@@ -150,6 +158,13 @@ def mrf_marginals(
     single = node_scores.ndim == 2
     nodes = by_node(node_scores, graph)
     edges = _edges_per_item(edge_scores, len(nodes))
+    if _is_on_device(nodes, edges, graph, method, options):
+        value, *tables = _beliefs(nodes, edges, graph, method, options)
+        bad, feasible = value.isnan(), _are_finite(nodes, edges, method)
+        bads = [bad.reshape(-1, *(1,) * (table.ndim - 1)) for table in tables]
+        kept = [torch.where(b, torch.nan, table) for b, table in zip(bads, tables, strict=True)]
+        node, edge = (_chosen(table, feasible, infeasible) for table in kept)
+        return Marginals(*((node[0], edge[0]) if single else (node, edge)))
     if edges.ndim == 3:
         edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
     objective = FeasibleItems(FieldLogPartition(graph, method, options), infeasible)
@@ -206,34 +221,104 @@ def _edges_per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
     return edge_scores.expand(items, *edge_scores.shape)
 
 
-def _on_device(
+def _is_on_device(
     nodes: torch.Tensor,
     edges: torch.Tensor,
-    golds: torch.Tensor | None,
     graph: PairwiseMRF,
     method: str,
     options: dict[str, Any],
-) -> torch.Tensor | None:
-    """Return values (B,) by operations of PyTorch, None if there are none for these arguments."""
-    is_pseudo = method == "pseudolikelihood" and golds is not None
-    if not (is_pseudo or method == "bp") or not computes_on_device(nodes):
-        return None
-    if graph.factors.number or options.keys() - (
-        () if is_pseudo else {"max_iter", "tol", "damping"}
-    ):
-        return None
+    also: tuple[str, ...] = (),
+) -> bool:
+    """Whether to compute in operations of PyTorch, which some methods and options do not have."""
+    if not computes_on_device(nodes):
+        return False
     refuse_transforms([nodes, edges])
-    ends, node, edge = fields.ends_of(graph.graph, nodes.device), upcast(nodes), upcast(edges)
-    all_known = False
-    if golds is not None and golds.device.type == "cpu":  # these can be read without waiting
-        all_known = bool(((golds >= 0) & (golds < graph.num_labels)).all())
-        if not all_known and (is_pseudo or bool((golds >= graph.num_labels).any())):
-            return None  # the passes on the CPU say what is wrong
-    if golds is not None:
-        golds = golds.to(nodes.device, torch.int64, non_blocking=True)
-    if is_pseudo and golds is not None:
-        return fields.pseudolikelihood(node, edge, golds, ends).to(node.dtype)
-    given: dict[str, Any] = {"max_iter": 200, "tol": 1e-6, "damping": 0.0} | options
-    known = Settings(**given, schedule="flooding", threads=1, progress=None)
-    run = fields.Run(known.max_iter, known.tol, known.damping, all_known)
-    return fields.bethe_nll(node, edge, golds, ends, run).to(node.dtype)
+    allowed = ESTIMATES[method].options if method in ESTIMATES else []
+    missing = ", ".join(sorted(options.keys() - _OPTIONS & set(allowed)))
+    if method in (*ESTIMATES, *also) and not missing and not graph.factors.number:
+        return True
+    of = " with factors over more nodes than two" if graph.factors.number else ""
+    require_cpu(
+        f"method {method!r}{f' with {missing}' * bool(missing)} of a Markov random field{of}",
+        nodes, edges,
+    )  # fmt: skip
+    return False
+
+
+def _beliefs(
+    nodes: torch.Tensor,
+    edges: torch.Tensor,
+    graph: PairwiseMRF,
+    method: str,
+    options: dict[str, Any],
+) -> fields.Beliefs:
+    """Return the estimate of log Z and the marginals by operations of PyTorch."""
+    ends = fields.ends_of(graph.graph, nodes.device, by_trees=method == "trw")
+    run = _run(method, options)
+    found = fields.beliefs(_allowed(nodes, graph), upcast(edges), ends, run)
+    return found._replace(value=found.value + graph.offset)
+
+
+def _allowed(nodes: torch.Tensor, graph: PairwiseMRF) -> torch.Tensor:
+    """Return node scores with -inf for the labels that a node does not have."""
+    missing = np.arange(graph.num_labels) >= graph.labels_per_node[:, None]
+    if not missing.any():
+        return upcast(nodes)
+    return upcast(nodes).masked_fill(to_device(missing, nodes.device), -torch.inf)
+
+
+def _run(method: str, options: dict[str, Any]) -> fields.Run:
+    """Return a method with its checked options."""
+    given = {"damping": 0.0} | (ESTIMATES[method].function.__kwdefaults__ or {}) | options
+    shown: Any = {name: given[name] for name in _OPTIONS}
+    known = Settings(**shown, schedule="flooding", threads=1, progress=None)
+    return fields.Run(method, known.max_iter, known.tol, known.damping)
+
+
+def _nll_on_device(
+    golds: torch.Tensor,
+    nodes: torch.Tensor,
+    edges: torch.Tensor,
+    graph: PairwiseMRF,
+    method: str,
+    options: dict[str, Any],
+) -> torch.Tensor:
+    """Return the losses (B,) by operations of PyTorch."""
+    is_pseudo, all_known = method == "pseudolikelihood", False
+    if golds.device.type == "cpu":  # these can be read without waiting
+        all_known = _check_labels(golds, graph, needs_all=is_pseudo)
+    golds = golds.to(nodes.device, torch.int64, non_blocking=True)
+    ends = fields.ends_of(graph.graph, nodes.device, by_trees=method == "trw")
+    scores = _allowed(nodes, graph), upcast(edges), golds, ends
+    if is_pseudo:
+        return fields.pseudolikelihood(*scores).to(scores[0].dtype)
+    run = _run(method, options)
+    return fields.nll(*scores, run, all_known=all_known).to(scores[0].dtype)
+
+
+def _check_labels(golds: torch.Tensor, graph: PairwiseMRF, *, needs_all: bool) -> bool:
+    """Return whether all labels are known; raise InvalidInputError if one is no label."""
+    known = golds != UNKNOWN
+    wrong = known & ((golds < 0) | (golds >= torch.tensor(graph.labels_per_node)))
+    if needs_all:
+        wrong = wrong | ~known
+    if bool(wrong.any()):
+        i, node = wrong.nonzero()[0].tolist()
+        raise InvalidInputError(
+            f"gold[{i}] has the label {int(golds[i, node])} at node {node}; give 0 to "
+            f"{graph.labels_per_node[node] - 1}{'' if needs_all else ', or ignore_index'}"
+        )
+    return bool(known.all())
+
+
+def _are_finite(nodes: torch.Tensor, edges: torch.Tensor, method: str) -> torch.Tensor:
+    """Return whether scores are valid, (B,): items without a value may then be infeasible."""
+    good = (edges < torch.inf) & (edges.isfinite() if method == "mean-field" else True)
+    return (nodes < torch.inf).flatten(1).all(dim=1) & good.flatten(1).all(dim=1)
+
+
+def _chosen(table: torch.Tensor, feasible: torch.Tensor, infeasible: Infeasible) -> torch.Tensor:
+    """Return a table (B, ...), 0 where it is NaN though scores are valid if items are left out."""
+    if infeasible == "raise":
+        return table
+    return torch.where(table.isnan() & feasible.reshape(-1, *(1,) * (table.ndim - 1)), 0.0, table)

@@ -6,7 +6,7 @@ they can be compared with padded gold; log-probabilities are in nats.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,11 +31,13 @@ from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, require_cpu, to_numpy, upcast
 from fstgrad.torch.device import chains
 from fstgrad.torch.device.sums import finite
-from fstgrad.torch.mrf import by_node
+from fstgrad.torch.mrf import by_node, mrf_marginals
 from fstgrad.torch.strings import Lengths
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import uncompiled
 from fstgrad.trees.spanning import SpanningTrees
+
+_Chain = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # emissions, transitions, mask
 
 
 class Predictions:
@@ -123,7 +125,7 @@ class Strings(Predictions):
         if arguments.floating("scores", scores).ndim < 3:
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
         super().__init__(len(scores), scores.device, tuple(scores.shape[1:2]))
-        self._chain: tuple[torch.Tensor, ...] | None = None
+        self._chain: _Chain | None = None
         sizes = _sizes(lengths, len(scores), scores.shape[1])
         if computes_on_device(scores) and scores.ndim < 5:
             self._chain = _as_chain(scores, sizes)
@@ -155,11 +157,11 @@ class Strings(Predictions):
         """Return k independent strings of each item (B, k, L)."""
         if self._chain is None:
             return super().sample(k, rng)
-        ids = chains.sample(*self._chain, positive_integer("k", k), rng)  # type: ignore[call-arg, arg-type]
+        ids = chains.sample(*self._chain, positive_integer("k", k), rng)
         return ids.masked_fill(ids < 0, PADDING)
 
     def _kbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        ids, totals = chains.kbest(*self._chain, k)  # type: ignore[misc]
+        ids, totals = chains.kbest(*cast(_Chain, self._chain), k)
         return ids.masked_fill(ids < 0, PADDING), totals
 
     @uncompiled
@@ -191,7 +193,7 @@ class Strings(Predictions):
         return self._padded(self._each(choose))
 
 
-def _as_chain(scores: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
+def _as_chain(scores: torch.Tensor, sizes: list[int]) -> _Chain:
     """Return emissions, transitions and the mask of `chains` for scores of order 1 or 2.
 
     Scores lose the largest one of each position, since a position may be masked.
@@ -312,12 +314,18 @@ class RandomFields(Predictions):
                 f"edge_scores has shape {tuple(edge_scores.shape)} for {len(node_scores)} items; "
                 "give one table of edges for each item, or (E, C, C)"
             )
-        require_cpu("the prediction of labelings", node_scores, edge_scores)
+        self._scores, self._graph = (node_scores.detach(), edge_scores.detach()), graph
+        if node_scores.device.type != "cpu":
+            return
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [
             graph.with_scores(own, edges[i] if edges.ndim == 4 else edges)
             for i, own in enumerate(nodes)
         ]
+
+    def _each(self, task: Callable[[int], Any]) -> list[Any]:
+        require_cpu("the prediction of labelings except by mbr", *self._scores)
+        return super()._each(task)
 
     def _padded(self, labelings: Sequence[Any], k: int | None = None) -> torch.Tensor:
         if k is None:
@@ -335,6 +343,10 @@ class RandomFields(Predictions):
     @uncompiled
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the labels with the fewest expected errors: those with largest marginals."""
+        if computes_on_device(self._scores[0]):
+            node = mrf_marginals(*self._scores, self._graph, method=method, **options).node
+            labels = node.argmax(dim=2).masked_fill(node.isnan().any(dim=2), PADDING)
+            return labels.reshape(self.items, *self.shape or ())
         return self._padded(
             self._each(lambda i: labels_of_least_risk(self._all[i], method, options))
         )

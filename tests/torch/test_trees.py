@@ -319,3 +319,16 @@ def test_one_table_is_an_item_of_a_batch(single_root, projective):
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
             torch.testing.assert_close(one, same, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_bad_label_of_an_arc_is_an_error(bad):
+    """It makes its item NaN on a device."""
+    scores = torch.zeros(2, 4, 4, 2, dtype=torch.float64)
+    scores[0, 1, 2, 1] = bad
+    options = {"single_root": True, "labeled": True}
+    with pytest.raises(fg.InvalidInputError, match="scores"):
+        fgt.spanning_tree_log_partition(scores, **options)
+    with fgt.use_device_paths():
+        log_z = fgt.spanning_tree_log_partition(scores, **options)
+    assert log_z.isnan().tolist() == [True, False]

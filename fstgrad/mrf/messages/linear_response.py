@@ -57,9 +57,8 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
             f"the marginals of method {method!r} have derivatives only for pairs, but the model "
             "has larger factors; use method='exact'"
         )
-    run = RUNS[method]
-    result = run(model, **options)
-    graph = model.graph
+    run, graph = RUNS[method], model.graph
+    result = run(model.recentered[0], **options)  # a masked node would cost the others their digits
     rho = spanning_tree_weights(graph) if method == "trw" else np.ones(graph.num_edges)
     changes = _Changes(graph, rho, result.node, result.edge, direction)
     used = (run.__kwdefaults__ or {}) | options

@@ -15,5 +15,5 @@ Reading order
 - `lattices` : paths of lattices.
 - `chains` : linear chains; sums, best paths and samples.
 - `trees` : spanning trees.
-- `fields` : random fields.
+- `fields`, `dense` : random fields.
 """

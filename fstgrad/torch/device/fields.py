@@ -1,8 +1,10 @@
-"""Random fields: belief propagation and pseudolikelihood on a graph, all edges at once.
+"""Random fields: estimates of log Z and pseudolikelihood on a graph, all edges at once.
 
 Messages are logarithms (2E, B, C) with maximum 0, as in `fstgrad.mrf.reference`; rows a and a + E
-are the two directions of edge a.  An item keeps its messages once none of them changes by more than
-`tol`; the number of iterations is always `max_iter`, because a test would wait for the device.
+are the two directions of edge a.  Tree-reweighted messages and derivatives of both are those of
+`fstgrad.mrf.messages`, mean field is that of `fstgrad.mrf.mean_field`, with all nodes of a colour
+at once.  An item keeps its messages once none of them changes by more than `tol`; the number of
+iterations is always `max_iter`, because a test would wait for the device.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ import torch
 
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
 from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.torch.arrays import to_device
 from fstgrad.torch.device.arcs import recent, sum_tables
@@ -20,12 +23,20 @@ from fstgrad.torch.fused.available import LABELS_OF_FIELD, fused
 
 
 class Ends(NamedTuple):
-    """The ends of the 2E directions of edges, tables of the rows into each node, degrees (I,)."""
+    """The ends of the 2E directions of edges, and tables of the rows into each node.
+
+    share : (2E, 1, 1), the shares rho of the spanning trees that have an edge; None if all are 1.
+    degree : (I,), the sums of rho over the edges of each node.
+    colour : (I,), 0 .. colours - 1, different at the ends of each edge.
+    """
 
     source: torch.Tensor
     target: torch.Tensor
     tables: tuple[torch.Tensor, ...]
+    share: torch.Tensor | None
     degree: torch.Tensor
+    colour: torch.Tensor
+    colours: int
 
     def back(self, messages: torch.Tensor) -> torch.Tensor:
         """Return the rows of the other direction."""
@@ -36,9 +47,19 @@ class Ends(NamedTuple):
         total: torch.Tensor = _RowSums.apply(rows, self)  # type: ignore[no-untyped-call]
         return total
 
+    def totals(self, messages: torch.Tensor) -> torch.Tensor:
+        """Return the sums (I, B, C) of rho times the messages into each node."""
+        return self.sums(messages if self.share is None else self.share.to(messages) * messages)
+
+    def over_share(self, tables: torch.Tensor) -> torch.Tensor:
+        """Return the tables (E, B, C, C) of edges over rho."""
+        if self.share is None:
+            return tables
+        return tables / self.share[: len(tables), ..., None].to(tables)
+
 
 class Beliefs(NamedTuple):
-    """Log Z or a score (B,), and marginals or indicators of nodes (B, I, C), edges (B, E, C, C)."""
+    """An estimate of log Z (B,), and marginals of nodes (B, I, C) and edges (B, E, C, C)."""
 
     value: torch.Tensor
     node: torch.Tensor
@@ -46,38 +67,70 @@ class Beliefs(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The options of belief propagation, and whether all labels of gold are known."""
+    """A method, "bp", "trw" or "mean-field", and its options."""
 
-    max_iter: int = 200
-    tol: float = 1e-6
-    damping: float = 0.0
-    all_known: bool = False
+    method: str
+    max_iter: int
+    tol: float
+    damping: float
 
 
-def ends_of(graph: Graph, device: torch.device) -> Ends:
-    """Return the ends of the edges of a graph on a device."""
+def ends_of(graph: Graph, device: torch.device, *, by_trees: bool = False) -> Ends:
+    """Return the ends of the edges of a graph on a device, with shares of spanning trees or 1."""
 
     def made() -> Ends:
         first, second = graph.edges[:, 0], graph.edges[:, 1]
         target = np.concatenate([second, first])
         source = to_device(np.concatenate([first, second]), device)
-        degree = to_device(np.bincount(target, minlength=graph.num_nodes), device)
         tables = tuple(t[0, 0] for t in sum_tables(target, graph.num_nodes, device).tables)
-        return Ends(source, to_device(target, device), tables, degree)
+        rho = np.tile(spanning_tree_weights(graph), 2) if by_trees else np.ones(len(target))
+        share = to_device(rho[:, None, None], device) if by_trees else None
+        degree = to_device(np.bincount(target, rho, minlength=graph.num_nodes), device)
+        colour, colours = to_device(graph.colour, device), int(graph.colour.max(initial=-1)) + 1
+        return Ends(source, to_device(target, device), tables, share, degree, colour, colours)
 
-    return recent([graph], device, made)
+    return recent([graph], (device, by_trees), made)
 
 
-def bethe_nll(
-    nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor | None, ends: Ends, run: Run
-) -> torch.Tensor:
-    """Return Bethe log Z - log Z given the known labels (B,) in nats, once differentiable.
+def beliefs(nodes: torch.Tensor, edges: torch.Tensor, ends: Ends, run: Run) -> Beliefs:
+    """Return the estimate of log Z (B,) float64 in nats and the marginals, its gradient.
 
-    nodes : (B, I, C); edges : (B, C, C) or (B, E, C, C); golds : (B, I), -1 for unknown labels, or
-    None for log Z
+    Both are differentiable once more, except for mean field.
+
+    nodes : (B, I, C); edges : (B, C, C) or (B, E, C, C)
     """
-    result: torch.Tensor = _Bethe.apply(nodes, edges, golds, ends, run)  # type: ignore[no-untyped-call]
-    return result
+    scores, offset = _relative(nodes)
+    tables = _by_edge(edges, len(ends.source) // 2)
+    value, node, edge = _Estimate.apply(scores, tables, ends, run)  # type: ignore[no-untyped-call]
+    return Beliefs(value + offset, node, edge)
+
+
+def nll(
+    nodes: torch.Tensor,
+    edges: torch.Tensor,
+    golds: torch.Tensor,
+    ends: Ends,
+    run: Run,
+    *,
+    all_known: bool,
+) -> torch.Tensor:
+    """Return log Z - log Z given the known labels (B,) in nats, as `beliefs` estimates both.
+
+    golds : (B, I), -1 for unknown labels; all_known : whether there are none
+    """
+    node, first, second, wrong = _indicators(golds, nodes.shape[2], ends)
+    scores = _relative(nodes)[0]
+    if all_known:
+        pairs = first[..., None] & second[:, :, None]
+        tables = _by_edge(edges, first.shape[1])
+        tied = torch.where(node, scores, 0.0).sum(dim=2).double().sum(dim=1)
+        tied = tied + torch.where(pairs, tables, 0.0).flatten(2).sum(dim=2).double().sum(dim=1)
+        tied = valid(tied)
+    else:
+        allowed = node | (golds[..., None] == UNKNOWN)
+        tied = beliefs(torch.where(allowed, scores, -torch.inf), edges, ends, run).value
+        wrong = (~allowed).all(dim=2).any(dim=1)
+    return beliefs(scores, edges, ends, run).value - torch.where(wrong, torch.nan, tied)
 
 
 def pseudolikelihood(
@@ -99,49 +152,94 @@ def pseudolikelihood(
     return torch.where(wrong, torch.nan, -own.sum(dim=1))
 
 
-class _Bethe(torch.autograd.Function):
-    """Values whose gradients are differences of pseudo-marginals, computed with them."""
+class _Estimate(torch.autograd.Function):
+    """Values whose gradients are the marginals, which are computed with them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run
+    ) -> tuple[torch.Tensor, ...]:
+        estimate = _mean_field if run.method == "mean-field" else _bethe
+        value, node, edge = estimate(scores.transpose(0, 1), tables.transpose(0, 1), ends, run)
+        ctx.save_for_backward(value, node, edge)
+        ctx.ends, ctx.run = ends, run
+        ctx.set_materialize_grads(False)
+        return value, node, edge
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
+        value, *marginals = ctx.saved_tensors
+        by_value, *along = upstream
+        slopes: list[torch.Tensor | None] = [None, None]
+        if by_value is not None:
+            weight = torch.where(by_value != 0, by_value + 0.0 * value.detach(), 0.0)
+            slopes = [_weighted(weight, table) for table in marginals]
+        if any(direction is not None for direction in along):
+            directions = [
+                torch.zeros_like(table) if direction is None else direction
+                for table, direction in zip(marginals, along, strict=True)
+            ]
+            moved = _Response.apply(*marginals, *directions, ctx.ends, ctx.run)  # type: ignore[no-untyped-call]
+            slopes = [m if s is None else s + m for s, m in zip(slopes, moved, strict=True)]
+        return *slopes, None, None
+
+
+class _Response(torch.autograd.Function):
+    """The derivatives of the marginals along tables like them, as in `linear_response`."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        nodes: torch.Tensor,
-        edges: torch.Tensor,
-        golds: torch.Tensor | None,
+        node: torch.Tensor,
+        edge: torch.Tensor,
+        by_node: torch.Tensor,
+        by_edge: torch.Tensor,
         ends: Ends,
         run: Run,
-    ) -> torch.Tensor:
-        scores, offset = _relative(nodes)
-        free = _beliefs(scores, edges, ends, run)
-        value, by_node, by_edge = free
-        if golds is None:
-            value = value + offset
-        else:
-            tied = _tied(scores, edges, golds, ends, run)
-            value, by_node, by_edge = (x - y for x, y in zip(free, tied, strict=True))
-        if edges.ndim == 3:
-            by_edge = by_edge.sum(dim=1)
-        ctx.save_for_backward(by_node, by_edge, value)
-        return value
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if run.method == "mean-field":
+            raise NotSupportedError(
+                "the marginals of method 'mean-field' of a Markov random field have no derivative; "
+                "use method 'bp' or 'trw'"
+            )
+        belief, direction = edge.transpose(0, 1), by_node.transpose(0, 1)
+        along, size = ends.over_share(by_edge.transpose(0, 1)), len(ends.source) // 2
+        at_second, at_first = belief.sum(dim=-2), belief.sum(dim=-1)
+        given_second = _ratio(belief, at_second[..., None, :])
+        given_first = _ratio(belief, at_first[..., None])
+        at_target = torch.cat([at_second, at_first])
+        messages, active = torch.zeros_like(at_target), _all_items(direction)
+
+        def sides(messages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            cavity = (direction + ends.totals(messages))[ends.source] - ends.back(messages)
+            return cavity[:size, ..., None], cavity[size:, ..., None, :]
+
+        for _ in range(run.max_iter):
+            forth, back = (along + side for side in sides(messages))
+            fresh = torch.cat([(given_second * forth).sum(dim=-2), (given_first * back).sum(-1)])
+            # adding a constant to a message changes no belief, but constants grow along loops
+            fresh = fresh - (at_target * fresh).sum(dim=-1, keepdim=True)
+            largest = _most(fresh.abs()).clamp_min(1.0)
+            step = _most((fresh - messages).abs())
+            mixed = run.damping * messages + (1 - run.damping) * fresh
+            messages = torch.where(active, mixed, messages)
+            active = active & (step > run.tol * largest)
+        total = direction + ends.totals(messages)
+        forth, back = sides(messages)
+        moved = [
+            table * (change - (table * change).flatten(2).sum(dim=2).reshape(shape))
+            for table, change, shape in (
+                (node.transpose(0, 1), total, (*total.shape[:2], 1)),
+                (belief, along + forth + back, (*belief.shape[:2], 1, 1)),
+            )
+        ]
+        return moved[0].transpose(0, 1), moved[1].transpose(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            raise NotSupportedError(
-                "method 'bp' of a Markov random field has no second derivative on a device; move "
-                "the tensors to the CPU, or use first derivatives only"
-            )
-        *tables, value = ctx.saved_tensors
-        weight = torch.where(upstream[0] != 0, upstream[0] + 0.0 * value, 0.0)
-        return (
-            *(
-                torch.where(w != 0, w * table, 0.0)
-                for table in tables
-                for w in (weight.to(table.dtype).reshape(-1, *(1,) * (table.ndim - 1)),)
-            ),
-            None,
-            None,
-            None,
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[None, ...]:
+        raise NotSupportedError(
+            "methods 'bp' and 'trw' of a Markov random field have two derivatives; differentiate "
+            "once less"
         )
 
 
@@ -167,35 +265,63 @@ class _RowSums(torch.autograd.Function):
         return upstream[0][ctx.ends.target], None
 
 
-def _beliefs(scores: torch.Tensor, edges: torch.Tensor, ends: Ends, run: Run) -> Beliefs:
-    """Return log Z and the marginals after belief propagation."""
-    size = len(ends.source) // 2
-    nodes = scores.transpose(0, 1)
-    tables = _by_edge(edges, size).transpose(0, 1)
-    if fused(scores) and 0 < scores.shape[2] <= LABELS_OF_FIELD and len(ends.tables) == 1 and size:
+def _bethe(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -> Beliefs:
+    """Return log Z and the marginals after message passing; nodes (I, B, C), tables (E, B, ...)."""
+    size, labels = len(ends.source) // 2, nodes.shape[2]
+    tables = ends.over_share(tables)
+    is_grid = ends.share is None and len(ends.tables) == 1 and size > 0
+    if is_grid and fused(nodes) and 0 < labels <= LABELS_OF_FIELD:
         from fstgrad.torch.fused import fields
 
         messages = fields.messages_of(
-            scores, tables.transpose(0, 1), ends.source, ends.tables[0],
+            nodes.transpose(0, 1), tables.transpose(0, 1), ends.source, ends.tables[0],
             max_iter=run.max_iter, tol=run.tol, damping=run.damping,
         )  # fmt: skip
     else:
         messages = _messages(nodes, tables, ends, run)
-    beliefs = nodes + ends.sums(messages)
+    beliefs = nodes + ends.totals(messages)
     cavity = _cavities(nodes, messages, ends)
     joint = cavity[:size, ..., :, None] + tables + cavity[size:, ..., None, :]
     log_nodes, log_edges = beliefs.logsumexp(dim=-1), joint.flatten(2).logsumexp(dim=-1)
     node = (beliefs - finite(log_nodes)[..., None]).exp().transpose(0, 1)
     edge = (joint - finite(log_edges)[..., None, None]).exp().transpose(0, 1)
     total = (valid(log_nodes).double() * (1 - ends.degree)[:, None]).sum(dim=0)
-    return Beliefs(total + valid(log_edges).double().sum(dim=0), node, edge)
+    log_edges = valid(log_edges).double()
+    if ends.share is not None:
+        log_edges = log_edges * ends.share[:size, :, 0]
+    return Beliefs(total + log_edges.sum(dim=0), node, edge)
+
+
+def _mean_field(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -> Beliefs:
+    """Return E_q[s] + H(q) and q after coordinate ascent; NaN if a pair of labels is forbidden."""
+    size = len(ends.source) // 2
+
+    def arriving(q: torch.Tensor) -> torch.Tensor:
+        forth = (q[ends.source[:size], ..., None] * tables).sum(dim=-2)
+        back = (q[ends.source[size:], ..., None, :] * tables).sum(dim=-1)
+        return ends.sums(torch.cat([forth, back]))
+
+    q, active = nodes.softmax(dim=-1), _all_items(nodes)
+    for _ in range(run.max_iter):
+        before = q
+        for colour in range(ends.colours):
+            chosen = (ends.colour == colour)[:, None, None] & active
+            q = torch.where(chosen, (nodes + arriving(q)).softmax(dim=-1), q)
+        active = active & (_most((q - before).abs()) > run.tol)
+    pairs = q[ends.source[:size], ..., None] * q[ends.source[size:], ..., None, :]
+    parts = q * finite(nodes), torch.special.entr(q), pairs * tables
+    value = sum(part.flatten(2).sum(dim=2).double().sum(dim=0) for part in parts)
+    forbidden = (tables == -torch.inf).flatten(2).any(dim=2).any(dim=0)
+    return Beliefs(
+        torch.where(forbidden, torch.nan, value), q.transpose(0, 1), pairs.transpose(0, 1)
+    )
 
 
 def _messages(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -> torch.Tensor:
     """Return the messages (2E, B, C) after belief propagation."""
     size = len(ends.source) // 2
     messages = nodes.new_zeros(2 * size, *nodes.shape[1:])
-    active = torch.ones(nodes.shape[1], 1, dtype=torch.bool, device=nodes.device)
+    active = _all_items(nodes)
     for _ in range(run.max_iter):
         cavity = _cavities(nodes, messages, ends)
         forth = (cavity[:size, ..., None] + tables).logsumexp(dim=-2)
@@ -205,26 +331,8 @@ def _messages(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -
         if run.damping:
             fresh = _scaled(_mixed(messages, fresh, run.damping))
         messages = torch.where(active, fresh, messages)
-        active = active & (changes > run.tol).flatten(2).any(dim=2).any(dim=0)[:, None]
+        active = active & (_most(changes) > run.tol)
     return messages
-
-
-def _tied(
-    scores: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor, ends: Ends, run: Run
-) -> Beliefs:
-    """Return log Z given the known labels and the marginals, or the score of gold and its parts."""
-    node, first, second, wrong = _indicators(golds, scores.shape[2], ends)
-    if run.all_known:
-        pairs = first[..., None] & second[:, :, None]
-        tables = _by_edge(edges, first.shape[1])
-        value = torch.where(node, scores, 0.0).sum(dim=2).double().sum(dim=1)
-        value = value + torch.where(pairs, tables, 0.0).flatten(2).sum(dim=2).double().sum(dim=1)
-        parts = Beliefs(valid(value), node.to(scores.dtype), pairs.to(scores.dtype))
-    else:
-        allowed = node | (golds[..., None] == UNKNOWN)
-        parts = _beliefs(torch.where(allowed, scores, -torch.inf), edges, ends, run)
-        wrong = (~allowed).all(dim=2).any(dim=1)
-    return parts._replace(value=torch.where(wrong, torch.nan, parts.value))
 
 
 def _indicators(
@@ -246,12 +354,15 @@ def _relative(nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _cavities(nodes: torch.Tensor, messages: torch.Tensor, ends: Ends) -> torch.Tensor:
     """Return for each direction the belief of its source without the message back.
 
-    Messages of -inf are counted, since they cannot be subtracted.
+    Messages of -inf are counted, since they cannot be subtracted.  With shares, of which less than
+    the whole message back is in the sum, a label that this message forbids stays forbidden.
     """
     zero = messages == -torch.inf
-    size = ends.sums(zero.to(messages.dtype))[ends.source] - ends.back(zero.to(messages.dtype))
+    size = ends.sums(zero.to(messages.dtype))[ends.source]
+    if ends.share is None:
+        size = size - ends.back(zero.to(messages.dtype))
     kept = torch.where(zero, 0.0, messages)
-    total = (nodes + ends.sums(kept))[ends.source] - ends.back(kept)
+    total = (nodes + ends.totals(kept))[ends.source] - ends.back(kept)
     return torch.where(size > 0.5, -torch.inf, total)
 
 
@@ -263,6 +374,28 @@ def _mixed(old: torch.Tensor, new: torch.Tensor, damping: float) -> torch.Tensor
 
 def _scaled(messages: torch.Tensor) -> torch.Tensor:
     return messages - finite(messages.amax(dim=-1, keepdim=True))
+
+
+def _ratio(table: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    return torch.where(total > 0, table / total, 0.0)
+
+
+def _weighted(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Return a table (B, ...) times weights (B,), 0 where these are, even if the table is NaN."""
+    weight = weights.to(table.dtype).reshape(-1, *(1,) * (table.ndim - 1))
+    return torch.where(weight != 0, weight * table, 0.0)
+
+
+def _all_items(nodes: torch.Tensor) -> torch.Tensor:
+    """Return (B, 1), all True."""
+    return torch.ones(nodes.shape[1], 1, dtype=torch.bool, device=nodes.device)
+
+
+def _most(rows: torch.Tensor) -> torch.Tensor:
+    """Return the largest entry (B, 1) of each item of rows (N, B, ...), 0 without rows."""
+    if len(rows) == 0:
+        return rows.new_zeros(rows.shape[1], 1)
+    return rows.flatten(2).amax(dim=2).amax(dim=0)[:, None]
 
 
 def _by_edge(edges: torch.Tensor, size: int) -> torch.Tensor:
