@@ -17,8 +17,10 @@ from fstgrad.cli.commands.score_systems import (
     Reading,
     System,
     groups_of,
+    note_unused,
     read_references,
     read_system,
+    word_rules,
 )
 from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
 from fstgrad.cli.output import echo, note
@@ -53,6 +55,8 @@ class ReadingOptions:
     reference_format: str
     tokens: Tokens | None
     ignore_case: bool
+    drop: tuple[str, ...]
+    replace: str | None
     symbols: str | None
     acoustic_scale: float
 
@@ -104,6 +108,20 @@ _reading_options = option_group(
     ),
     click.option(
         "--ignore-case", is_flag=True, help="Compare texts and ids in lower case, as sclite does."
+    ),
+    click.option(
+        "--drop",
+        multiple=True,
+        metavar="WORD|^REGEX",
+        help="Leave this word out of both sides, such as the filler uh, or words that a regular "
+        "expression ^... matches as a whole, as '^\\[.*'; may be repeated.",
+    ),
+    click.option(
+        "--replace",
+        type=Input(),
+        metavar="FILE",
+        help="Replace words on both sides, before --drop: rows gonna TAB going to (nothing after "
+        "the tab: left out), or rules of a GLM, gonna => going to.",
     ),
     symbols_option,
     click.option(
@@ -221,7 +239,7 @@ def score(
     _check_tokens(choice, files.tokens)
     reading = Reading(
         tokens, files.format, files.reference_format, files.ignore_case, files.symbols,
-        files.acoustic_scale,
+        files.acoustic_scale, word_rules(files.drop, files.replace, files.ignore_case),
     )  # fmt: skip
     utterances = read_references(references, reading)
     targets = [reading.symbols(one.texts[0]) for one in utterances]
@@ -229,6 +247,7 @@ def score(
     if not any(map(reading.are_lattices, paths)):
         reject_options(("symbols", "acoustic_scale"), "without lattices")
     systems = [read_system(path, utterances, reading, targets) for path in paths]
+    note_unused(reading.rules, reading.seen)
     loss = _loss(choice, systems, targets)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)

@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 import numpy as np
@@ -17,6 +17,7 @@ from fstgrad.io import Items, Utterance, located, matched, read_rows, read_trans
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS, speaker_of
 from fstgrad.learning.score import Decode, decoded
+from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection
 from fstgrad.strings import Lattice
@@ -24,6 +25,7 @@ from fstgrad.strings import Lattice
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
 FORMAT_NAMES = (*FORMATS, "lattices")
 DIGIT = re.compile(r"\d")
+_WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Reading:
     ignore_case: bool
     symbols_file: str | None
     acoustic_scale: float
+    rules: WordRules
+    seen: set[str] = field(default_factory=set)  # words of the files, before the rules
 
     def are_lattices(self, path: str) -> bool:
         """Return whether the hypotheses of a path are lattices."""
@@ -44,17 +48,20 @@ class Reading:
         return self.format == "lattices"
 
     def texts(self, path: str, side: str, format: str) -> list[Utterance]:
-        """Return the utterances of a file, in lower case with `ignore_case`."""
+        """Return the utterances of a file after the rules, in lower case with `ignore_case`."""
         found = read_transcripts(path, side, format)  # type: ignore[arg-type]
-        if not self.ignore_case:
+        if self.ignore_case:
+            found = [
+                one._replace(
+                    name=None if one.name is None else one.name.lower(),
+                    texts=tuple(text.lower() for text in one.texts),
+                )
+                for one in found
+            ]
+        if not self.rules:
             return found
-        return [
-            one._replace(
-                name=None if one.name is None else one.name.lower(),
-                texts=tuple(text.lower() for text in one.texts),
-            )
-            for one in found
-        ]
+        self.seen.update(word for one in found for text in one.texts for word in text.split())
+        return [one._replace(texts=tuple(map(self.rules.text, one.texts))) for one in found]
 
     def symbols(self, text: str) -> tuple[str, ...]:
         """Return the words or characters of a text."""
@@ -118,7 +125,7 @@ def read_system(
             path, symbols=reading.symbols_file, acoustic_scale=reading.acoustic_scale
         )
         collection = _in_order(collection, path, wanted)
-        return System(names, [], list(_lattices(collection, path, targets)))
+        return System(names, [], list(_lattices(collection, path, targets, reading)))
     found = reading.texts(path, "hypothesis", format)
     if path != "-" and os.path.exists(file) and os.path.samefile(path, file):
         _check_one_table(found, path)
@@ -205,9 +212,9 @@ def _in_order(collection: dict[str, Fst], path: str, wanted: Items) -> dict[str,
 
 
 def _lattices(
-    collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]]
+    collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]], reading: Reading
 ) -> Iterable[Lattice]:
-    """Yield the lattices, over one alphabet of their symbols and those of the references."""
+    """Yield the lattices, over one alphabet of their symbols, results and those of references."""
     of_targets = {symbol for target in targets for symbol in target}
     labels = lattice_symbols(collection, "write it with symbols")
     if labels and all(label.isdecimal() for label in labels) and not labels & of_targets:
@@ -216,9 +223,11 @@ def _lattices(
             "a table of symbols, give it as --symbols",
             err=True,
         )
-    alphabet = Alphabet(sorted(labels | of_targets or {"-"}))
+    reading.seen.update(labels)
+    results = {word for label in labels for word in reading.rules.words((label,))}
+    alphabet = Alphabet(sorted(labels | results | of_targets or {"-"}))
     for name, fst in collection.items():
-        yield lattice_over(alphabet, path, name, fst)
+        yield reading.rules.lattice(lattice_over(alphabet, path, name, fst))
 
 
 def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) -> list[str]:
@@ -239,11 +248,69 @@ def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) ->
     )
 
 
-def _by_pattern(by: str, name: str) -> str:
+def note_unused(rules: WordRules, seen: set[str]) -> None:
+    """Note which words and patterns of --drop are in none of the files."""
+    words = seen.union(*rules.replacements.values())
+    unused = sorted(rules.dropped - words)
+    unused += [p.pattern for p in rules.patterns if not any(map(p.fullmatch, words))]
+    if unused:
+        note(f"fstgrad: --drop: no word of the files is {' or '.join(map(repr, unused))}")
+
+
+def word_rules(drop: Iterable[str], path: str | None, ignore_case: bool) -> WordRules:
+    """Return the rules of --drop and --replace, in lower case with `ignore_case`."""
+    words: list[str | re.Pattern[str]] = []
+    for word in drop:
+        if word.startswith("^"):
+            words.append(_pattern("--drop", word, re.IGNORECASE if ignore_case else 0))
+        else:
+            words.append(word.lower() if ignore_case else word)
+    return WordRules.of(words, {} if path is None else _replacements(path, ignore_case))
+
+
+def _replacements(path: str, ignore_case: bool) -> dict[str, str]:
+    """Return the words of a file of rows old TAB new, or of plain rules old => new of a GLM.
+
+    Comments begin with ;; and headers of a GLM with "* ".
+    """
+    found: dict[str, str] = {}
+    for row in read_rows(path):
+        with located(row):
+            line = row.text()
+            if not line.strip() or line.startswith((";;", "* ")):
+                continue
+            tab = "\t" in line
+            old, separator, new = line.partition("\t" if tab else "=>")
+            if not tab:
+                old, new = (_unbracketed(side) for side in (old, _WORD_CONTEXT.sub("", new)))
+            if not separator or not old.split() or "\t" in new:
+                raise InvalidInputError("a row is words, one tab, words; or words => words")
+            if not tab and re.search(r"\s/\s|\[|\]", f"{old} {new}"):
+                raise InvalidInputError(
+                    "alternatives and contexts of a GLM are not read; give words => words"
+                )
+            if ignore_case:
+                old, new = old.lower(), new.lower()
+            old, new = " ".join(old.split()), " ".join(new.split())
+            if found.setdefault(old, new) != new:
+                raise InvalidInputError(f"{old!r} became {found[old]!r} before; give one of them")
+    return found
+
+
+def _unbracketed(words: str) -> str:
+    match = re.fullmatch(r"\s*\[([^\[\]]*)\]\s*", words)
+    return words if match is None else match[1]
+
+
+def _pattern(option: str, pattern: str, flags: int = 0) -> re.Pattern[str]:
     try:
-        match = re.match(by, name)
+        return re.compile(pattern, flags)
     except re.error as error:
-        raise click.UsageError(f"--by {by} is no regular expression: {error}") from error
+        raise click.UsageError(f"{option} {pattern} is no regular expression: {error}") from error
+
+
+def _by_pattern(by: str, name: str) -> str:
+    match = _pattern("--by", by).match(name)
     if match is None:
         raise click.UsageError(f"--by {by} does not match the id {name!r}")
     return match[1] if match.groups() and match[1] is not None else match[0]

@@ -9,8 +9,8 @@ Reading order
 - `linear_chain_chunks`, `batch` : many pairs in one loop; one objective over many pairs.
 - `trainer`, `recipes` : optimizers and epochs; the default settings.
 - `data`, `align`, `outputs` : the data of a fit; alignments; lengths of outputs, latent outputs.
-- `edits`, `measures`, `comparison`, `score` : alignments of many pairs; error rates; two systems
-  compared; `fg.score`.
+- `edits`, `measures`, `comparison` : alignments of many pairs; error rates; two systems compared.
+- `word_rules`, `score` : words that are replaced or left out; `fg.score`.
 - `storage` : files of models, and learning curves.
 - `sequence` : `SequenceModel`.
 - `shards`, `shard_training` : sums over a corpus of many files, and training on them.

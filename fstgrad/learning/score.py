@@ -1,9 +1,11 @@
 """score: the error rate of a corpus, with counts of errors, intervals, groups and alignments."""
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -17,6 +19,7 @@ from fstgrad.core.sequences import items, paired_batches, symbol_strings
 from fstgrad.core.short_repr import short_repr
 from fstgrad.learning.comparison import Comparison, compare_edits
 from fstgrad.learning.edits import Align, Edits, Errors
+from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.losses.automata.kernels.arguments import DELETE, INSERT, MATCH, SUBSTITUTE
 from fstgrad.losses.edit_operations import Alignment
@@ -186,10 +189,12 @@ def score(
     decode: Decode = "best",
     align: Align = "unit",
     by: Sequence[str] | None = None,
+    drop: Iterable[str | re.Pattern[str]] = (),
+    replace: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 2000,
     rng: Seed = 0,
 ) -> Score:
-    """Return the error rate of hypotheses: all errors divided by all symbols of the references.
+    r"""Return the error rate of hypotheses: all errors divided by all symbols of the references.
 
     Parameters
     ----------
@@ -209,6 +214,13 @@ def score(
         substitution costs more than what avoids it.
     by : sequence of N str, optional
         The group of each pair, such as its speaker.
+    drop : words, optional
+        Left out of hypotheses and references: fillers such as "uh" and "[noise]", or compiled
+        regular expressions of whole words, as ``re.compile(r"\[.*\]")``.
+    replace : dict from words to words, optional
+        Spellings that count as the same: ``{"gonna": "going to", "%hes": ""}`` replaces the words
+        on the left on both sides, the longest match first, before words are dropped.  For both, a
+        str has words between white space, and a list has its symbols.
     resamples : int
         Number of bootstrap resamples of pairs for the 95 percent intervals.
     rng : Generator, int or None
@@ -221,9 +233,12 @@ def score(
     Raises
     ------
     InvalidInputError
-        There are no pairs, or arguments have different numbers of items.
+        There are no pairs, or arguments have different numbers of items; a word of `drop` is none,
+        or what a word becomes is replaced again.
     AlphabetError
         A string has a symbol outside the alphabet of the loss or of a lattice.
+    NotSupportedError
+        `replace` has several words for a word of a lattice, or one for several.
     MemoryLimitError
         The table of an alignment needs more than 4 GiB (two strings of 65,536 symbols).
 
@@ -244,7 +259,8 @@ def score(
     if by is not None:
         given["by"] = by
     check_same_rows(**given)
-    unit, ys, zs = _strings(hypotheses, references, loss, decode)
+    rules = WordRules.of(drop, replace)
+    unit, ys, zs = _strings(hypotheses, references, loss, decode, rules)
     groups = None if by is None else [_name(i, name) for i, name in enumerate(items("by", by))]
     numbers = {"hypotheses": len(ys), "references": len(zs)}
     numbers |= {} if groups is None else {"by": len(groups)}
@@ -264,7 +280,7 @@ def _name(i: int, name: Any) -> str:
 
 
 def _strings(
-    hypotheses: Any, references: Any, loss: Unit | Loss, decode: Decode
+    hypotheses: Any, references: Any, loss: Unit | Loss, decode: Decode, rules: WordRules
 ) -> tuple[str, list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return what is counted, and both batches as tuples of symbols."""
     if isinstance(loss, Loss):
@@ -272,14 +288,16 @@ def _strings(
     else:
         unit = _UNITS[one_of("loss", loss, tuple(_UNITS))]
     ys, zs = paired_batches(hypotheses=hypotheses, references=references)
-    targets = _split(zs, "references", unit)
+    targets = _split(zs, "references", unit, rules)
     one_of("decode", decode, get_args(Decode))
     lattices = [y for y in ys if isinstance(y, Lattice)]
     if lattices and len(lattices) < len(ys):
         raise InvalidInputError("hypotheses has lattices and strings; give one kind")
     if lattices and len(ys) == len(targets):
         ys = [
-            decoded(lattice, target, decode, loss if isinstance(loss, Loss) else None)
+            decoded(
+                rules.lattice(lattice), target, decode, loss if isinstance(loss, Loss) else None
+            )
             for lattice, target in zip(lattices, targets, strict=True)
         ]
     elif lattices:
@@ -288,14 +306,19 @@ def _strings(
         raise InvalidInputError(
             f"decode is {decode!r}, but no hypothesis is a Lattice; give lattices"
         )
-    return unit, _split(ys, "hypotheses", unit), targets
+    return unit, _split(ys, "hypotheses", unit, rules), targets
 
 
-def _split(strings: list[Any], name: str, unit: str) -> list[tuple[str, ...]]:
-    """Return strings as tuples of words, of characters, or of symbols."""
+def _split(strings: list[Any], name: str, unit: str, rules: WordRules) -> list[tuple[str, ...]]:
+    """Return strings as tuples of words, of characters, or of symbols, after the rules."""
+    texts = [rules.text(s) if isinstance(s, str) else s for s in strings]
     if unit == "words":
-        strings = [s.split() if isinstance(s, str) else s for s in strings]
-    split = symbol_strings(name, strings)
+        texts = [s.split() if isinstance(s, str) else s for s in texts]
+    split = symbol_strings(name, texts)
+    if rules:
+        split = [
+            y if isinstance(s, str) else rules.words(y) for s, y in zip(strings, split, strict=True)
+        ]
     if unit == "characters":
         for i, string in enumerate(split):
             if word := next((symbol for symbol in string if len(symbol) != 1), None):

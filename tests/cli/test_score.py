@@ -105,6 +105,32 @@ def test_the_columns_of_predict_are_an_nbest_list(files, run):
     assert rows(run, "p.tsv", "r.tsv", "--decode", "best", "--decode", "mbr") == expected
 
 
+def test_fillers_and_spellings(files, run, tmp_path):
+    """Texts, a list and a lattice with fillers are right without them."""
+    files(
+        h__tsv="a\tUH the [noise] cat\nb\tgonna <unk>\n", r__tsv="a\tthe cat {uh}\nb\tgoing to\n",
+        n__tsv="a\t-1\tuh the cat\nb\t-1\tgoing to um\n", s__tsv="gonna\tgoing to\n{uh}\t\n",
+        s__glm=";; x\n* case_sensitive = 'F'\n[gonna] => [going to] / [ ] __ [ ]\n{uh} => \n",
+    )  # fmt: skip
+    drop = [arg for word in ("uh", "UM", r"^\[.*", "<unk>") for arg in ("--drop", word)]
+    for name, rules in (("h.tsv", "s.tsv"), ("h.tsv", "s.glm"), ("n.tsv", "s.tsv")):
+        found = rows(run, name, "r.tsv", *drop, "--replace", rules, "--ignore-case")
+        assert [(row["symbols"], row["errors"]) for row in found] == [(4, 0)]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("0 1 the\n1 2 uh\n2 3 cat\n3\n")
+    (tmp_path / "folder" / "b.txt").write_text("0 1 goin\n1 2 to\n2\n")
+    files(one="goin => going\n")
+    found = rows(run, "folder", "r.tsv", "--drop", "uh", "--drop", "{uh}", "--replace", "one")
+    assert found[0]["errors"] == 0
+    code, _, err = run("score", "h.tsv", "r.tsv", "--drop", "uhm")
+    assert (code, "no word of the files is 'uhm'" in err) == (0, True)
+    for wrong in ("x => { a / b }\n", "x => y / [ ] __ z\n", "x\n", "x\ty\tz\n", "x\ty\nx\tz\n"):
+        files(wrong=wrong)
+        code, _, err = run("score", "h.tsv", "r.tsv", "--replace", "wrong")
+        assert (code, f"wrong:{wrong.count(chr(10))}: " in err) == (1, True), err
+    assert "no regular expression" in run("score", "h.tsv", "r.tsv", "--drop", "^[")[2]
+
+
 def test_channels_of_a_ctm_are_those_of_the_stm(files, run):
     files(
         h__ctm="f 1 0 1 the\nf 1 1 1 cat\ng 1 0 1 x\n", b__ctm="f B 0 1 the\nf B 1 1 cat\n",

@@ -252,3 +252,56 @@ def test_wrong_options():
 
 def test_kinds_of_steps_are_numbered_as_costs():
     assert (SUBSTITUTE, DELETE, INSERT, MATCH) == (0, 1, 2, 3)
+
+
+FILLERS = ["uh", re.compile(r"\[.*\]"), "<unk>"]
+
+
+def test_dropped_and_replaced_words_are_those_of_both_sides():
+    """Random strings equal those from which the words were taken before, by another way."""
+    rng = np.random.default_rng(0)
+    words = ["uh", "[x]", "<unk>", "gonna", "going", "to", "a", "b"]
+    texts = [" ".join(rng.choice(words, rng.integers(0, 9))) for _ in range(400)]
+    plain = []
+    for text in texts:
+        spaced = re.sub(r"(?<!\S)gonna(?!\S)", "going to", text)
+        plain.append(" ".join(re.sub(r"(?<!\S)(uh|\[x\]|<unk>)(?!\S)", "", spaced).split()))
+    ys, zs = texts[::2], texts[1::2]
+    for loss in ("wer", "cer"):
+        found = fg.score(ys, zs, loss, drop=FILLERS, replace={"gonna": "going to"})
+        expected = fg.score(plain[::2], plain[1::2], loss)
+        assert found.rows == expected.rows
+    lists = fg.score([y.split() for y in ys], [z.split() for z in zs], drop=FILLERS)
+    assert lists.rows == fg.score(ys, zs, drop=FILLERS).rows
+    longest = fg.score(["so long as"], ["x"], replace={"so": "y", "so long": "", "as": "x"})
+    assert longest.errors.tolist() == [0]  # the longest match first
+
+
+def test_words_dropped_from_a_lattice_are_empty_before_it_is_decoded():
+    """uh a, a: two paths of one string, which outweighs b together."""
+    abc = fg.Alphabet(["a", "A", "b", "uh"])
+    lattice = fg.Lattice.from_nbest([["uh", "a"], ["a"], ["b"]], np.log([0.3, 0.3, 0.4]), abc)
+    found = {
+        how: fg.score([lattice], [["uh", "A"]], decode=how, drop=["uh"], replace={"a": "A"})
+        for how in ("best", "oracle", "mbr")
+    }
+    assert [one.errors.tolist() for one in found.values()] == [[1], [0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"drop": "uh"}, "give a list of words"),
+        ({"drop": ["uh uh"]}, "is not one word"),
+        ({"drop": [re.compile(b"a")]}, "is a bytes; give a str"),
+        ({"replace": {"": "a"}}, "no words become 'a'"),
+        ({"replace": {"a": "b", "b": "c"}}, "another rule turns into 'c'"),
+        ({"replace": [("a", "b")]}, "is a list; give a dict"),
+        ({"replace": {"a b": "b"}}, "one word may become one word"),
+        ({"replace": {"a": "c"}}, "not in the alphabet"),
+    ],
+)
+def test_wrong_words(settings, message):
+    lattice = fg.Lattice.from_nbest(["a", "b"], [0.0, 0.0], fg.Alphabet("ab"))
+    with pytest.raises(fg.FstgradError, match=message):
+        fg.score([lattice], ["a"], **settings)
