@@ -3,6 +3,7 @@
 import json
 import pathlib
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Literal
 
 import click
@@ -18,6 +19,7 @@ from fstgrad.cli.commands.grm_tables import (
 )
 from fstgrad.cli.commands.page import Page
 from fstgrad.cli.commands.score_page import add_errors, add_picture
+from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.model_files import inputs_and_targets, model_loss, open_model
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import TRAIN_MODEL, WRITE_WORDS
@@ -71,6 +73,7 @@ _UNITS = "Objectives are in nats, but a risk is an expected loss, in the unit of
     show_default=True,
     help="Maximum number of rows in a table.",
 )
+@model_loss_options
 @layout_options
 def report(
     runs: tuple[str, ...],
@@ -78,6 +81,7 @@ def report(
     pairs: str | None,
     counts: str | None,
     top: int,
+    choice: LossChoice,
     layout: TableLayout,
 ) -> None:
     """Write one self-contained HTML page about a run: settings, tables, curves, worst pairs.
@@ -89,10 +93,12 @@ def report(
     page = Page(f"fstgrad: {', '.join(pathlib.Path(run).name for run in runs)}")
     if counts is None:
         reject_options(("header", "index_column"), "without --counts")
+    if pairs is None:
+        reject_options([field.name for field in fields(LossChoice)], "without --pairs")
     kinds = []
     for run in runs:
         page.heading(run)
-        kinds.append(_add_run(page, run, pairs, top))
+        kinds.append(_add_run(page, run, pairs, top, choice))
         if kinds[-1] == "counts" and counts is not None:
             _add_comparison(page, run, counts, layout)
     if pairs is not None and "sequences" not in kinds:
@@ -105,7 +111,7 @@ def report(
 
 
 def _add_run(
-    page: Page, run: str, pairs: str | None, top: int
+    page: Page, run: str, pairs: str | None, top: int, choice: LossChoice
 ) -> Literal["lines", "gradient", "sequences", "counts"]:
     """Add the contents of a file; return what it is: lines, a gradient, or a model of these."""
     with pathlib.Path(run).open("rb") as file:
@@ -123,7 +129,7 @@ def _add_run(
     if "families" in names:
         _add_counts(page, run, top)
         return "counts"
-    _add_model(page, run, pairs, top)
+    _add_model(page, run, pairs, top, choice)
     return "sequences"
 
 
@@ -187,7 +193,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
     )
 
 
-def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
+def _add_model(page: Page, run: str, pairs: str | None, top: int, choice: LossChoice) -> None:
     """Add a sequence model: settings, curves, and its worst predictions."""
     model, reading, tags = open_model(run)
     settings: dict[str, Any] = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
@@ -199,9 +205,9 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
             values = dict.fromkeys(f"{getattr(recipe, name):g}" for recipe in recipes)
             more = ", more for targets of over 10 symbols" if name == "l2" else ""
             settings[name] = f"{', then '.join(values)}{more} (default)"
-    choice = model.about_.get("choice")
-    if isinstance(choice, dict):  # the loss of `train` and its parameters
-        settings |= {name: value for name, value in choice.items() if value is not None}
+    trained = model.about_.get("choice")
+    if isinstance(trained, dict):  # the loss of `train` and its parameters
+        settings |= {name: value for name, value in trained.items() if value is not None}
     page.table(
         ("setting", "value"),
         [(name, "none" if v is None else _cell(v)) for name, v in settings.items()],
@@ -209,7 +215,7 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     if model.history_:
         _add_curves(page, model)
     if pairs is not None:
-        model.loss_ = model_loss(run, model)
+        model.loss_ = model_loss(run, model, choice)
         inputs, targets = inputs_and_targets(pairs, reading, tags)
         separator = " " if reading.tokens_y == "words" else None
         _add_worst(page, model, inputs, targets, top, separator)

@@ -61,16 +61,19 @@ def matched(wanted: Items, found: Items) -> list[int]:
                 f"{own.file} has the {own.key} {listed(twice)} more than once; make them "
                 f"different{remedy}"
             )
-    said = [
-        f"{other.file} has no {other.what} {listed(missing)}"
-        for names, other in ((wanted.names, found), (found.names, wanted))
-        if (missing := [repr(name) for name in names if name not in set(other.names)])
+    lacks = [
+        (other, own, missing)
+        for own, other in ((wanted, found), (found, wanted))
+        if (missing := [repr(name) for name in own.names if name not in set(other.names)])
     ]
-    if said:
-        raise InvalidInputError(
-            f"{'; '.join(said)}; use the {wanted.key}s of {wanted.file} as names in {found.file}"
-            f"{remedy}"
-        )
+    if lacks:
+        said = "; ".join(f"{one.file} has no {one.what} {listed(names)}" for one, _, names in lacks)
+        lacking, own, _ = lacks[0]
+        if len(lacks) == 1 and set(lacking.names) & set(own.names):
+            advice = f"add what it lacks, or leave it out of {own.file}"
+        else:
+            advice = f"use the {wanted.key}s of {wanted.file} as names in {found.file}{remedy}"
+        raise InvalidInputError(f"{said}; {advice}")
     place = {name: i for i, name in enumerate(found.names)}
     return [place[name] for name in wanted.names]
 

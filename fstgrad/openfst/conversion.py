@@ -94,7 +94,10 @@ def read(fst: pywrapfst.Fst) -> Fst:
 def check_fst(fst: Any, name: str = "fst") -> None:
     """Raise FstError, which calls it `name`, unless the argument is an OpenFst FST."""
     if not isinstance(fst, pywrapfst.Fst):
-        raise FstError(f"{name} is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
+        word = "; for a word, fstgrad.openfst.acceptor_for(word, fst)" * isinstance(fst, str)
+        raise FstError(
+            f"{name} is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst{word}"
+        )
 
 
 def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:

@@ -227,9 +227,14 @@ def labels_over(labels: IntArray, table: dict[int, str], alphabet: Alphabet, nam
             continue
         if label not in table:
             shown = " ".join(sorted(table[label] for label in table if label)[:20])
+            advice = "give the table that it was made with"
+            if label < 128 and chr(label) in table.values():
+                advice += (
+                    f", or, if it is the byte of {chr(label)!r}, make all strings with a table"
+                )
+                advice += ", as fstgrad.openfst.acceptor_for(word, fst) does"
             raise FstError(
-                f"label {label} is not in the symbol table of {name} ({shown}); give the table "
-                "that it was made with"
+                f"label {label} is not in the symbol table of {name} ({shown}); {advice}"
             )
         if table[label] in EPSILONS:
             raise FstError(
@@ -260,8 +265,13 @@ def _check_complete(table: dict[int, str], alphabet: Alphabet, side: str) -> Non
     symbols = {symbol for label, symbol in table.items() if label != 0}
     missing = [symbol for symbol in alphabet if symbol not in symbols]
     if missing:
+        advice = "add the symbols to the transducer, or leave them out of the alphabet"
+        if all(symbols.issuperset(symbol.encode().decode("latin-1")) for symbol in missing):
+            advice = (
+                f"the FST has the bytes of {missing[0]!r}: build its strings with "
+                "pynini.accep(s, token_type='utf8')"
+            )
         raise FstError(
             f"the alphabet has {' '.join(missing[:10])!r}, and the {side} symbols of the "
-            f"transducer are {' '.join(sorted(symbols)[:20])!r}; add the symbols to the "
-            "transducer, or leave them out of the alphabet"
+            f"transducer are {' '.join(sorted(symbols)[:20])!r}; {advice}"
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,9 +168,11 @@ def _right(gold: Sentence, parses: Sequence[Sentence], universal: bool) -> list[
     heads, both = [], []
     for parse in parses:
         if parse.forms != gold.forms:
+            pairs = enumerate(zip_longest(gold.forms, parse.forms), start=1)
+            i, (word, other) = next(row for row in pairs if row[1][0] != row[1][1])
             raise InvalidInputError(
-                f"sentence {gold.name} has the words {' '.join(gold.forms)[:60]!r}, and a parse of "
-                f"it {' '.join(parse.forms)[:60]!r}; compare parses of the same words"
+                f"word {i} of sentence {gold.name} is {word!r}, and in a parse of it {other!r}; "
+                "compare parses of the same words"
             )
         relations = [
             [_universal(r) if universal else r for r in own.relations] for own in (gold, parse)

@@ -92,7 +92,8 @@ class Block:
 
 def _with_feature(misc: str, value: str) -> str:
     """Return a MISC column with Confidence=value; other entries are kept."""
-    others = [x for x in misc.split("|") if x != "_" and not x.startswith("Confidence=")]
+    entries = misc.rstrip(" ").split("|")
+    others = [x for x in entries if x not in ("", "_") and not x.startswith("Confidence=")]
     return "|".join([*others, f"Confidence={value}"])
 
 

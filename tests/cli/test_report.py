@@ -204,3 +204,21 @@ def test_pairs_need_a_model(run, folder, tmp_path):
     code, _, err = run(*options, "--pairs", folder / "pairs.tsv")
     assert code == 2
     assert "--pairs has no effect without a model of fstgrad train" in err
+
+
+def test_the_loss_of_a_file_is_given_again(page, run, folder, tmp_path):
+    """A model does not contain the transducer that it was trained with."""
+    swap, model, out = tmp_path / "swap.txt", tmp_path / "m.npz", tmp_path / "r.html"
+    swap.write_text("0 0 a a\n0 0 b b\n0 0 a b 0.5\n0 0 b a 0.5\n0\n")
+    pairs = tmp_path / "p.tsv"
+    pairs.write_text("ab\tab\nba\tba\nbb\tab\nbb\tba\n" * 3)
+    train = ("train", pairs, "--loss", swap, "--objective", "softmax-margin", "--epochs", 1)
+    assert run(*train, "-o", model)[0] == 0
+    options = ("report", model, "--pairs", pairs, "-o", out)
+    assert "give it with --loss" in run(*options)[2]
+    assert run(*options, "--loss", swap)[0] == 0
+    measured = json.loads(run("evaluate", model, pairs, "--loss", swap)[1])["loss"]
+    shown = re.search(r"<td>loss</td><td[^>]*>([\d.]+)</td>", out.read_text())[1]
+    assert float(shown) == pytest.approx(measured, abs=1e-5)
+    assert measured > 0
+    assert "--loss has no effect without --pairs" in run(*options[:2], "-o", out, "--loss", swap)[2]

@@ -371,6 +371,13 @@ def test_a_word_for_pynini_has_the_labels_of_the_grammar():
             fg.FstError, match=f"the composition is empty, and {side} has no symbol"
         ):
             openfst.compose(left, right)
+    with pytest.raises(fg.FstError, match=r"for a word, fstgrad.openfst.acceptor_for\(word, fst\)"):
+        openfst.compose("ab", grammar)
+    with pytest.raises(fg.FstError, match="if it is the byte of 'a', make all strings with a"):
+        fg.TransducerLoss(pynini.union(grammar, "a"), abc)
+    beyond = pynini.union(*"aé").closure()  # two labels for é
+    with pytest.raises(fg.FstError, match=r"has the bytes of 'é': build its strings .*utf8"):
+        fg.TransducerLoss(openfst.with_character_symbols(beyond), fg.Alphabet("aé"))
     with pytest.raises(fg.AlphabetError, match="'z' in sequence is no symbol of the input side"):
         openfst.acceptor_for("az", grammar)
     phones = openfst.with_symbols(transducers.edit_transducer(sounds), sounds)
