@@ -346,7 +346,7 @@ def score(
     This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
     Columns are those of the fit by name, or by position if COUNTS or the fit had no names.
     """
-    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
+    fitted, matrix, row_arguments, _ = _model_and_rows(model, counts, variable, tables, layout)
     mean_log_probability = fitted.score(matrix, **row_arguments)
     echo(f"{mean_log_probability:.12g}")
 
@@ -387,10 +387,15 @@ def report(
     and ends with a verdict.  A p-value below 0.05 tells the samples from COUNTS.  The sets are
     listed with their signs and the rows of COUNTS that support them.
     """
-    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
+    fitted, matrix, row_arguments, row_names = _model_and_rows(
+        model, counts, variable, tables, layout
+    )
     comparison = fitted.report(
         matrix, samples=draws, rng=seed, bootstrap=bootstrap, top=top, **row_arguments
     )
+    if row_names is not None:
+        sets = [one._replace(rows=[row_names[i] for i in one.rows]) for one in comparison.sets]
+        comparison = dataclasses.replace(comparison, sets=sets)
     echo(str(comparison))
 
 
@@ -415,7 +420,7 @@ def stability(
 
     Lines of the share of halves, a tab, and the names of the set, the largest share first.
     """
-    fitted, matrix, row_arguments = _model_and_rows(model, counts, variable, tables, layout)
+    fitted, matrix, row_arguments, _ = _model_and_rows(model, counts, variable, tables, layout)
     shares = fitted.stability(
         matrix, samples=draws, rng=seed, feature_names=fitted.names_, **row_arguments
     )
@@ -425,13 +430,13 @@ def stability(
 
 def _model_and_rows(
     model: str, counts: str, variable: str | None, tables: RowTables, layout: TableLayout
-) -> tuple[Any, Any, dict[str, Any]]:
-    """Return a model, the counts in the order of its columns, and what its methods take of rows."""
+) -> tuple[Any, Any, dict[str, Any], list[str] | None]:
+    """Return a model, the counts in the order of its columns, arguments of rows, names of rows."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
     paths = dataclasses.asdict(tables)
-    (matrix, names, *_), rows = read_tables(layout, counts, variable, **paths)
+    table, rows = read_tables(layout, counts, variable, **paths)
     covariates = rows["covariates"]
     if covariates is not None and tables.covariates is not None:
         values: Any = columns_in_order(
@@ -444,7 +449,8 @@ def _model_and_rows(
         "offset": single_column("--offset", rows["offset"]),
         "sample_weight": single_column("--weights", rows["weights"]),
     }
-    return fitted, columns_in_order(counts, matrix, names, fitted.names_), arguments
+    matrix = columns_in_order(counts, table.values, table.names, fitted.names_)
+    return fitted, matrix, arguments, table.rows
 
 
 def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:

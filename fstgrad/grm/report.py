@@ -40,14 +40,15 @@ class SetReport(NamedTuple):
 
     names : the columns of the set.
     value : float, its coefficient theta_S.
-    rows : the rows of the data in which the absolute product of these columns is largest.
+    rows : the rows of the data in which the absolute product of these columns is largest: numbers
+        from 0 (names in the command line, where the table has them).
     stability : float, the share of fits to resampled rows that select the set with the same sign;
         NaN without such fits.
     """
 
     names: tuple[str, ...]
     value: float
-    rows: list[int]
+    rows: Sequence[int] | Sequence[str]
     stability: float
 
     def __str__(self) -> str:
@@ -148,7 +149,8 @@ class FitReport:
         lines.append(f"verdict: {self.verdict}")
         if self.sets:
             stable = "" if np.isnan(self.sets[0].stability) else f"{'stable':>7s}"
-            lines += ["", f"{'theta':>10s} {stable}  set  (rows where it is largest)"]
+            numbered = ", from 0" if all(isinstance(row, int) for row in self.sets[0].rows) else ""
+            lines += ["", f"{'theta':>10s} {stable}  set  (rows where it is largest{numbered})"]
             lines += [str(weighted) for weighted in self.sets]
         return "\n".join(lines)
 

@@ -1,5 +1,7 @@
 """Columns of two tables are matched by name if both have names, otherwise by position."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,18 @@ def test_columns_of_counts(tmp_path, data, command):
     ):
         with pytest.raises(InvalidInputError, match=said):
             run(command, model, table(other, counts[:, [2, 0, 1]], names))
+
+
+def test_a_report_names_the_rows_of_sets(tmp_path, data):
+    counts, _ = data
+    model, plain, named = (tmp_path / name for name in ("m.npz", "p.csv", "n.csv"))
+    run("fit", table(plain, counts, NAMES), "--alpha", 0.05, "--threads", 1, "-o", model)
+    head, *lines = plain.read_text().splitlines()
+    named.write_text(f",{head}\n" + "".join(f"d{i},{row}\n" for i, row in enumerate(lines)))
+    ours, theirs = (run("report", model, path, "-n", 20) for path in (plain, named))
+    assert "(rows where it is largest, from 0)" in ours
+    expected = re.sub(r"(?<= )(\d+)(?=[^(]*\)$)", r"d\1", ours.replace(", from 0", ""), flags=re.M)
+    assert theirs == expected != ours
 
 
 def test_a_model_without_names(tmp_path, data):
