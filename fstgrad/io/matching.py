@@ -67,10 +67,10 @@ def matched(wanted: Items, found: Items) -> list[int]:
         if (missing := [repr(name) for name in own.names if name not in set(other.names)])
     ]
     if lacks:
-        said = "; ".join(f"{one.file} has no {one.what} {listed(names)}" for one, _, names in lacks)
-        lacking, own, _ = lacks[0]
-        if len(lacks) == 1 and set(lacking.names) & set(own.names):
-            advice = f"add what it lacks, or leave it out of {own.file}"
+        said = "; ".join(f"{one.file} has no {one.what} {listed(lost)}" for one, _, lost in lacks)
+        short, full, _ = lacks[0]
+        if len(lacks) == 1 and set(short.names) & set(full.names):
+            advice = f"add what it lacks, or leave it out of {full.file}"
         else:
             advice = f"use the {wanted.key}s of {wanted.file} as names in {found.file}{remedy}"
         raise InvalidInputError(f"{said}; {advice}")

@@ -70,7 +70,8 @@ class WordRules:
         return max(map(len, self.replacements), default=0)
 
     def _replaced(self, words: Sequence[str]) -> list[str]:
-        result, start = [], 0
+        result: list[str] = []
+        start = 0
         while start < len(words):
             for size in range(min(self._longest, len(words) - start), 0, -1):
                 new = self.replacements.get(tuple(words[start : start + size]))
