@@ -82,6 +82,19 @@ def test_draws_along_a_ray_of_counts_have_the_law_of_the_model_given_the_ray():
         conditionals.radial_conditional(model, [0.5, 1.0, 0.0]).sample(1)
 
 
+def test_draws_along_a_ray_reach_every_probable_count():
+    """Along an axis of independent counts, draws are Poisson, wherever the mode is."""
+    for rate in (100.0, 5_000.0):
+        model = replace(
+            small_counts(),
+            interactions=(),
+            intercepts=np.outer([np.log(rate), 0.0, 0.0], [1, 0, 0]),
+        )
+        z = conditionals.radial_conditional(model, [1.0, 0.0, 0.0]).sample(20_000, rng=0)[:, 0]
+        assert z.mean() == pytest.approx(rate, abs=5 * np.sqrt(rate / z.size))
+        assert z.var() == pytest.approx(rate, rel=5 * np.sqrt(2 / z.size))
+
+
 def test_draws_along_a_ray_of_reals_have_its_moments():
     model = replace(
         small_counts(), families=(families.BASES["exponential"],) * 3, interactions=(),

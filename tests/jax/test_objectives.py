@@ -15,7 +15,7 @@ import jax.numpy as jnp  # noqa: E402
 import fstgrad.jax as fgj  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
 from tests.helpers.selection import in_turn  # noqa: E402
-from tests.jax.cases import EDIT, GOLD, OBJECTIVES, ONCE, WRITTEN, made  # noqa: E402
+from tests.jax.cases import EDIT, GOLD, GRAPH, OBJECTIVES, ONCE, WRITTEN, made  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("double")
 EVERY = pytest.mark.parametrize("name", OBJECTIVES)
@@ -112,6 +112,24 @@ def test_second_derivatives_are_right_or_an_error(name):
     (expected,) = torch.autograd.grad((first * torch.tensor(direction)).sum(), tensors[0])
     for function in (jax.grad(slope), jax.jit(jax.grad(slope)))[: 1 + (name in EACH_OPERATOR)]:
         np.testing.assert_allclose(function(*arrays), expected.numpy(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "shape, function",
+    [
+        ((0, 4, 4, 3), lambda s: fgj.crf_nll(s, np.zeros((0, 4), int))),
+        ((0, 4, 4), lambda s: fgj.spanning_tree_nll(s, np.zeros((0, 3), int), single_root=True)),
+        ((0, 3, 2), lambda s: fgj.mrf_log_partition(s, np.zeros((2, 2, 2)), GRAPH)),
+    ],
+    ids=["strings", "trees", "fields"],
+)
+def test_no_items_have_both_derivatives(shape, function):
+    def slope(scores):
+        return jax.grad(lambda s: function(s).sum())(scores).sum()
+
+    scores = jnp.zeros(shape)
+    assert function(scores).shape == (0,)
+    assert jax.grad(slope)(scores).shape == shape
 
 
 def test_hessian_in_reverse_mode():

@@ -196,6 +196,16 @@ def test_symbol_tables_that_are_refused(tmp_path, table, said):
         fg.TransducerLoss.from_file(tmp_path / "x.txt", symbols=tmp_path / "symbols")
 
 
+def test_labels_of_symbol_tables_are_those_that_openfst_can_store(tmp_path):
+    (tmp_path / "x.txt").write_text("0 0 a a 0.5\n0\n")
+    (tmp_path / "symbols").write_text(f"a {2**31 - 1}\n")
+    loss = fg.TransducerLoss.from_file(tmp_path / "x.txt", symbols=tmp_path / "symbols")
+    assert loss("aa", "aa") == 2 * 0.5
+    (tmp_path / "symbols").write_text(f"a {2**31}\n")
+    with pytest.raises(fg.FstError, match="its label >= 0"):
+        fg.TransducerLoss.from_file(tmp_path / "x.txt", symbols=tmp_path / "symbols")
+
+
 def test_symbol_tables_have_the_escapes_and_separators_of_text(tmp_path):
     (tmp_path / "x.txt").write_text("0\t0\t \t\u3000\t2\n0\n")
     (tmp_path / "symbols").write_text("@0@\t0\r\n \t1\r\n\u3000  2\r\n")
