@@ -5,6 +5,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 
 - `axis_labels` : the labels of each axis.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
+- `check_names` : raise an error if a vector has the labels of other columns, or another order.
 - `check_positions` : raise an error if positions count, but there are labels, or none.
 - `check_mask` : raise an error if an array hides entries.
 - `check_same_rows` : raise an error if things to be paired have different labels.
@@ -33,7 +34,7 @@ def axis_labels(values: Any) -> tuple[Labels, ...]:
 
 
 def _found(values: Any) -> tuple[Labels, ...]:
-    columns = getattr(values, "columns", None)
+    columns = getattr(values, "column_names", getattr(values, "columns", None))
     if columns is not None:
         return _index(values), list(columns)
     if hasattr(values, "dims") and hasattr(values, "coords"):
@@ -66,7 +67,7 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
         A symbol has no label or several, or the labels of one axis only are in another order.
     """
     order = list(symbols)
-    labels = axis_labels(table) or _labels_of_rows(table)
+    labels = axis_labels(table) or _labels_of_rows(name, table)
     given = [own for own in labels if own is not None]
     if not given:
         # an index 0, 1, ... may be the digits, and then it is in another order
@@ -85,10 +86,23 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
     return array
 
 
-def _labels_of_rows(table: Any) -> tuple[Labels, ...]:
-    """Return the labels of a list of columns of another library; those of the first one count."""
+def _labels_of_rows(name: str, table: Any) -> tuple[Labels, ...]:
+    """Return the labels of a list of rows of another library, such as the Series of a frame.
+
+    Their names label the rows if they are distinct.  Rows whose labels differ from those of the
+    first one raise InvalidInputError.
+    """
     own = axis_labels(table[0]) if type(table) in (list, tuple) and len(table) else ()
-    return (None, *own) if any(labels is not None for labels in own) else ()
+    if not any(labels is not None for labels in own):
+        return ()
+    for i, row in enumerate(table):
+        if axis_labels(row) != own:
+            raise InvalidInputError(
+                f"{name}[0] has {_named(own)}, and {name}[{i}] has others or another order; give "
+                "a data frame, or plain arrays in one order"
+            )
+    names = [getattr(row, "name", None) for row in table]
+    return (names if None not in names and len(set(names)) == len(names) else None, *own)
 
 
 def _disagreeing(
@@ -108,11 +122,26 @@ def check_positions(name: str, table: Any) -> None:
     if isinstance(table, Mapping | Set):
         kind = type(table).__name__
         raise InvalidInputError(f"{name} is a {kind}; positions count, so give a list or an array")
-    labels = axis_labels(table) or _labels_of_rows(table)
+    labels = axis_labels(table) or _labels_of_rows(name, table)
     if len(labels) > 1 and any(own is not None for own in labels):
         raise InvalidInputError(
             f"{name} has {_named(labels)}, but its positions count: bring its axes into the order "
             f"of the positions and give {name}.to_numpy()"
+        )
+
+
+def check_names(name: str, vector: Any, names: Sequence[str] | None) -> None:
+    """Raise InvalidInputError if a vector with labels of text has not `names`, in their order.
+
+    names : those of the columns of the fit; None matches any labels.
+    """
+    labels = axis_labels(vector)
+    if names is None or len(labels) != 1 or labels[0] is None or labels[0] == list(names):
+        return
+    if all(isinstance(label, str) for label in labels[0]):
+        raise InvalidInputError(
+            f"{name} has {_named(labels)}, the columns of the fit are {_shown(names)}; give {name} "
+            "in their order, or as a plain array"
         )
 
 

@@ -1,11 +1,13 @@
 """One-dimensional views of a model: a node given the others, and rays from the origin."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core import checks
+from fstgrad.core.axis_labels import check_names
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.grm.base import Base, Bounds
@@ -168,8 +170,14 @@ class RadialConditional:
         return np.asarray(np.exp(np.interp(rng.random(count) * mass[-1], mass, v)))
 
 
-def node_conditional(parameters: Parameters, s: int, x: npt.ArrayLike) -> NodeConditional:
-    """Return the conditional of node s given the other entries of x (p,); x[s] is not used."""
+def node_conditional(
+    parameters: Parameters, s: int, x: npt.ArrayLike, names: Sequence[str] | None = None
+) -> NodeConditional:
+    """Return the conditional of node s given the other entries of x (p,); x[s] is not used.
+
+    names : those of the columns, which the labels of x must be if it has any.
+    """
+    check_names("x", x, names)
     values = checks.real_array("x", x, (parameters.features,)).copy()
     values[s] = 0.0
     parameters.family.check_values(np.delete(values, s))
@@ -177,8 +185,10 @@ def node_conditional(parameters: Parameters, s: int, x: npt.ArrayLike) -> NodeCo
     return NodeConditional(parameters.families[s], eta)
 
 
-def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialConditional:
-    """Return the model along x = z v, for v (p,).
+def radial_conditional(
+    parameters: Parameters, v: npt.ArrayLike, names: Sequence[str] | None = None
+) -> RadialConditional:
+    """Return the model along x = z v, for v (p,); `names` as for `node_conditional`.
 
     Raises
     ------
@@ -187,6 +197,7 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
     NotSupportedError
         The base has T = log(1 + x)^2.
     """
+    check_names("v", v, names)
     direction = checks.real_array("v", v, (parameters.features,))
     if not np.abs(direction).sum() > 0:
         raise InvalidInputError("v is zero; give a direction")

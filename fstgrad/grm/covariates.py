@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core import checks
+from fstgrad.core import axis_labels, checks
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 
@@ -91,6 +91,14 @@ def checked(covariates: npt.ArrayLike | None, rows: int, count: int | None = Non
     if largest > LARGEST:
         raise InvalidInputError(f"covariates holds {largest:.3g}; give values up to {LARGEST:.0e}")
     return z
+
+
+def of_row(covariates: npt.ArrayLike | None, count: int, names: list[str] | None) -> FloatArray:
+    """Return the covariates (d,) of one row, as `checked` does, after those of their labels."""
+    axis_labels.check_names("covariates", covariates, names)
+    z = None if covariates is None else checks.real_array("covariates", covariates, (None,))
+    row: FloatArray = checked(z if z is None else z[None], 1, count)[0]
+    return row
 
 
 def column_names(covariates: Any) -> list[str] | None:

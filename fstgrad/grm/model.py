@@ -373,11 +373,11 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         """
         parameters = self._joint()
         node = int(checks.index_array("s", s, parameters.features, ()))
-        return conditionals.node_conditional(parameters, node, x)
+        return conditionals.node_conditional(parameters, node, x, self.names_)
 
     def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
         """Return the density along x = z v for v (p,), with its `log_density` and `sample`."""
-        return conditionals.radial_conditional(self._joint(), v)
+        return conditionals.radial_conditional(self._joint(), v, self.names_)
 
     def is_normalizable(self) -> normalization.Normalizability:
         """Return whether the model can be normalised, with a certificate or a counterexample."""
@@ -472,8 +472,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         True
         """
         parameters = self._fitted()
-        z = None if covariates is None else checks.real_array("covariates", covariates, (None,))
-        row = row_covariates.checked(z if z is None else z[None], 1, parameters.covariates)[0]
+        row = row_covariates.of_row(covariates, parameters.covariates, self.covariate_names_)
         model = copy.copy(self)
         shift = float(checks.real_array("offset", offset, ()))
         model.parameters_ = parameters.at_offset(shift, row)

@@ -94,6 +94,19 @@ def test_a_list_of_columns_has_labels():
     assert fg.StringDistribution([Column([0.0, 1.0])]).mode().tolist() == [1]
 
 
+def test_rows_of_a_frame_are_ordered_by_their_names_and_have_one_order():
+    rows = [Column(row, LABELS) for row in COSTS[np.ix_(TURNED, TURNED)].tolist()]
+    for row, name in zip(rows, LABELS, strict=True):
+        row.name = name  # as iterrows gives them
+    found = fg.EditDistance(ACGT, confusion=rows).matrix(list("ACGT"), list("ACGT"))
+    np.testing.assert_array_equal(found, fg.Hamming(ACGT, COSTS).matrix(list("ACGT"), list("ACGT")))
+    rows = [Column(row, "ACGT") for row in COSTS.tolist()]
+    rows[2] = Column(COSTS[2][TURNED].tolist(), LABELS)
+    for call in (lambda: fg.Hamming(ACGT, rows), lambda: fg.StringDistribution(rows)):
+        with pytest.raises(fg.InvalidInputError, match=r"\[2\] has others or another order"):
+            call()
+
+
 def test_an_index_may_be_the_digits():
     costs = np.array([[0, 0.1], [0.2, 0]])  # cost["0", "1"] = 0.1
     with pytest.raises(fg.AlphabetError, match="rows 0, 1 and columns 0, 1, the alphabet is 1, 0"):

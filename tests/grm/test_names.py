@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import fstgrad as fg
 from fstgrad.cli.commands.grm import grm
 from fstgrad.core.errors import InvalidInputError
+from tests.tables import Column
 
 
 class Frame:
@@ -125,3 +126,22 @@ def test_covariates_in_a_data_Frame(tmp_path, data):
         with pytest.raises(InvalidInputError, match=r"covariates\[\['age', 'dose'\]\]"):
             fitted.score(counts, covariates=turned)
         assert fitted.score(counts, covariates=Frame(z, columns=["age", "dose"])) == expected
+
+
+def test_a_row_with_labels_has_those_of_the_fit(data):
+    counts, z = data
+    model = fg.GeneralizedRootModel(2, alpha=0.05).fit(counts, feature_names=NAMES)
+    conditional = fg.GeneralizedRootModel(2, alpha=0.05).fit(
+        counts, covariates=Frame(z, columns=["age", "dose"])
+    )
+    row = counts[3] + np.arange(3)
+    calls = {
+        "x": (lambda x: model.node_conditional(1, x).mean(), row, NAMES),
+        "v": (lambda v: model.radial_conditional(v).sample(2, rng=0), row, NAMES),
+        "covariates": (lambda z: conditional.at(z).sample(2, rng=0), z[0], ["age", "dose"]),
+    }
+    for name, (call, values, labels) in calls.items():
+        np.testing.assert_array_equal(call(Column(values.tolist(), labels)), call(values))
+        moved = Column(values[::-1].tolist(), labels[::-1])
+        with pytest.raises(InvalidInputError, match=f"^{name} has the labels.*of the fit are"):
+            call(moved)
