@@ -13,7 +13,7 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.costs.parameter_tying import TIES, Given, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
-from fstgrad.io import Row, located, read_rows, write_text
+from fstgrad.io import Row, located, read_rows, to_number, write_text
 from fstgrad.losses import TransducerLoss
 
 _COLUMNS = ("state", "given", "class", "cost", "was", "count", "prior", "total")
@@ -154,7 +154,7 @@ def _cell_and_cost(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[i
         near = ", ".join(difflib.get_close_matches(key[2], names)) or "another grammar?"
         raise RowError(f"{key[2]!r} is not a class of state {key[0]}; did you mean {near}")
     try:
-        value = float(fields[3])
+        value = to_number(fields[3])
     except ValueError as error:
         raise RowError(f"cost is {fields[3]!r}; give a number of nats") from error
     if np.isnan(value) or value == -np.inf:

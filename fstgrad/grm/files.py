@@ -23,6 +23,7 @@ from fstgrad.io import (
     read_lines,
     read_numbers,
     shown,
+    to_number,
 )
 
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -303,6 +304,6 @@ def _whole(text: str, line: int) -> int:
 
 def _real(text: str, line: int) -> float:
     try:
-        return float("" if "_" in text else text)  # Python reads 1_000
+        return to_number(text)
     except ValueError as error:
         raise InvalidInputError(f"line {line}: {shown(text)} is not a number") from error

@@ -11,6 +11,7 @@ Index
 - `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_transcripts`, `Utterance` : the utterances of a file, by name.
+- `to_number`, `NUMBER` : the number that a text writes, and its form.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
 - `read_weights` : the weights in an npz file.
@@ -49,6 +50,7 @@ from fstgrad.io.output import (
 )
 from fstgrad.io.pairs import read_pairs, read_table
 from fstgrad.io.text import (
+    NUMBER,
     Pair,
     Row,
     Tokens,
@@ -60,15 +62,16 @@ from fstgrad.io.text import (
     read_rows,
     read_text,
     read_weights,
+    to_number,
     tokenize,
 )
 from fstgrad.io.transcripts import Utterance, read_transcripts
 
 __all__ = [
-    "NO_COLUMN", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "Utterance",
+    "NO_COLUMN", "NUMBER", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "Utterance",
     "check_writable", "json_object", "listed", "load_array", "load_arrays", "located", "matched",
     "memory_limit", "read_alphabet", "read_arrays", "read_bytes", "read_confusion", "read_lines",
     "read_numbers", "read_pairs", "read_rows", "read_table", "read_text", "read_transcripts",
-    "read_weights", "replacing", "shown", "tokenize", "write_arrays",
+    "read_weights", "replacing", "shown", "to_number", "tokenize", "write_arrays",
     "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,25 @@ from fstgrad.io.arrays import Path, load_arrays, memory_limit
 Tokens = Literal["chars", "words"]
 LINE = 2**26  # most bytes of a line
 LONGEST_NAME = 255  # most characters of a file name
+NUMBER = re.compile(
+    r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.IGNORECASE
+)
+# the first bytes of files compressed by gzip, zip (also spreadsheets), bzip2, xz and zstd
+_PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _CONVERT = "convert the text to UTF-8, from UTF-16 by iconv -f UTF-16 -t UTF-8"
+
+
+def to_number(text: str) -> float:
+    """Return the number that a text writes in the digits 0 to 9, also inf or nan.
+
+    Raises
+    ------
+    ValueError
+        The text is no number, or one that only Python reads: 1_000, or digits of other scripts.
+    """
+    if not NUMBER.fullmatch(text.strip(" \t")):
+        raise ValueError(f"could not convert string to float: {text!r}")
+    return float(text)
 
 
 class Pair(NamedTuple):
@@ -65,7 +84,9 @@ class Row:
         try:
             text = self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InvalidInputError(f"not UTF-8 text ({error.reason}); {_CONVERT}") from error
+            is_packed = self.line == 1 and self.raw.startswith(_PACKED)
+            remedy = "decompress the file, or export a text" if is_packed else _CONVERT
+            raise InvalidInputError(f"not UTF-8 text ({error.reason}); {remedy}") from error
         if "\0" in text:
             raise InvalidInputError(f"a NUL character, as UTF-16 has; {_CONVERT}")
         return text
@@ -265,10 +286,17 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
             if pair in seen:
                 raise InvalidInputError(f"the pair {a!r}, {b!r} has a cost before; give one")
             seen.add(pair)
-            costs[pair] = cost_array("cost", cost, ())
+            costs[pair] = cost_array("cost", _cost(cost), ())
     if not seen:
         raise InvalidInputError(f"{path} has no row; a row is a TAB b TAB cost")
     return costs
+
+
+def _cost(text: str) -> float:
+    try:
+        return to_number(text)
+    except ValueError as error:
+        raise InvalidInputError(f"cost is not a number: {text!r}; give nats, or inf") from error
 
 
 def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:

@@ -14,7 +14,7 @@ from fstgrad.core.errors import AlphabetError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
-from fstgrad.io import read_lines
+from fstgrad.io import read_lines, to_number
 
 _FOLDER = pathlib.Path(__file__).parent / "ncbi"
 # the NCBI matrices shipped with fstgrad
@@ -90,7 +90,7 @@ class SubstitutionMatrix:
         scores = empty((len(lines) - 1, len(columns)))
         for row, (number, fields) in zip(scores, lines[1:], strict=True):
             try:
-                row[:] = [float(field) for field in fields[1:]]
+                row[:] = [to_number(field) for field in fields[1:]]
             except ValueError as error:
                 raise InvalidInputError(
                     f"{path}:{number}: {len(fields) - 1} scores after {fields[0]!r} for "

@@ -8,6 +8,7 @@ values.  Source: the UAI 2014 inference competition, "File formats".
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +19,14 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
-from fstgrad.io import read_lines, shown, write_text
+from fstgrad.io import read_lines, shown, to_number, write_text
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.factors import Factor
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
 _DIGITS = 18
+_INTEGER = re.compile(r"[-+]?[0-9]+")
 
 
 class Model(NamedTuple):
@@ -76,10 +78,9 @@ class _Tokens:
     def integer(self, what: str, low: int, high: int | None = None) -> int:
         """Return the next word as an integer in [low, high)."""
         word = self.word(what)
-        try:
-            value = int(word[:_DIGITS])
-        except ValueError:
-            raise self.fail(f"{what} is {shown(word)}; give an integer") from None
+        if not _INTEGER.fullmatch(word):
+            raise self.fail(f"{what} is {shown(word)}; give an integer")
+        value = int(word[:_DIGITS])
         if len(word) > _DIGITS:
             raise self.fail(f"{what} has {len(word)} digits; give an integer below 10^{_DIGITS}")
         if value < low or (high is not None and value >= high):
@@ -95,7 +96,7 @@ class _Tokens:
         for k in range(count):
             word = self.word(what)
             try:
-                values[k] = float(word)
+                values[k] = to_number(word)
             except ValueError:
                 raise self.fail(f"{what} has the value {word!r}; give a number") from None
             if not 0 <= values[k] < np.inf:

@@ -22,9 +22,9 @@ import numpy as np
 
 from fstgrad.core.checks import instance, real_number
 from fstgrad.core.errors import FstError
+from fstgrad.io import NUMBER
 from fstgrad.openfst.arrays import Symbols
 from fstgrad.openfst.lines import (
-    COST,
     KALDI,
     STATE,
     Line,
@@ -149,7 +149,7 @@ def _kaldi(line: Line, scale: float) -> Line:
         parts = fields.pop().split(",")
         cost = cost_of(parts[0], line) + scale * cost_of(parts[1], line)
     size = len(fields)
-    is_arc = size == 3 or (size == 4 and ("." not in fields[3] or not COST.fullmatch(fields[3])))
+    is_arc = size == 3 or (size == 4 and ("." not in fields[3] or not NUMBER.fullmatch(fields[3])))
     if not (size == 1 or is_arc) or not all(map(STATE.fullmatch, fields[:2])):
         raise line.error(
             "a line of Kaldi is 'source nextstate [input] word [graph,acoustic[,transitions]]' or "
@@ -188,7 +188,7 @@ def _k2(lines: list[Line]) -> list[Line]:
     converted = []
     for line in arcs:
         *fields, score = line.fields
-        if not COST.fullmatch(score):
+        if not NUMBER.fullmatch(score):
             raise line.error("a line of k2 is 'source nextstate label [word] score':")
         word = fields[-1]
         if "-1" in (fields[2], word):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.core.errors import FstError
+from fstgrad.io import NUMBER
 
 STATE = re.compile(r"[0-9]{1,18}")
-COST = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
 KALDI = re.compile(r"[-+.e0-9]+,[-+.e0-9]+(,[0-9_]*)?", re.I)
 _FORMS = "a line is 'source nextstate input output [cost]' or 'state [cost]'"
 _FOREIGN = {
@@ -117,7 +117,7 @@ def _is_row(fields: list[str]) -> bool:
     if not (0 < len(fields) <= 5 and all(map(STATE.fullmatch, states))):
         return False
     cost = fields[-1] if len(fields) in (2, 5) else ""
-    return not cost or bool(COST.fullmatch(cost))
+    return not cost or bool(NUMBER.fullmatch(cost))
 
 
 def cost_of(field: str, line: Line) -> float:
@@ -127,7 +127,7 @@ def cost_of(field: str, line: Line) -> float:
             f"the cost {field!r} has several parts, which only lattices of Kaldi have (a decimal "
             "comma must be a point):"
         )
-    if not COST.fullmatch(field):
+    if not NUMBER.fullmatch(field):
         raise line.error(f"{field!r} is not a cost; {_FORMS}:")
     cost = float(field)
     if not cost > -np.inf:

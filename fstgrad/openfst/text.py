@@ -14,10 +14,9 @@ import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray, flag, instance
 from fstgrad.core.errors import FstError
-from fstgrad.io import read_text
+from fstgrad.io import NUMBER, read_text
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.lines import (
-    COST,
     KALDI,
     STATE,
     Line,
@@ -202,7 +201,7 @@ def _four_are_label_and_cost(arcs: list[Line], acceptor: bool) -> bool:
         if all(_FRACTION.fullmatch(line.fields[3]) for line in four):
             raise first.error(f"{both}, as pyfoma does since version 2:")
         return False
-    if not all(COST.fullmatch(line.fields[3]) for line in four):
+    if not all(NUMBER.fullmatch(line.fields[3]) for line in four):
         return False
     if 3 not in sizes and not acceptor:
         return False

@@ -52,7 +52,7 @@ def test_code_points_are_symbols(tmp_path):
         (b"one column", r"pairs.tsv:2: 1 column\(s\) in 'one column'; a row is x, one tab, y"),
         (b"a\tb\tc", r"pairs.tsv:2: 3 column\(s\)"),
         (b"", r"pairs.tsv:2: 1 column\(s\) in ''"),
-        (b"a\t\xff", "pairs.tsv:2: not UTF-8 text"),
+        (b"a\t\xff", "pairs.tsv:2: not UTF-8 text.*convert the text"),
     ],
 )
 def test_malformed_rows_name_their_place_and_the_next_is_read(tmp_path, bad, said):
@@ -98,6 +98,12 @@ def test_bad_alphabet_files(tmp_path, content, said):
         read_alphabet(path)
 
 
+def test_files_compressed_otherwise_are_to_be_decompressed(tmp_path):
+    (row,) = rows_of(tmp_path, b"PK\x03\x04\xff")
+    with pytest.raises(fg.InvalidInputError, match=r"not UTF-8 text.*decompress the file"):
+        row.text()
+
+
 def test_confusion_table(tmp_path):
     path = tmp_path / "costs.tsv"
     path.write_text("a\tb\t0.25\nb\tb\t0.5\n")
@@ -112,6 +118,8 @@ def test_confusion_table(tmp_path):
         ("a\tb\t1\na\tx\t1\n", r"costs.tsv:2: pair\[1\] is 'x'"),
         ("a\tb\tmuch\n", "costs.tsv:1: cost is not"),
         ("a\tb\tnan\n", "costs.tsv:1: cost"),
+        ("a\tb\t1_0\n", "costs.tsv:1: cost is not a number: '1_0'"),
+        ("a\tb\t\u0661\n", "costs.tsv:1: cost is not a number"),
         ("a\tb\t1\na\tb\t2\n", "costs.tsv:2: the pair 'a', 'b' has a cost before"),
     ],
 )

@@ -296,6 +296,7 @@ def test_a_matrix_is_read_by_symbol(tmp_path):
         ("", "no scores"),
         ("  a b\na 1 2 3\nb 1 2\n", r":2: 3 scores after 'a' for 2 columns"),
         ("  a b\na 1 x\nb 1 2\n", ":2: .*one number for each column"),
+        ("  a b\na 1 1_0\nb 1 2\n", ":2: .*one number for each column"),
         ("  a a\na 1 1\nb 1 2\n", "a symbol twice"),
         ("  a b\na 1 nan\nb 1 2\n", "nan"),
     ],

@@ -96,6 +96,7 @@ def test_results_in_uai_form():
     [
         ("MARKOV", "MARCOV", "line 1: the file starts with 'MARCOV'"),
         ("2 2 3\n", "2 2 x\n", "line 3: the size of variable 2 is 'x'; give an integer"),
+        ("2 2 3\n", "2 2 0_3\n", "line 3: the size of variable 2 is '0_3'; give an integer"),
         ("2 2 3\n", "2 0 3\n", "line 3: the size of variable 1 is 0; it must be >= 1"),
         ("2 0 1\n", "2 0 3\n", r"line 6: a variable of factor 1 is 3; it must be in 0 .. 2"),
         ("2 0 1\n", "2 0 0\n", "line 6: factor 1 names a variable twice"),

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.io import to_number
 
 Direction = Literal["ltr", "rtl", "sim"]
 DIRECTIONS = ("ltr", "rtl", "sim")
@@ -174,7 +175,7 @@ def parse_example(line: str, number_of_line: int) -> Example:
 def number(what: str, text: str) -> float:
     """Return the finite number >= 0 that a text gives; `what` names it in errors."""
     try:
-        value = float(text)
+        value = to_number(text)
     except ValueError as error:
         raise InvalidInputError(f"{what} is {text!r}; give a number, as in 0.25") from error
     if not math.isfinite(value) or value < 0:
