@@ -10,7 +10,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -141,7 +141,7 @@ def _run_command(args: Sequence[str] | None) -> tuple[int, str]:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_ESCAPE_BYTES)
     with interrupts.handled(), warnings.catch_warnings(), log_lines():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_once()
         if is_program and not sys.warnoptions:
             warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # of numpy
         try:
@@ -216,11 +216,17 @@ def _cause_in_kernel(error: BaseException) -> BaseException:
     return inner if isinstance(inner, KeyboardInterrupt | Terminated | MemoryError) else error
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(
-        "fstgrad: " + escape_unprintable(" ".join(with_option_names(str(message)).split())),
-        err=True,
-    )
+def _shown_once() -> Callable[..., None]:
+    """Return a function that shows each warning once, also if a file is read twice."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = escape_unprintable(" ".join(with_option_names(str(message)).split()))
+        if text not in seen:
+            click.echo(f"fstgrad: {text}", err=True)
+        seen.add(text)
+
+    return show
 
 
 def _open_streams() -> bool:

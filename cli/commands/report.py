@@ -139,7 +139,7 @@ def _add_lines(page: Page, run: str, top: int) -> None:
     for number, line in enumerate(read_lines(run), start=1):
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{run}:{number}: not JSON: {error}") from error
         if not isinstance(rows[-1], dict):
             raise InvalidInputError(

@@ -168,7 +168,7 @@ class Alphabet:
             raise AlphabetError(f"{name} is {sequence!r}, too many ids; give a shorter sequence")
         if not isinstance(sequence, str) and hasattr(sequence, "__array__"):
             sequence = self._as_array(sequence, name)
-            if sequence.dtype.kind in "iu":
+            if sequence.dtype.kind in "iu" and (sequence <= 2**63 - 1).all():
                 return self._checked_ids(sequence.astype(np.int64), name)
         try:
             if not isinstance(sequence, np.ndarray) and not _is_sized(sequence):

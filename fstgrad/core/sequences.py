@@ -40,6 +40,10 @@ def check_container(name: str, values: Any, *, of_rows: bool = False) -> None:
         raise InvalidInputError(f"{name} is a {kind}, which has no order of items; give a list")
     if isinstance(values, bytes | bytearray | memoryview):
         raise InvalidInputError(f"{name} is {kind}, not text; decode it")
+    levels = getattr(values, "nlevels", 1)
+    if isinstance(levels, int) and levels > 1 and not hasattr(values, "index"):
+        remedy = "a list of its rows" if of_rows else f"one, such as {name}.get_level_values(0)"
+        raise InvalidInputError(f"{name} is an index of {levels} levels; give {remedy}")
     columns = _columns(values)
     if columns is not None:
         first = [f"{name}[{column!r}]" for column in columns[:2]]
@@ -57,9 +61,7 @@ def _columns(values: Any) -> list[Any] | None:
     try:
         if isinstance(values, np.ndarray):
             return None if values.dtype.names is None else list(values.dtype.names)
-        if getattr(values, "nlevels", 1) > 1 and not hasattr(values, "index"):
-            return list(values.names)
-        for attribute in ("columns", "column_names"):
+        for attribute in ("column_names", "columns"):  # columns of pyarrow are their values
             if (found := getattr(values, attribute, None)) is not None and not callable(found):
                 return list(found)
     except Exception:  # a foreign attribute may raise anything

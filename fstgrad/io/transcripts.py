@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from fstgrad.core.checks import one_of, real_number
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
-from fstgrad.io.text import Row, located, not_csv, read_rows, text_of
+from fstgrad.io.text import Row, located, not_csv, read_rows, text_of, to_number
 
 Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "stm", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -109,7 +109,7 @@ def _format(rows: Sequence[Row]) -> str:
         return "tsv"
     try:
         is_object = isinstance(json.loads(rows[0].raw), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         is_object = False
     return "json" if is_object else "lines"
 
@@ -163,7 +163,7 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        to_number(text)
     except ValueError:
         return False
     return True
@@ -217,12 +217,21 @@ def _json(rows: Iterable[Row], side: Side) -> Iterator[Utterance]:
             continue
         with located(row):
             try:
-                members = json.loads(row.text())
-            except ValueError as error:
+                members = json.loads(row.text(), object_pairs_hook=_entries)
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise InvalidInputError(f"not JSON: {error}; give an object per line") from error
             if not isinstance(members, dict):
                 raise InvalidInputError('not an object; a line is {"id": ..., "text": ...}')
             yield _of_members(members, side, row)
+
+
+def _entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidInputError(f"the entry {twice!r} is given twice; give it once")
+    return members
 
 
 def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
@@ -255,7 +264,7 @@ def _score(value: Any) -> float:
 
 def _number(name: str, value: Any, meaning: str) -> float:
     try:
-        return real_number(name, float(value))
+        return real_number(name, to_number(value) if isinstance(value, str) else float(value))
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"the {name} is {value!r}; give a number, {meaning}") from error
 

@@ -149,6 +149,13 @@ def test_channels_of_a_ctm_are_those_of_the_stm(files, run):
     [
         ("n.tsv", "a\t12\t-1\na\t13\t-2\n", "n.tsv: the second and the third column are numbers"),
         ("n.tsv", "a\tx y\t-1\nb\tz\t-", "n.tsv:2: the score is '-'"),
+        ("n.tsv", "a\t1_0\tx y\na\t9\tz\n", "n.tsv:1: the score is '1_0'"),
+        (
+            "n.json",
+            '{"id": "a", "text": "x", "text": "y"}\n',
+            "n.json:1: the entry 'text' is given",
+        ),
+        ("n.json", '{"id": "a", "text": "x"}\n' + "[" * 100_000, "n.json:2: not JSON"),
         ("s.stm", "f A ann 5 1 the cat\n", "s.stm:1: the end, 1 s, is before the start, 5 s"),
     ],
 )

@@ -38,6 +38,14 @@ def test_loss_is_one_number_a_line(run):
     assert err == "fstgrad: alphabet: 10 symbols from the data\n"
 
 
+@pytest.mark.filterwarnings("always")
+def test_a_notice_is_shown_once_though_the_file_is_read_twice(run, tmp_path):
+    (tmp_path / "p.csv").write_text("ab,b\ncd,d\n")
+    code, out, err = run("loss", tmp_path / "p.csv")
+    assert (code, out) == (0, "1.0\n")
+    assert err.count("is taken as the header") == 1
+
+
 def test_loss_of_words(run):
     code, out, _ = run(
         "loss", "-", "--tokens-x", "words", "--tokens-y", "words", stdin="K AE T\tK AA T S\n"

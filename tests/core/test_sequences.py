@@ -84,6 +84,20 @@ def test_headers_are_no_words():
         Aligner().fit(Frame([["a", "b"]], columns=["x", "y"]))
 
 
+def test_tables_of_other_libraries_are_named_by_their_columns():
+    index = Column([("ab", 1)])
+    index.nlevels = 2  # a MultiIndex, which has no index of its own
+    del index.index
+    with pytest.raises(fg.InvalidInputError, match=r"index of 2 levels.*get_level_values\(0\)"):
+        EDIT.pairwise(index, WORDS)
+    table = Frame([["ab"]], columns=[["ab"]])  # a table of pyarrow: columns are values
+    table.column_names = ["hyp"]
+    with pytest.raises(fg.InvalidInputError, match=r"the columns 'hyp'; give .* ys\['hyp'\]"):
+        EDIT.pairwise(table, WORDS)
+    with pytest.raises(fg.AlphabetError, match="an id of 64 bits"):
+        EDIT(np.array([2**63], dtype=np.uint64), "a")
+
+
 @pytest.mark.parametrize("wrong", [{"a", "b"}, {"a": 0, "b": 1}, dict(a=0).keys(), b"ab"])
 def test_symbols_have_an_order(wrong):
     with pytest.raises(fg.AlphabetError, match="symbols is"):
