@@ -25,7 +25,7 @@ from fstgrad.core.errors import AlphabetError, InfeasibleError, InvalidInputErro
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import summary
 from fstgrad.losses.automata.automaton import Cap, Level, LossAutomaton
-from fstgrad.losses.automata.band import Band, compile_band
+from fstgrad.losses.automata.band import BAND_AND_CAP, Band, compile_band
 from fstgrad.losses.automata.caps import (
     RATIONAL_CAP,
     REFERENCE_CAP,
@@ -238,10 +238,7 @@ class Loss(PairEvaluation):
                     "out"
                 )
         if band is not None and (cap is not None or engine != "layered"):
-            raise NotSupportedError(
-                "a band needs engine='layered' and no cap: min(L_k, cap) "
-                "bounds nothing; leave one of them out"
-            )
+            raise NotSupportedError(BAND_AND_CAP)
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, prune, max_states)
             return replace(b, cap=None if cap is None else REFERENCE_CAP, prune=prune)

@@ -102,11 +102,13 @@ class StringDistribution(ArrayDistribution):
         return self._solved[0]
 
     def log_partition_bounds(self) -> tuple[float, float]:
-        """Return lower <= log Z <= upper in nats for the loss without its cap.
+        """Return lower <= log Z <= upper in nats for the loss without its cap or band.
 
         For an automaton of min(L, cap), the lower bound is `log_partition()`; the upper bound uses,
-        for each string above the cap, the cost of one of its alignments.  The gradient of a bound
-        is `bound(side).marginals()`.  Without a cap both bounds are log Z; with a cap they are
+        for each string above the cap, the cost of one of its alignments.  For an automaton of a
+        band, `log_partition()` is the upper bound, and the lower one is -inf: how much less an
+        alignment outside the band costs is not known.  The gradient of a bound is
+        `bound(side).marginals()`.  Without a cap or a band both bounds are log Z; others are
         widened by the possible rounding error.
 
         Raises
@@ -115,9 +117,12 @@ class StringDistribution(ArrayDistribution):
             The loss has a cap and is rational, or infinite for some strings; or it was pruned.
         """
         lower, upper = self.log_partition(), self.bound("upper").log_partition()
-        if self.b is None or not self.b.cap:
+        if self.b is None or (self.b.cap is None and self.b.band is None):
             return lower, upper
-        rounding = ROUNDING * (self.length + 1) * max(1.0, abs(lower), abs(upper))
+        if self.b.band is not None:
+            lower = -np.inf
+        size = max(1.0, abs(self.log_partition()), abs(upper))
+        rounding = ROUNDING * (self.length + 1) * size
         return lower - rounding, upper + rounding
 
     @property
@@ -145,13 +150,26 @@ class StringDistribution(ArrayDistribution):
         return float(super().cross_entropy(other))
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
-        """Return the distribution whose log Z bounds log Z of the loss without its cap."""
+        """Return the distribution whose log Z bounds log Z of the loss without its cap or band.
+
+        Raises
+        ------
+        NotSupportedError
+            The loss was pruned, or `side` is "lower" and it has a band; or, for "upper", it has a
+            cap and is rational, or infinite for some strings.
+        """
         if self.b is not None and self.b.prune is not None:
             raise NotSupportedError(
                 f"the loss was pruned (prune={self.b.prune:g}), which bounds nothing; compile it "
                 "with cap= instead"
             )
-        if one_of("side", side, ("lower", "upper")) == "lower" or self.b is None or not self.b.cap:
+        is_lower = one_of("side", side, ("lower", "upper")) == "lower"
+        if is_lower and self.b is not None and self.b.band is not None:
+            raise NotSupportedError(
+                f"the loss has a band (band={self.b.band}), which gives an upper bound only; use "
+                "side='upper', or compile it with cap= instead for both"
+            )
+        if is_lower or self.b is None or self.b.cap is None:
             return self
         return self._upper
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.axis_labels import check_mask
 from fstgrad.core.checks import FloatArray, IntArray, index_array, positive_integer, positive_number
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata import kernels
 from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.losses.automata.band import Band, compile_band
-from fstgrad.losses.automata.caps import in_nats
+from fstgrad.losses.automata.band import BAND_AND_CAP, Band, compile_band
+from fstgrad.losses.automata.caps import TropicalCap, check_cap, in_nats
 from fstgrad.losses.automata.determinize import TropicalFrontier, determinize, minimize
 from fstgrad.losses.automata.machine import TargetMachine, concatenate
 from fstgrad.losses.automata.semiring import TROPICAL
@@ -142,11 +142,14 @@ class TargetLoss:
         max_states = positive_integer("max_states", max_states)
         machine = self.machine
         if band is not None:
+            if cap is not None:
+                raise NotSupportedError(BAND_AND_CAP)
             return compile_band(self.alphabet, machine, length, band, max_states)
         if cap is not None:
-            machine = machine.with_constant(cap)
+            machine = machine.with_constant(check_cap(cap))
+        certificate = None if cap is None else TropicalCap(self.alphabet, machine, length)
         raw = minimize(determinize(machine, length, max_states=max_states))
-        return in_nats(self.alphabet, machine.class_of, raw, machine.unit, None)
+        return in_nats(self.alphabet, machine.class_of, raw, machine.unit, certificate)
 
     def scaled(self, factor: float) -> "TargetLoss":
         """Return the loss multiplied by a factor > 0.

@@ -68,6 +68,30 @@ def test_without_a_cap_both_bounds_are_log_z():
     assert d.log_partition_bounds() == (d.log_partition(), d.log_partition())
 
 
+def test_a_band_gives_an_upper_bound_only():
+    loss = fg.EditDistance(fg.Alphabet("abc"))
+    scores = np.random.default_rng(0).normal(size=(4, 3))
+    exact = fg.StringDistribution(scores, loss.compile("abca")).log_partition()
+    banded = fg.StringDistribution(scores, loss.compile("abca", band=0))
+    lower, upper = banded.log_partition_bounds()
+    assert lower == -np.inf
+    assert exact + 1e-3 < upper == pytest.approx(banded.log_partition(), rel=1e-11)
+    assert banded.bound("upper") is banded
+    with pytest.raises(fg.NotSupportedError, match=r"band=0.* an upper bound only"):
+        banded.bound("lower")
+
+
+def test_a_loss_against_a_target_is_capped_with_the_bounds_of_the_loss():
+    loss = fg.EditDistance(fg.Alphabet("abc"))
+    scores = np.random.default_rng(0).normal(size=(4, 3))
+    two = (loss.compile("abca", cap=1.0), loss.against("abca").compile(4, cap=1.0, max_states=1000))
+    given, bounds = (fg.StringDistribution(scores, b).log_partition_bounds() for b in two)
+    assert bounds == given
+    assert given[0] + 1e-3 < given[1]
+    with pytest.raises(fg.NotSupportedError, match="no cap"):
+        loss.against("abca").compile(4, band=1, cap=1.0, max_states=1000)
+
+
 def test_choose_cap_says_why_it_stopped():
     rng = np.random.default_rng(1)
     target = rng.integers(3, size=8)
