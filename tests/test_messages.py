@@ -16,7 +16,7 @@ import fstgrad as fg
 from fstgrad.cli.main import fstgrad
 from tests.borders.columns import callables, code_of_call
 from tests.fuzz.commands import TEMPLATES, fill
-from tests.fuzz.examples import code_of, recorded
+from tests.fuzz.examples import Choice, code_of, recorded
 from tests.fuzz.runner import captured
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.wrong import Call
@@ -201,7 +201,7 @@ def one_thread(framework):
         torch.set_num_threads(before)
 
 
-ELSEWHERE = ("fstgrad.jax", "fstgrad.torch", "fstgrad.plot")  # above; pictures
+ELSEWHERE = Choice(without=("fstgrad.jax", "fstgrad.torch", "fstgrad.plot"))  # above; pictures
 
 
 @pytest.mark.parametrize("kinds", ["chosen", pytest.param("all", marks=pytest.mark.nightly)])

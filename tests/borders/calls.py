@@ -1,6 +1,5 @@
 """Calls of what no example calls, or calls only beside what came before it."""
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,16 +7,27 @@ import numpy as np
 
 import fstgrad as fg
 from fstgrad.grammars import Grammar
+from tests.fuzz.examples import Choice
 from tests.fuzz.wrong import Call
 
 
-def more_calls() -> Iterator[Call]:
+def more_calls(chosen: Choice) -> Iterator[Call]:
     """Yield calls that work, with all the arguments that the columns need."""
-    grammar = Grammar.load("keyboard")
-    yield call("grammars.Grammar.__call__", grammar.__call__, y="ab", target="b")
-    if importlib.util.find_spec("torch"):
+    if "fstgrad.grammars" in chosen:
+        grammar = Grammar.load("keyboard")
+        yield call("grammars.Grammar.__call__", grammar.__call__, y="ab", target="b")
+        abc = fg.Alphabet("ab")
+        yield call(
+            "fstgrad.sampled_risk", fg.sampled_risk, scores=np.zeros((3, 2)),
+            target=np.array([0, 1, 0]), loss=fg.EditDistance(abc), samples=5, rng=0,
+        )  # fmt: skip
+        yield call(
+            "Lattice.from_nbest", fg.Lattice.from_nbest,
+            hypotheses=["ab", "b"], scores=np.array([0.0, 0.5]), alphabet=abc,
+        )  # fmt: skip
+    if "fstgrad.torch" in chosen:
         yield from of_torch()
-    if importlib.util.find_spec("jax"):
+    if "fstgrad.jax" in chosen:
         import jax
 
         import fstgrad.jax as fgj
@@ -90,6 +100,7 @@ def of_torch() -> Iterator[Call]:
     choices = {"reduction": "sum", "infeasible": "raise"}
     yield call("torch.nn.CRF.risk", layer.risk, **given, **choices)
     yield call("torch.nn.CRF.softmax_margin", layer.softmax_margin, **given, **choices)
+    yield call("torch.nn.CRF.nbest", layer.nbest, emissions=emissions, k=2)
     chain = fgt.CRF(emissions, torch.tensor([[0.5, -0.5], [0.1, 0.2]]))
     yield call("torch.CRF.risk", chain.risk, gold=tags, loss=given["loss"], **choices)
     yield call(

@@ -1,17 +1,16 @@
 """The columns of the table: the arguments of public functions and methods, from their signatures.
 
-The plain values are those of the calls that the examples of the docstrings make.
+The plain values are those of the calls that the examples of the docstrings make: of several calls,
+those with the least content.
 """
 
 import dataclasses
 import inspect
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tests.borders.judging import Outcome, difference
-from tests.borders.rows import forms
-from tests.fuzz.examples import code_of
+from tests.borders.judging import Outcome, content, difference
+from tests.fuzz.examples import ALL, Choice, code_of
 from tests.fuzz.wrong import Call
 from tests.helpers.public import MODULES, public
 
@@ -25,7 +24,6 @@ class Column(NamedTuple):
     others: frozenset[str]
     plain: Outcome
     is_random: bool
-    seconds: float
 
     def __str__(self) -> str:
         return f"{self.call.name}({self.shown})"
@@ -37,9 +35,9 @@ def is_record(kind: type) -> bool:
     return is_plain or issubclass(kind, tuple | BaseException) or hasattr(kind, "get_params")
 
 
-def callables() -> Iterator[tuple[str, Any]]:
+def callables(chosen: Choice = ALL) -> Iterator[tuple[str, Any]]:
     """Yield what is public and takes arguments, with its name."""
-    for module in MODULES:
+    for module in filter(chosen.__contains__, MODULES):
         for name, thing in public(module).items():
             if not inspect.isclass(thing):
                 yield f"{module}.{name}", thing
@@ -73,32 +71,31 @@ def filled(call: Call) -> Call:
     return more if Outcome(more, more.arguments).content is not None else call
 
 
-def columns(calls: tuple[Call, ...]) -> list[Column]:
-    """Return the columns: of each argument and kind of value, that of the fastest call."""
-    listed = {code_of(function) for _, function in callables()}
-    fastest: dict[tuple[Any, ...], Column] = {}
-    for call in calls:
-        code = code_of_call(call)
-        if code not in listed:
-            continue
+def columns(calls: Iterable[Call], chosen: Choice = ALL) -> list[Column]:
+    """Return the columns: of each argument and kind of value, that of the smallest call."""
+    listed = {code_of(function) for _, function in callables(chosen)}
+    made: dict[tuple[Any, ...], Column] = {}
+    for call in sorted((call for call in calls if code_of_call(call) in listed), key=size):
         call = filled(call)
+        keys = {name: (call.name, name, type(v).__name__) for name, v in call.arguments.items()}
+        if all(key in made for key in keys.values()):
+            continue
         plain = Outcome(call, call.arguments)
-        started = time.perf_counter()
-        again = Outcome(call, call.arguments)
-        seconds = time.perf_counter() - started
         if plain.content is None:  # it works only beside calls that came before it
             continue
+        again = Outcome(call, call.arguments)
         is_random = difference(again.content, plain.content) != ""
-        for name, value in call.arguments.items():
-            key = (call.name, name, type(value).__name__)
-            if key not in fastest or seconds < fastest[key].seconds:
-                names = {other: name_in_errors(call, other) for other in call.arguments}
-                others = frozenset(names.values())
-                if next(forms(value), None) is not None:
-                    fastest[key] = Column(
-                        call, name, names[name], others, plain, is_random, seconds
-                    )
-    return list(fastest.values())
+        shown = {name: name_in_errors(call, name) for name in keys}
+        for name, key in keys.items():
+            made.setdefault(
+                key, Column(call, name, shown[name], frozenset(shown.values()), plain, is_random)
+            )
+    return list(made.values())
+
+
+def size(call: Call) -> int:
+    """Return the length of the text of a call's arguments and of its object."""
+    return len(repr(content([getattr(call.function, "__self__", None), call.arguments])))
 
 
 def code_of_call(call: Call) -> Any:

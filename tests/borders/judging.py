@@ -117,9 +117,17 @@ def _array(value: Any) -> Any:
     if library == "torch" and hasattr(value, "detach"):
         known = value.detach()
         return (known.half() if str(known.dtype) == "torch.bfloat16" else known).numpy().copy()
-    if library in ("jax", "jaxlib") and hasattr(value, "dtype"):
+    if library in ("jax", "jaxlib") and not str(getattr(value, "dtype", "key")).startswith("key"):
         return np.array(value, dtype="f2" if value.dtype.name == "bfloat16" else None)
     return None
+
+
+def key_of(value: Any) -> Any:
+    """Return what equal arrays share, and no other values do."""
+    array = _array(value)
+    if array is None or array.dtype == object:
+        return id(value)
+    return type(value), array.dtype.str, array.shape, array.tobytes()
 
 
 def difference(

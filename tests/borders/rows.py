@@ -123,7 +123,7 @@ def of_text(value: str) -> Iterator[Form]:
 
 
 def _object_array(item: object) -> np.ndarray:
-    """Return the parts of an item as a 1-D array of objects."""
+    """Return the parts of an item, which may be arrays, as a 1-D array of objects."""
     parts = list(item)
     array = np.empty(len(parts), dtype=object)
     for i, part in enumerate(parts):
@@ -135,15 +135,13 @@ def of_items(value: Any, plain: Any = None) -> Iterator[Form]:
     """Yield other containers of items."""
     given = list(value)
     plain = value if plain is None else plain
-    objects = np.empty(len(given), dtype=object)
-    for i, item in enumerate(given):  # which may be an array of its own
-        objects[i] = item
+    objects = _object_array(given)
     yield Form("list", given, plain)
     yield Form("tuple", tuple(given), plain)
     yield Form("generator", (item for item in given), plain)
     yield Form("1-D array of objects", objects, plain)
-    yield Form("column", Column(given), plain)
-    yield Form("column with an index", Column(given, range(len(given))[::-1]), plain)
+    yield Form("column", Column(objects), plain)
+    yield Form("column with an index", Column(objects, range(len(given))[::-1]), plain)
     yield Form("table of one column", Frame(objects[:, None], columns=["x"]), plain)
     yield Form("table of one row", Frame(objects[None], columns=map(str, given)), plain)
     yield Form("dict of the items", {str(i): item for i, item in enumerate(given)}, plain)

@@ -8,6 +8,7 @@ the library calls below it, is repeated with something wrong in it.
 
 import contextlib
 import copy
+import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -34,8 +35,6 @@ from tests.helpers.documents import blocks, run_python
 from tests.helpers.public import MODULES as LISTED
 from tests.helpers.sources import ROOT
 
-# JAX keeps threads of its own, which no fork survives: what forks leaves it out.
-JAX = "fstgrad.jax"
 # Called by the library alone, on arguments that it has looked through.
 INNER = {
     "fstgrad.grm.families.FiniteCounts",
@@ -51,11 +50,26 @@ PACKAGES = (
 KINDS = 3  # calls kept of one callable, whose arguments differ in their classes
 
 
-def is_here(module: str, without: str | tuple[str, ...] = "") -> bool:
-    """Whether the examples of a module run: where its package is installed, unless left out."""
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The modules below a package, without those below others."""
+
+    package: str = "fstgrad"
+    without: tuple[str, ...] = ()
+
+    def __contains__(self, module: str) -> bool:
+        return module.startswith(self.package) and not module.startswith(self.without)
+
+
+ALL = Choice()
+# JAX keeps threads of its own, which no fork survives: what forks leaves it out.
+FORKED = Choice(without=("fstgrad.jax",))
+
+
+def is_here(module: str, chosen: Choice = ALL) -> bool:
+    """Whether the examples of a module run: one of the chosen, whose packages are installed."""
     needed = NEEDED.get(module.split(".")[1], []) if module != "fstgrad" else []
-    is_left_out = bool(without) and module.startswith(without)
-    return all(map(importlib.util.find_spec, needed)) and not is_left_out
+    return module in chosen and all(map(importlib.util.find_spec, needed))
 
 
 def code_of(member: Any) -> CodeType | None:
@@ -66,11 +80,11 @@ def code_of(member: Any) -> CodeType | None:
     return function.__code__ if ours else None
 
 
-def public(without: str | tuple[str, ...] = "") -> dict[str, Any]:
+def public(chosen: Choice = ALL) -> dict[str, Any]:
     """Return public classes and functions by name: those listed, and those with an example."""
     found: dict[str, Any] = {}
     for name in [*LISTED, *PACKAGES, *SHOWN]:
-        if not is_here(name, without):
+        if not is_here(name, chosen):
             continue
         module = importlib.import_module(name)
         for key in getattr(module, "__all__", dir(module)):
@@ -86,10 +100,10 @@ def public(without: str | tuple[str, ...] = "") -> dict[str, Any]:
     return found
 
 
-def codes(without: str | tuple[str, ...] = "") -> dict[CodeType, str]:
+def codes(chosen: Choice = ALL) -> dict[CodeType, str]:
     """Return {code: what runs it} of all public callables that take arguments."""
     found: dict[CodeType, str] = {}
-    for name, thing in public(without).items():
+    for name, thing in public(chosen).items():
         if not inspect.isclass(thing):
             found[code_of(thing)] = name  # type: ignore[index]
         elif not issubclass(thing, BaseException) and name not in INNER:
@@ -115,9 +129,10 @@ def arguments_of(code: CodeType) -> tuple[str, ...]:
 class Recorder:
     """Keeps the calls that it sees."""
 
-    def __init__(self, without: str | tuple[str, ...] = "") -> None:
-        self.codes = codes(without)
-        things = public(without).values()
+    def __init__(self, chosen: Choice = ALL) -> None:
+        self.codes = codes(chosen)
+        self.ids = frozenset(map(id, self.codes))  # Python hashes all of a code at each look
+        things = public(chosen).values()
         self.functions = {code_of(f): f for f in things if inspect.isfunction(f)}
         self.static = {
             member.__func__.__code__: getattr(thing, key)
@@ -141,7 +156,7 @@ class Recorder:
 
     def __call__(self, frame: FrameType, _event: str, _what: Any) -> None:
         """Look at a call; no lines are traced."""
-        if frame.f_code in self.codes:
+        if id(frame.f_code) in self.ids:
             self.keep(frame.f_code, dict(frame.f_locals))
 
     def keep(self, code: CodeType, values: dict[str, Any]) -> None:
@@ -208,21 +223,22 @@ def _kept_files(folder: pathlib.Path) -> Iterator[None]:
 
 
 @cache
-def record(folder: pathlib.Path, without: str | tuple[str, ...] = "") -> Recorder:
+def record(folder: pathlib.Path, chosen: Choice = ALL) -> Recorder:
     """Make the calls of `tests.fuzz.calls` and run all examples, whose files a folder keeps."""
-    recorder = Recorder(without)
+    recorder = Recorder(chosen)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     with _kept_files(folder), contextlib.redirect_stdout(io.StringIO()):
-        with recorder.watching():
-            make(lambda _name, function, *given, **named: function(*given, **named))
+        if "fstgrad" in chosen:
+            with recorder.watching():
+                make(lambda _name, function, *given, **named: function(*given, **named))
         for name in SHOWN:
-            if is_here(name, without):
+            if is_here(name, chosen):
                 module = importlib.import_module(name)
                 with recorder.watching():
                     doctest.testmod(module, extraglobs={"np": np, "fg": fg}, optionflags=flags)
         for page in sorted((ROOT / "docs/api").glob("*.md")):
             code = [text for kind, text in blocks(page) if kind == "python"]
-            if is_here(f"fstgrad.{page.stem}", without):
+            if is_here(f"fstgrad.{page.stem}", chosen):
                 namespace: dict[str, Any] = {"__name__": "__main__"}
                 with recorder.watching():
                     for text in code:
@@ -230,6 +246,6 @@ def record(folder: pathlib.Path, without: str | tuple[str, ...] = "") -> Recorde
     return recorder
 
 
-def recorded(folder: pathlib.Path, without: str | tuple[str, ...] = "") -> tuple[Call, ...]:
+def recorded(folder: pathlib.Path, chosen: Choice = ALL) -> tuple[Call, ...]:
     """Return the calls of all examples, by name."""
-    return tuple(sorted(record(folder, without).seen.values(), key=lambda call: call.name))
+    return tuple(sorted(record(folder, chosen).seen.values(), key=lambda call: call.name))

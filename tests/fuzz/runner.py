@@ -24,7 +24,7 @@ import numpy as np
 from fstgrad.cli.main import main
 from tests.fuzz.calls import calls
 from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
-from tests.fuzz.examples import JAX, recorded
+from tests.fuzz.examples import FORKED, recorded
 from tests.fuzz.judging import file_of_descriptor, judged, made_call, short, signature
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.wrong import Call, all_values, is_work, random_call
@@ -82,7 +82,7 @@ class Fuzzer:
 
     def example(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a call that an example makes, and a function that makes it."""
-        every = recorded(self.files, JAX)
+        every = recorded(self.files, FORKED)
         return self._shown(*random_call(every, np.random.default_rng([self.seed, 2, index])))
 
     def argument(self, index: int) -> tuple[str, Callable[[], str]]:
@@ -166,7 +166,7 @@ class Fuzzer:
 @functools.cache
 def _slots(files: pathlib.Path) -> list[tuple[Call, str]]:
     """Return every argument of one call of each name."""
-    by_name = {call.name: call for call in (*recorded(files, JAX), *calls())}
+    by_name = {call.name: call for call in (*recorded(files, FORKED), *calls())}
     return [(call, name) for call in by_name.values() for name in call.arguments]
 
 
@@ -307,7 +307,7 @@ def fuzz(
         "argument": fuzzer.argument, "sweep": fuzzer.sweep,
     }  # fmt: skip
     if {"example", "argument"} & set(kinds):
-        recorded(fuzzer.files, JAX)  # once, and not in every process
+        recorded(fuzzer.files, FORKED)  # once, and not in every process
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
     found = 0

@@ -7,6 +7,7 @@ is nonsense.
 import contextlib
 import decimal
 import fractions
+import functools
 import importlib.util
 import inspect
 import pathlib
@@ -32,13 +33,18 @@ class Call(NamedTuple):
         named = dict(arguments)
         starred = [named.pop(name) for name in arguments if name.startswith("*")]
         positional = []
-        for parameter in inspect.signature(self.function).parameters.values():
+        for parameter in _parameters(getattr(self.function, "__func__", self.function)):
             by_place = starred and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
             if parameter.name in named and (
                 by_place or parameter.kind is parameter.POSITIONAL_ONLY
             ):
                 positional.append(named.pop(parameter.name))
         return self.function(*positional, *starred, **named)
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
 
 
 def bound(
