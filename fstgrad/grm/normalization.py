@@ -13,7 +13,11 @@ Gaussian base, |theta_S| replaces the maximum for sets of even size, whose produ
 For k = 2, a negative definite matrix is also a certificate; for the Gaussian base it is also
 necessary.
 
-If no direction with Q >= 0 is found, small models are decided by Bernstein coefficients.  With T_s
+Where the largest Q is 0, up to rounding, lower powers and other directions decide: exp(Q) has a
+finite integral for Q = -x_2 - x_3 - 5 (x_1 x_2)^(1/2) - 5 (x_1 x_3)^(1/2), which is 0 along x_1,
+and none for Q = -(x_1^(1/2) - x_2^(1/2))^2.  Such models are left undecided.
+
+If no direction with Q > 0 is found, small models are decided by Bernstein coefficients.  With T_s
 = u_s^m, m the least common multiple of the sizes, Q is a homogeneous polynomial of degree m in u.
 On a simplex it is an average of its coefficients there, so it is negative if they are.  Otherwise,
 the simplex is halved; the coefficients approach the values of Q (Bundfuss and Duer, Linear Algebra
@@ -92,8 +96,13 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
         return Normalizability(
             True, f"arithmetic-geometric means: Q(T) <= {brackets.max():.6g} sum(T)"
         )
-    if not any(True for _ in _leading(parameters)):
-        node = int(parameters.intercepts[:, 0].argmax())
+    first, lower = parameters.intercepts[:, 0], parameters.intercepts[:, 1:]
+    sizes = (np.abs(values).max(initial=0.0) for _, values, _ in _leading(parameters))
+    scale = max(np.abs(first).max(), *sizes, 0.0)
+    is_flat = (lower >= 0).all(axis=1) | family.allows_negative  # where theta is 0
+    grows = (first > 0) | ((first == 0) & is_flat & (not parameters.interactions))
+    if not _leading(parameters) and grows.any():
+        node = int(np.where(grows, first, -np.inf).argmax())
         return Normalizability(
             False,
             f"theta = {parameters.intercepts[node, 0]:.6g} >= 0 of a variable without interactions",
@@ -103,16 +112,15 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
     if pairwise:
         matrix = _matrix(parameters)
         values, vectors = np.linalg.eigh(matrix)
-        if values[-1] < 0:
+        if values[-1] < -MARGIN * scale:
             return Normalizability(True, f"negative definite, largest eigenvalue {values[-1]:.6g}")
-        if family.allows_negative:
+        if family.allows_negative and values[-1] > MARGIN * scale:
             return Normalizability(
-                False, f"largest eigenvalue {values[-1]:.6g} >= 0", vectors[:, -1].copy()
+                False, f"largest eigenvalue {values[-1]:.6g} > 0", vectors[:, -1].copy()
             )
     direction, worst = _search(parameters)
-    if worst >= 0:
-        return Normalizability(False, f"eta_1(v) = {worst:.6g} >= 0 in this direction", direction)
-    scale = max(np.abs(values).max(initial=0.0) for _, values, _ in _leading(parameters))
+    if worst > MARGIN * scale:
+        return Normalizability(False, f"eta_1(v) = {worst:.6g} > 0 in this direction", direction)
     if worst < -CLOSE * scale and (simplices := _negative_on_simplices(parameters)):
         return Normalizability(
             True, f"negative Bernstein coefficients on {simplices} simplices of directions"

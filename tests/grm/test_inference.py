@@ -354,10 +354,24 @@ def test_pairs_of_positive_variables_are_copositive():
     assert 2 <= sum(found) < 10
 
 
-def test_a_model_on_the_boundary_is_not_normalizable():
-    """Q = -(t_1 - t_2)^2 vanishes where both are equal."""
-    model = parameters("exponential", [[-1.0, 0.0]] * 2, ((2, 2), {(0, 1): 2.0}))
-    assert not is_normalizable(model)
+@pytest.mark.parametrize(
+    "intercepts, pairs",
+    [
+        ([-1.0, -1.0], {(0, 1): 2.0}),  # no integral: Q = -(t_1 - t_2)^2 is 0 where both are equal
+        # the integral is finite: in z, of exp(-5 sqrt(z x) - x) over x, squared, near (2 / 25 z)^2
+        ([0.0, -1.0, -1.0], {(0, 1): -5.0, (0, 2): -5.0}),
+    ],
+)
+def test_a_model_on_the_boundary_is_not_decided(intercepts, pairs):
+    rows = [[theta, 0.0] for theta in intercepts]
+    assert is_normalizable(parameters("exponential", rows, ((2, 2), pairs))).value is None
+
+
+def test_a_root_decides_where_theta_is_zero():
+    """exp(-sqrt(x)) has the integral 2, and exp(0) none."""
+    for root, value in ((-1.0, None), (0.0, False)):
+        model = parameters("exponential", [[0.0, root], [-0.5, 0.0]])
+        assert is_normalizable(model).value is value
 
 
 def test_a_model_without_normalizer_cannot_be_drawn():
