@@ -4,6 +4,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -80,6 +81,9 @@ def test_a_stopped_fit_resumes_from_its_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fg.GeneralizedRootModel(**settings).fit(x)
     assert path.exists()
+    for thread in threading.enumerate():  # an interrupted fit does not wait for its threads
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join()
     solved.clear()
     monkeypatch.setattr(
         "fstgrad.grm.regression.NodeRegression.fit",
