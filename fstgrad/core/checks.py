@@ -211,8 +211,7 @@ def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 def cost(name: str, value: float) -> float:
     """Return `value` as a float >= 0 or +inf (forbidden)."""
-    is_inf = isinstance(value, float | np.floating) and value == np.inf
-    return np.inf if is_inf else positive_number(name, value, allow_zero=True)
+    return positive_number(name, value, allow_zero=True, or_inf=True)
 
 
 def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:
@@ -232,20 +231,30 @@ def real_number(name: str, value: float, *, needed: str = "a finite number") -> 
 
 
 def positive_number(
-    name: str, value: float, *, allow_zero: bool = False, most: float = np.inf
+    name: str,
+    value: float,
+    *,
+    allow_zero: bool = False,
+    most: float = np.inf,
+    or_inf: bool = False,
 ) -> float:
-    """Return `value` as a finite float > 0, or >= 0 if `allow_zero`, and at most `most`."""
-    needed = "a finite number >= 0" if allow_zero else "a finite number > 0"
-    needed += f", at most {most:g}" if most < np.inf else ""
+    """Return `value` as a float > 0, or >= 0 if `allow_zero`, and at most `most`.
+
+    It is finite, or +inf if `or_inf`.
+    """
+    if or_inf and isinstance(value, float | np.floating) and value == np.inf:
+        return np.inf
+    needed = f"a {'' if or_inf else 'finite '}number >{'=' if allow_zero else ''} 0"
+    needed += " or inf" if or_inf else f", at most {most:g}" if most < np.inf else ""
     number = real_number(name, value, needed=needed)
     if not 0 <= number <= most or (number == 0 and not allow_zero):
         raise InvalidInputError(f"{name} is {value!r}; give {needed}")
     return number
 
 
-def divisor(name: str, value: float) -> float:
-    """Return `value` as a finite float, at least 1e-150, so that quotients are finite."""
-    number = positive_number(name, value)
+def divisor(name: str, value: float, *, or_inf: bool = False) -> float:
+    """Return `value` as a float, at least 1e-150, so that quotients are finite."""
+    number = positive_number(name, value, or_inf=or_inf)
     if number < 1 / _LARGEST_FACTOR:
         raise InvalidInputError(f"{name} is {value!r}; give a number >= 1e-150")
     return number

@@ -29,6 +29,15 @@ FAR = 1e5  # nats; larger scores come from masks, and their differences have err
 Scalar = Any  # float, or a float64 array of the batch shape in batched families
 
 
+def log_probability(score: Any, log_z: Any) -> Any:
+    """Return log p = score - log Z in nats, at most 0: the difference of large numbers is rounded.
+
+    A float, or an array if one of them is an array.
+    """
+    value = np.minimum(score - log_z, 0.0)
+    return value if np.ndim(value) else float(value)
+
+
 class Distribution(ABC, Generic[Table]):
     """A log-linear distribution over structures y with the table `scores`, log-weights in nats."""
 
@@ -108,7 +117,7 @@ class Distribution(ABC, Generic[Table]):
     def log_prob(self, structure: Any) -> Scalar:
         """Return log p(y) in nats; -inf for a forbidden structure."""
         score = self.inner(self.parts(structure), self.scores)
-        return score + self.log_base(structure) - self.log_partition()
+        return log_probability(score + self.log_base(structure), self.log_partition())
 
     def nll(self, gold: Any) -> tuple[Scalar, Table]:
         """Return -log p(gold) in nats and its gradient, E[t] - t(gold), a table like `scores`."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.checks import positive_integer
-from fstgrad.core.distribution import FAR, offsets
+from fstgrad.core.distribution import FAR, log_probability, offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.jax import arguments
@@ -290,7 +290,7 @@ class CRF:
         def host(*arrays: Any) -> tuple[Array, Array]:
             chains, order, paths = _chains(*arrays)
             tags, scores = chains.kbest(k)
-            log_probs = scores - chains.solve().log_z[:, None]
+            log_probs = log_probability(scores, chains.solve().log_z[:, None])
             return _placed(tags, order, paths), log_probs.astype(self._scores.dtype)
 
         items, length = self._kept.shape

@@ -163,7 +163,8 @@ class PairObjective:
         The constants of "raml" and of "direct".
     prune : float, optional
         As in `Loss.compile`: an approximation without a bound.  Only with method "exact" and
-        without a cap.
+        without a cap.  The value of "direct" is the full loss of the best string, which pruning may
+        drop.
     cache : AutomatonCache, optional
         The cache that keeps automata between calls.
 
@@ -301,6 +302,8 @@ class PairObjective:
         value, scores_gradient, log_partition = _exact_objective(
             self.kind, scores, ids, b, self.engine, constants
         )
+        if self.kind == "direct" and method == "pruned" and self.loss is not None:
+            value = self.loss(StringDistribution(scores).mode(), ids)  # which may be pruned from B
         states = 0 if b is None else b.num_states
         self.features.accumulate(scores_gradient, x, out)
         part = PairGradient(value, out, log_partition, states, method)

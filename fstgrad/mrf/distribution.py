@@ -17,7 +17,7 @@ from fstgrad.core.checks import (
     log_weights,
     positive_integer,
 )
-from fstgrad.core.distribution import Distribution, masked_inner
+from fstgrad.core.distribution import Distribution, log_probability, masked_inner
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf import decoding, inference, objectives
 from fstgrad.mrf.decoding import best_labelings
@@ -158,7 +158,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def log_prob(self, structure: npt.ArrayLike) -> float:
         """Return log p(y) in nats; -inf for a forbidden labeling."""
         recentered = self.recentered[0]
-        return recentered.score(structure) - exact(recentered).precise_log_partition
+        log_z = exact(recentered).precise_log_partition
+        return float(log_probability(recentered.score(structure), log_z))
 
     def cross_entropy(self, other: Distribution[Table]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids what this model allows.
@@ -207,7 +208,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         """
         recentered = self.recentered[0]
         log_z, labelings = exact(recentered).precise_log_partition, best_labelings(recentered)
-        return [(y, score - log_z) for y, score in islice(labelings, positive_integer("k", k))]
+        best = islice(labelings, positive_integer("k", k))
+        return [(y, log_probability(score, log_z)) for y, score in best]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:
         """Return log Z and marginals by a method of `fstgrad.mrf.inference`, with its options."""

@@ -37,7 +37,8 @@ def curves(
     Raises
     ------
     InvalidInputError
-        There is no panel, or x and y differ in length.
+        There is no panel, or none with a series; x and y differ in length; or the axis is
+        logarithmic and no y is positive.
 
     Examples
     --------
@@ -51,6 +52,11 @@ def curves(
     if not panels:
         raise InvalidInputError("panels is empty; give at least one title with its series")
     log, panels = flag("log", log), {title: _lines(one) for title, one in panels.items()}
+    heights = np.concatenate([y for series in panels.values() for _, y in series.values()])
+    if log and heights.size and not (heights > 0).any():
+        raise InvalidInputError(
+            "panels have no y > 0, which a logarithmic axis needs; give log=False"
+        )
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
     theme = theme_of(dark)
     figure = blank(4.2 * len(panels), 3.6, theme)
@@ -75,6 +81,8 @@ def curves(
 def _lines(series: Any) -> dict[Any, Any]:
     """Return named series as pairs of float64 arrays of the same shape (k,)."""
     instance("series", series, Mapping, "{name: (x, y)}")
+    if not series:
+        raise InvalidInputError("one of panels has no series; give {name: (x, y)} for each")
     found = {}
     for name, line in series.items():
         x, y = (float_array(name, side, (None,)) for side in fields("series", [line], 2)[0])

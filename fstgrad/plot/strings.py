@@ -89,6 +89,8 @@ def _map(
         raise InvalidInputError(
             f"{name} has shape {values.shape}; give (l, {n}) or more axes, the last for {n} symbols"
         )
+    if not len(values):
+        raise InvalidInputError(f"{name} has no position; give (l, {n}) with l > 0")
     if ids is not None and len(ids) != len(values):
         raise InvalidInputError(
             f"target has {len(ids)} symbols, the {name} {len(values)} positions; give equal lengths"

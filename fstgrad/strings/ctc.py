@@ -18,7 +18,7 @@ from fstgrad.core.checks import (
     unusable_score,
     writable,
 )
-from fstgrad.core.distribution import FAR
+from fstgrad.core.distribution import FAR, log_probability
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
 from fstgrad.strings import kernels
@@ -146,7 +146,7 @@ class GoldPaths:
             end[i, :size] = np.searchsorted(own, reads, side="right")
         relative = np.where(self._inside[..., None], self.scores, 0.0) - self._offsets[..., None]
         log_z = np.log(np.exp(relative).sum(axis=2)).sum(axis=1, where=self._inside)
-        return Alignment(labels, start, end, self.relative_scores(labels) - log_z)
+        return Alignment(labels, start, end, log_probability(self.relative_scores(labels), log_z))
 
     def relative_scores(self, labels: IntArray) -> FloatArray:
         """Return the scores (B,) of paths (B, T), less the integer offset of each frame."""

@@ -19,7 +19,12 @@ from fstgrad.core.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.core.distribution import ArrayDistribution, Distribution, may_have_offsets
+from fstgrad.core.distribution import (
+    ArrayDistribution,
+    Distribution,
+    log_probability,
+    may_have_offsets,
+)
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import search
@@ -278,7 +283,8 @@ class StringDistribution(ArrayDistribution):
         k = positive_integer("k", k)
         model = self.recentered
         best = search.kbest(model.scores, self._paths, k)
-        return [(ids, score - model.log_partition()) for ids, score in best]
+        log_z = model.log_partition()
+        return [(ids, log_probability(score, log_z)) for ids, score in best]
 
     @cached_property
     def _recentered(self) -> "StringDistribution":

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fstgrad.core.checks import LARGEST_SCORE, Seed, generator, instance, one_of, positive_integer
-from fstgrad.core.distribution import FAR
+from fstgrad.core.distribution import FAR, log_probability
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.losses import Loss
@@ -342,10 +342,10 @@ class CRF:
         if self._on_device:
             lists, totals = self._kbest(chain, k)
             log_z = self._log_partition(chain).detach()
-            return lists, (totals - log_z[:, None]).to(self._dtype)
+            return lists, (totals - log_z[:, None]).clamp_max(0.0).to(self._dtype)
         chains = self._chains(chain)
         tags, scores = chains.kbest(k)
-        log_probs = torch.from_numpy(scores - chains.solve().log_z[:, None])
+        log_probs = torch.from_numpy(log_probability(scores, chains.solve().log_z[:, None]))
         return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
 
     @uncompiled

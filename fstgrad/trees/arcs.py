@@ -243,8 +243,9 @@ class ArcTable:
             )
         from scipy.sparse import csr_array
 
-        checked(f"{name}.data", values.data)
-        return csr_array(values)
+        rows = csr_array(values)  # whose data are numbers; those of other formats are lists
+        checked(f"{name}.data", rows.data)
+        return rows
 
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fstgrad import plot
 from fstgrad.core import checks
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scalar
+from fstgrad.core.distribution import FAR, ArrayDistribution, Distribution, Scalar, log_probability
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.uninitialized import empty
@@ -270,7 +270,7 @@ class TreeDistribution(ArrayDistribution):
 
     def log_prob(self, structure: npt.ArrayLike) -> Scalar:
         """Return log p(tree) in nats; -inf for a tree that is forbidden."""
-        return -self._negative_log_probability(self.parts(structure))
+        return log_probability(0.0, self._negative_log_probability(self.parts(structure)))
 
     def _negative_log_probability(self, parts: FloatArray) -> Scalar:
         """Return -log p of trees given as tables (..., like the scores)."""
@@ -372,7 +372,7 @@ class TreeDistribution(ArrayDistribution):
         """Return the lists of (tree, score) of all items as (tree, log_prob)."""
         log_z = self._solution.log_partition + self._table.offset
         pairs = zip(lists, log_z, strict=True)
-        return [[(tree, float(score - z)) for tree, score in trees] for trees, z in pairs]
+        return [[(tree, log_probability(score, z)) for tree, score in trees] for trees, z in pairs]
 
     # Second-order quantities, from Cov v or covariances in closed form.
 
@@ -659,11 +659,7 @@ class TreeDistribution(ArrayDistribution):
 
         Order 1 gives 1, and +inf the largest probability.  It is exp(-(1 - 1/k) renyi(k)).
         """
-        k = (
-            order
-            if isinstance(order, float) and order == np.inf
-            else checks.divisor("order", order)
-        )
+        k = checks.divisor("order", order, or_inf=True)
         return exponential(-(1 - 1 / k) * self.renyi(k))
 
     # Divergences from another distribution over the same trees.

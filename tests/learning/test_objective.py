@@ -115,6 +115,15 @@ def test_a_pruned_objective_is_that_of_the_pruned_automaton(kind):
         assert batch.sums(w, [(None, "abca")]).value == part.value
 
 
+def test_the_value_of_a_pruned_direct_loss_is_the_full_loss_of_the_best_string():
+    features, loss = fg.QGramCounts(ABC, 1), fg.EditDistance(ABC)
+    w = np.full(features.shape, -100.0)
+    w[..., 2] = 0.0  # the best string is "ccc", of loss 3
+    part = fg.PairObjective(features, loss, "direct", prune=0.5)(w, None, "aba")
+    assert part.value == loss("ccc", "aba") == 3.0
+    assert loss.compile("aba", prune=0.5).loss("ccc") == np.inf
+
+
 EDIT = fg.EditDistance(ABC)
 
 

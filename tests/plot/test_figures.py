@@ -59,8 +59,12 @@ def test_bad_input(tmp_path):
         plot.save(figure, tmp_path / "f.doc")
     with pytest.raises(fg.InvalidInputError, match="panels is empty"):
         plot.curves({}, xlabel="x", ylabel="y")
-    with pytest.raises(fg.InvalidInputError, match="for 3 symbols"):
-        plot.marginals(np.zeros((2, 2)), fg.Alphabet("abc"))
+    for panels, said in (({"a": {}}, "has no series"), ({"a": {"b": ([1], [0])}}, "log=False")):
+        with pytest.raises(fg.InvalidInputError, match=said):
+            plot.curves(panels, xlabel="x", ylabel="y")
+    for shape, said in (((2, 2), "for 3 symbols"), ((0, 3), "no position")):
+        with pytest.raises(fg.InvalidInputError, match=said):
+            plot.marginals(np.zeros(shape), fg.Alphabet("abc"))
 
 
 def test_pyplot_is_not_loaded():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, dok_array, lil_array
 
 import fstgrad as fg
 
@@ -135,7 +135,9 @@ def test_a_forbidden_gold_tree_has_no_probability():
             ["other forbids", "[1, 2]", "+inf"],
         ),
         (lambda t: t.norm(0), ["order"]),
-        (lambda t: t.norm(-np.inf), ["order"]),
+        (lambda t: t.norm(-np.inf), ["order", "or inf"]),
+        (lambda t: t.renyi(np.nan), ["order", "a number >= 0 or inf"]),
+        (lambda t: t.expectations(lil_array([[np.nan]] * 16)), ["r.data", "nan"]),
         (lambda t: t.second_moments(np.zeros((4, 4, 1)), np.zeros((4, 4))), ["s has", "more axis"]),
         (
             lambda t: fg.SpanningTrees(np.zeros((2, 3, 3)), single_root=True).second_moments(
@@ -152,6 +154,15 @@ def test_bad_arguments(call, words):
         call(fg.SpanningTrees(np.zeros((4, 4)), single_root=True))
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [lil_array, dok_array])
+def test_every_sparse_format_is_read(kind):
+    p = fg.SpanningTrees(np.arange(16.0).reshape(4, 4), single_root=True)
+    table = np.random.default_rng(0).integers(0, 2, size=(16, 2)).astype(float)
+    r, s = kind(table), csr_array(table)
+    np.testing.assert_array_equal(p.expectations(r), p.expectations(s))
+    np.testing.assert_array_equal(p.second_moments(r, r), p.second_moments(s, s))
 
 
 def test_divergence_from_a_narrower_distribution_is_infinite():

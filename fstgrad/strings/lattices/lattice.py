@@ -12,7 +12,7 @@ from fstgrad import plot
 from fstgrad.core import checks
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, Seed, positive_integer
-from fstgrad.core.distribution import ArrayDistribution, Distribution
+from fstgrad.core.distribution import ArrayDistribution, Distribution, log_probability
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
@@ -305,7 +305,8 @@ class Lattice(ArrayDistribution):
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p of a string in nats, summed over its paths; -inf if it has no path."""
         ids, scores = self._checked("structure", structure), self.recentered.scores
-        return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
+        total = search.log_sum_of_string(self.graph, self.label, scores, ids)
+        return float(log_probability(total, self._flow.log_z))
 
     def parts(self, structure: SequenceLike) -> FloatArray:
         """Return the arc posteriors (A,) given a string; each is 0 or 1 if it has one path.
@@ -412,12 +413,12 @@ class Lattice(ArrayDistribution):
         found = search.kbest(
             self.graph, self.label, self.recentered.scores, k, max_states=max_states
         )
-        return [(ids, float(total - log_z)) for ids, total in found]
+        return [(ids, log_probability(total, log_z)) for ids, total in found]
 
     def best_path(self) -> tuple[IntArray, float]:
         """Return the most probable path as (arcs, log_prob)."""
         path, total = search.best_path(self.graph, self.recentered.scores)
-        return path, total - self._flow.log_z
+        return path, log_probability(total, self._flow.log_z)
 
     def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
         """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.

@@ -96,7 +96,7 @@ def best_states(scores: torch.Tensor, states: States) -> tuple[torch.Tensor, tor
         state = state - pointer.gather(1, state.clamp_min(0))
     table = torch.cat(path[::-1], dim=1)
     log_z = torch.where(states.inside, relative.logsumexp(dim=2), 0.0).sum(dim=1)
-    log_p = valid(top[:, 0]) - log_z
+    log_p = (valid(top[:, 0]) - log_z).clamp_max(0.0)
     return table, torch.where(states.is_valid, log_p, torch.nan)
 
 
