@@ -302,6 +302,17 @@ def test_all_trees_without_replacement(single_root, sd):
     assert (np.maximum.accumulate(log_probs[::-1])[::-1] - log_probs).max() < 30
 
 
+@both
+def test_all_labeled_trees_without_replacement(single_root):
+    """Those that remain after independent draws are the others: 9 or 16 trees, 2^3 labelings."""
+    scores = np.random.default_rng(4).normal(size=(4, 4, 2))
+    trees = fg.SpanningTrees(scores, single_root=single_root, labeled=True)
+    found = trees.sample_without_replacement(999, 0)
+    assert len({np.asarray(tree).tobytes() for tree, _ in found}) == len(found)
+    assert len(found) == (9 if single_root else 16) * 2**3
+    assert np.exp([log_prob for _, log_prob in found]).sum() == pytest.approx(1, abs=1e-10)
+
+
 def test_all_trees_of_wide_scores_where_every_tree_needs_a_mask():
     """k best and draws: trees more than e^-50 below the best one, each with its digits."""
     rng = np.random.default_rng(13)
