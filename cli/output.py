@@ -91,12 +91,12 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text; on a terminal, escape control characters so that data cannot control it."""
     stream = sys.stderr if err else sys.stdout
     line = str(text)
-    with finishing_files():
+    with surviving_closed_stdout():
         click.echo(escape_unprintable(line) if stream.isatty() else line, err=err, nl=nl)
 
 
 @contextmanager
-def finishing_files() -> Iterator[None]:
+def surviving_closed_stdout() -> Iterator[None]:
     """Write to standard output; if its reader has closed it, go on where there is an --output.
 
     The rest of standard output is discarded then, and a note says so.

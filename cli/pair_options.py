@@ -32,7 +32,7 @@ from fstgrad.io import Tokens
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants
 from fstgrad.losses import MAX_STATES
 from fstgrad.strings.budget import Budget
-from fstgrad.strings.caps import TOLERANCE
+from fstgrad.strings.cap_choice import TOLERANCE
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import Kind as Proposal
 

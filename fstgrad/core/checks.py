@@ -10,8 +10,8 @@ Index
 - `index_array`, `index` : integers in a range; `output_array` : an array to add results to.
 - `sparse_matrix` : a scipy matrix whose indices are within its shape.
 - `positive_number`, `positive_integer`, `one_of`, `flag` : scalars, modes and booleans.
-- `instance`, `optional`, `path_name` : objects of a class, file names; `called` : the result of a
-  function.
+- `instance`, `optional`, `path_name` : objects of a class, file names; `call_function` : the result
+  of a function.
 - `writable` : a copy of a read-only array; `freeze` : make arrays read-only.
 - `generator` : a random generator; `extra` : import an optional package, or say how to install it.
 
@@ -296,7 +296,7 @@ def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind
     return value
 
 
-def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
+def call_function(name: str, function: Any, *given: Any, **named: Any) -> Any:
     """Return the result of a caller's function; errors raised inside it propagate.
 
     Raises

@@ -107,7 +107,7 @@ class Parts(Protocol):
         """Return sum_i values[i] t(y_i) over k structures, given by the `index` of their parts."""
 
 
-def usable(losses: FloatArray) -> FloatArray:
+def require_finite_loss(losses: FloatArray) -> FloatArray:
     """Return the losses of the samples; raise InfeasibleError if all of them are +inf."""
     if not (losses < np.inf).any():
         raise InfeasibleError(
@@ -117,7 +117,7 @@ def usable(losses: FloatArray) -> FloatArray:
     return losses
 
 
-def loss_weighted(losses: FloatArray) -> tuple[FloatArray, float, float]:
+def loss_augmented_weights(losses: FloatArray) -> tuple[FloatArray, float, float]:
     """Return the weights e^L / sum e^L (k,), and log mean e^L with its standard error, in nats.
 
     `losses` are the L of k samples in nats; a loss of +inf gets the weight 0.
@@ -224,7 +224,7 @@ def bounded_mean_interval(values: FloatArray, low: float, high: float) -> tuple[
     return low + ends[0] * (high - low), low + ends[1] * (high - low)
 
 
-def squares(
+def sum_of_squared_differences(
     a: FloatArray, b: FloatArray, second: FloatArray, first: FloatArray, number: FloatArray
 ) -> FloatArray:
     """Return sum_i (a w_i - b)^2 from the number of terms and the power sums of w.
@@ -247,9 +247,9 @@ def controlled_marginals(
     first = parts.counts(index, weights)
     second = parts.counts(index, np.square(weights))
     number = parts.counts(index, np.ones(k))
-    having = squares(1 - first, (1 - mu) / k, second, first, number)
+    having = sum_of_squared_differences(1 - first, (1 - mu) / k, second, first, number)
     total = float(np.square(weights).sum())
-    lacking = squares(first, mu / k, total - second, 1 - first, k - number)
+    lacking = sum_of_squared_differences(first, mu / k, total - second, 1 - first, k - number)
     return mu + first - number / k, np.sqrt(np.maximum(having + lacking, 0.0))
 
 

@@ -13,7 +13,7 @@ from fstgrad.grm.covariates import NONE, Covariates
 from fstgrad.grm.design import Design
 
 if TYPE_CHECKING:
-    from fstgrad.grm.kernels.descent import Normal
+    from fstgrad.grm.kernels.descent import NormalMatrices
     from fstgrad.grm.kernels.design import Slots
 
 EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
@@ -56,7 +56,7 @@ class Intercepts(NamedTuple):
         return self.covariates.to_fit_basis(node_coefs)
 
 
-class Layout(NamedTuple):
+class NormalMatrixLayout(NamedTuple):
     """The normal matrices of q nodes, one behind the other in a vector.
 
     order (s,) : the slots in the order of their nodes.
@@ -68,7 +68,7 @@ class Layout(NamedTuple):
     order: IntArray
     ends: IntArray
     offset: IntArray
-    unfilled: "Normal"
+    unfilled: "NormalMatrices"
 
 
 @dataclass
@@ -89,7 +89,7 @@ class ActiveSet:
     slots: "Slots"
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> NormalMatrixLayout:
         """The layout of the normal matrices of the nodes."""
         node = self.slots.node
         order = np.argsort(node, kind="stable")
@@ -99,8 +99,8 @@ class ActiveSet:
         offset = np.concatenate([[0], np.cumsum(np.diff(ends) ** 2)])
         first, last = ends[node], ends[node + 1]
         start = offset[node] + (place - first) * (last - first)
-        unfilled = kernels.descent.Normal(place, first, last, start, np.zeros(0))
-        return Layout(order, ends, offset, unfilled)
+        unfilled = kernels.descent.NormalMatrices(place, first, last, start, np.zeros(0))
+        return NormalMatrixLayout(order, ends, offset, unfilled)
 
     @cached_property
     def entries(self) -> int:
@@ -108,7 +108,7 @@ class ActiveSet:
         return int((self.slots.end - self.slots.start).sum())
 
     @cached_property
-    def products(self) -> float:
+    def normal_matrix_products(self) -> float:
         """The number of products of two entries of the same node and sample."""
         samples = int(self.slots.rows.max(initial=-1)) + 1
         return float(kernels.descent.count_products(self.slots, self.layout.order, samples))

@@ -27,7 +27,7 @@ from fstgrad.grm.active_set import ActiveSet, Intercepts, freeze, objective, vio
 from fstgrad.grm.base import Base
 
 if TYPE_CHECKING:
-    from fstgrad.grm.kernels.descent import Normal
+    from fstgrad.grm.kernels.descent import NormalMatrices
 
 MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
@@ -324,10 +324,10 @@ class NewtonSolver:
             return direction
         return self._polished(active, covariance, gradient, direction)
 
-    def _normal(self, active: ActiveSet, covariance: FloatArray) -> "Normal":
+    def _normal(self, active: ActiveSet, covariance: FloatArray) -> "NormalMatrices":
         """Return the normal matrix of each node, or none if sweeps over columns are faster."""
         order, ends, offset, unfilled = active.layout
-        if offset[-1] > MOST_ENTRIES or active.products > PRODUCTS * active.entries:
+        if offset[-1] > MOST_ENTRIES or active.normal_matrix_products > PRODUCTS * active.entries:
             return unfilled
         entries = empty(offset[-1])
 

@@ -91,10 +91,10 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
     family = parameters.family
     if family.always_normalizable:
         return Normalizability(True, f"the {family.name} base outgrows every interaction")
-    brackets = _brackets(parameters)
-    if (brackets < 0).all():
+    bounds = _arithmetic_geometric_bounds(parameters)
+    if (bounds < 0).all():
         return Normalizability(
-            True, f"arithmetic-geometric means: Q(T) <= {brackets.max():.6g} sum(T)"
+            True, f"arithmetic-geometric means: Q(T) <= {bounds.max():.6g} sum(T)"
         )
     first, lower = parameters.intercepts[:, 0], parameters.intercepts[:, 1:]
     sizes = (np.abs(values).max(initial=0.0) for _, values, _ in _leading(parameters))
@@ -249,7 +249,7 @@ def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:
     ]
 
 
-def _brackets(parameters: Parameters) -> FloatArray:
+def _arithmetic_geometric_bounds(parameters: Parameters) -> FloatArray:
     """Return theta_s + sum_{S with s} max(theta_S, 0) / |S|, (p,).
 
     If the product over S can have either sign, |theta_S| replaces max(theta_S, 0).

@@ -28,14 +28,13 @@ Index
 Reading order
 -------------
 - `operators`, `arguments` : the callback with exact gradients; checks.
-- `strings`, `lattices`, `trees`, `mrf`, `dense` : the objectives.
+- `strings`, `lattices`, `trees`, `mrf`, `mrf_dense` : the objectives.
 - `predictions`, `crf`, `ctc` : distributions, and the objectives of linear chains and of paths with
   blanks.
 """
 
 from fstgrad.jax.crf import CRF, linear_chain_nll
 from fstgrad.jax.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
-from fstgrad.jax.dense import mrf_dense_marginals
 from fstgrad.jax.lattices import (
     lattice_crf_nll,
     lattice_entropy,
@@ -45,6 +44,7 @@ from fstgrad.jax.lattices import (
     lattice_softmax_margin,
 )
 from fstgrad.jax.mrf import mrf_log_partition, mrf_marginals, mrf_nll
+from fstgrad.jax.mrf_dense import mrf_dense_marginals
 from fstgrad.jax.operators import function_of
 from fstgrad.jax.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin

@@ -20,7 +20,7 @@ from fstgrad.core.checks import (
     BoolArray,
     FloatArray,
     IntArray,
-    called,
+    call_function,
     flag,
     instance,
     log_weights,
@@ -175,7 +175,9 @@ class Aligner:
         log_p = np.full(len(kinds), -np.log(max(1, len(kinds))))
         if self.start is not None:
             xs, ys = self._x.strings(), self._y.strings()
-            advantages = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
+            advantages = [
+                call_function("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()
+            ]
             log_p += log_weights("start(u, v)", advantages, log_p.shape)
         log_z = empty(corpus.pairs)
         history: list[float] = []

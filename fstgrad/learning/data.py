@@ -5,7 +5,7 @@ from typing import Any
 
 from fstgrad import losses
 from fstgrad.core.alphabet import Alphabet, WordAlphabet
-from fstgrad.core.checks import called, instance, is_integer, one_of
+from fstgrad.core.checks import call_function, instance, is_integer, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, items, paired_batches
 from fstgrad.learning.outcomes import XY
@@ -160,6 +160,6 @@ def made_loss(
         return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
     if loss is None or isinstance(loss, Loss):
         return loss
-    made: Loss = called("loss", loss, alphabet) if callable(loss) else loss
+    made: Loss = call_function("loss", loss, alphabet) if callable(loss) else loss
     instance("loss", made, Loss, "a Loss, one of the names, or a function of the alphabet")
     return made

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import (
     FloatArray,
-    called,
+    call_function,
     instance,
     is_integer,
     output_array,
@@ -338,7 +338,7 @@ def _tabulate(
         for ids in itertools.product(range(len(alphabet)), repeat=order - absent):
             z = (None,) * absent + tuple(alphabet.symbols[i] for i in ids)
             row = int(np.ravel_multi_index((s, *(len(alphabet),) * absent, *ids), shape))
-            for feature, value in _entries(called("psi", psi, x, z, s), size):
+            for feature, value in _entries(call_function("psi", psi, x, z, s), size):
                 rows.append(row)
                 columns.append(feature)
                 values.append(value)

@@ -44,7 +44,7 @@ from fstgrad.strings import (
     softmax_margin,
 )
 from fstgrad.strings.budget import Budget, exact_within
-from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
+from fstgrad.strings.cap_choice import TOLERANCE, CapChoice, choose_cap
 from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import PROPOSAL_STATES
@@ -352,7 +352,7 @@ class PairObjective:
         is_raised = self.cap == "auto" and not self.is_likelihood
         choice = self._raise_cap(ids, scores) if is_raised else None
         b = self.automaton(ids) if choice is None else choice.automaton
-        return StringDistribution(scores, _without_costs(b) if b and self.kind == "risk" else b)
+        return StringDistribution(scores, _support_automaton(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None if the objective has no loss."""
@@ -507,7 +507,7 @@ def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[A
         yield pair[0], pair[1]
 
 
-def _without_costs(b: LossAutomaton) -> LossAutomaton | None:
+def _support_automaton(b: LossAutomaton) -> LossAutomaton | None:
     """Return the automaton of the strings of finite loss, with loss 0; None for all strings."""
     if b.is_complete:
         return None

@@ -209,7 +209,7 @@ class LatentOutputs:
 
     def padded(self, x: Any) -> Any:
         """Return an input between its slots."""
-        symbols = _between(tuple(symbols_of(x)), *self.slots)
+        symbols = _with_slots(tuple(symbols_of(x)), *self.slots)
         return replace(x, symbols=symbols) if isinstance(x, Tagged) else symbols
 
     @cached_property
@@ -241,13 +241,13 @@ class LatentOutputs:
         return sorted(total.items(), key=lambda item: -item[1])[:k]
 
 
-def _between(x: Symbols, before: int, behind: int) -> Symbols:
+def _with_slots(x: Symbols, before: int, behind: int) -> Symbols:
     """Return x between its slots, which are numbered from x outward."""
     left = (f"{START[:-1]}{k}>" for k in range(before, 0, -1))
     return (*left, *x, *(f"{END[:-1]}{k}>" for k in range(1, behind + 1)))
 
 
-def _start(u: Symbols, v: Symbols) -> float:
+def _initial_advantage(u: Symbols, v: Symbols) -> float:
     """Return the initial advantage of a link, in nats."""
     return FAVOUR * (u == v)
 
@@ -259,15 +259,17 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
     as its symbols, so that no pair is explained by slots alone.
     """
     slots_beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
-    padded = [(_between(x, k, k), y) for (x, y), k in zip(pairs, slots_beside, strict=True)]
+    padded = [(_with_slots(x, k, k), y) for (x, y), k in zip(pairs, slots_beside, strict=True)]
     for i, (x, y) in enumerate(pairs):
         if (len(x) + 2 * slots_beside[i]) * len(y) > MOST_LINKS:
             raise InvalidInputError(
                 f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many to align "
                 "with the other pairs; leave it out, or give alignment=None"
             )
-    slots = dict.fromkeys(_between((), max(slots_beside), max(slots_beside)), 1)
-    aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)
+    slots = dict.fromkeys(_with_slots((), max(slots_beside), max(slots_beside)), 1)
+    aligner = Aligner(
+        1, 2, empty_x=False, normalization="conditional", longest=slots, start=_initial_advantage
+    )
     return aligner.fit(padded), padded, slots_beside
 
 

@@ -61,7 +61,7 @@ from fstgrad.learning.trainer import Callback, Epoch, Optimizer, Settings, State
 from fstgrad.learning.vocabulary import Vocabulary
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings import StringDistribution
-from fstgrad.strings.caps import TOLERANCE
+from fstgrad.strings.cap_choice import TOLERANCE
 from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.strings.proposals import Kind as Proposal
 
@@ -239,12 +239,12 @@ class SequenceModel:
         X, Y = paired_batches(X=X, Y=Y)
         if validation is not None:
             validation = two_sequences("validation", validation)
-        fit = self._fit_in_turn if self.objective == "crf-then-risk" else self._fit
+        fit = self._fit_crf_then_risk if self.objective == "crf-then-risk" else self._fit
         self.history_ = fit(X, Y, validation, resume)
         self.about_: dict[str, Any] = {}
         return self
 
-    def _fit_in_turn(self, X: Any, Y: Any, validation: Any, resume: bool) -> list[Epoch]:
+    def _fit_crf_then_risk(self, X: Any, Y: Any, validation: Any, resume: bool) -> list[Epoch]:
         """Fit by likelihood, then by risk from these weights; restore the settings afterwards."""
         settings, path = self.get_params(), self.checkpoint
         try:
@@ -288,7 +288,7 @@ class SequenceModel:
             trainer.run(state)
             trainer.train_with_weaker_l2(state)
             if ends_on_all and len(training) < len(pairs):
-                trainer.join(state, pairs)
+                trainer.train_on_all(state, pairs)
         self.coef_ = state.w if validation is None else state.best
         return state.history
 

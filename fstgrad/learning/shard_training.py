@@ -39,7 +39,7 @@ class Saving(NamedTuple):
     resume: bool = False
 
 
-class _Passes(NamedTuple):
+class _ShardSums(NamedTuple):
     """Sums over shards instead of sums over pairs, for `Trainer`."""
 
     objective: PairObjective
@@ -110,7 +110,7 @@ def train_shards(
     if saving is not None and path is not None and flag("resume", saving.resume) and path.exists():
         state = State.load(path, digest, first.size)
     Trainer(
-        _Passes(objective, shards, on_error),
+        _ShardSums(objective, shards, on_error),
         shards.paths,
         settings,
         validate,

@@ -222,7 +222,7 @@ class TemplateFeatures(Features):
 
     def emissions(self, w: npt.ArrayLike, encoded: Encoded) -> FloatArray:
         """Return the scores of single symbols at all positions, (positions, n)."""
-        encoded = self._sound(encoded)
+        encoded = self._checked_encoding(encoded)
         single = empty((len(encoded.copies), len(self.alphabet)))
         kernels.templates.gather(*encoded, *self.pairs, self._weights(w), single)
         return single
@@ -246,13 +246,13 @@ class TemplateFeatures(Features):
 
     def accumulate_emissions(self, single: FloatArray, encoded: Encoded, out: FloatArray) -> None:
         """Add the adjoint of `emissions` applied to (positions, n)."""
-        encoded = self._sound(encoded)
+        encoded = self._checked_encoding(encoded)
         shape = (len(encoded.copies), len(self.alphabet))
         table = writable(real_array("single", single, shape))
         sums = output_array("out", out, self.shape)
         kernels.templates.scatter(*encoded, *self.pairs, table, sums)
 
-    def _sound(self, encoded: Encoded) -> Encoded:
+    def _checked_encoding(self, encoded: Encoded) -> Encoded:
         """Return the arrays as int64; raise if the kernels would read or write outside of them."""
         instance("encoded", encoded, Encoded, "what `encode` returns")
         ids = index_array("ids", encoded.ids, len(self.pairs.first) - 1, (None,))

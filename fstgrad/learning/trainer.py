@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, called, one_of, positive_integer, positive_number
+from fstgrad.core.checks import FloatArray, call_function, one_of, positive_integer, positive_number
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
@@ -241,7 +241,7 @@ class OptimizerSteps:
         )
 
 
-class Passes(Protocol):
+class ChunkSums(Protocol):
     """An object that computes the sums of chunks, such as `Batch`."""
 
     def block(self, pairs: Sequence[Any]) -> int:
@@ -261,7 +261,7 @@ class Trainer:
 
     Parameters
     ----------
-    batch : Passes
+    batch : ChunkSums
     pairs : sequence of (x, y), or of other items that `batch` computes
     settings : Settings
     validate : callable (w) -> error rate, optional
@@ -271,7 +271,7 @@ class Trainer:
         Called after every epoch of minibatches, every 20 iterations of L-BFGS, and at the end.
     """
 
-    batch: Passes
+    batch: ChunkSums
     pairs: Sequence[Any]
     settings: Settings
     validate: Callable[[FloatArray], float] | None = None
@@ -312,7 +312,7 @@ class Trainer:
         trainer.run(state)
         self._ended = trainer._ended
 
-    def join(self, state: State, pairs: Sequence[Any]) -> None:
+    def train_on_all(self, state: State, pairs: Sequence[Any]) -> None:
         """Train on all pairs after the other parts, from the best weights and with their l2.
 
         This takes a quarter as many epochs as `run`.  The rate of "adam" and "sgd" falls to zero
@@ -435,7 +435,7 @@ class Trainer:
             state.best_validation, state.best = validation, state.w.copy()
         state.finished = state.finished or self._is_stale(state)
         for callback in items("callbacks", self.callbacks):
-            if called("a callback", callback, epoch) is True:
+            if call_function("a callback", callback, epoch) is True:
                 state.finished = self._ended = True
 
     def _diverges(self, state: State, what: str) -> InvalidInputError:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.checks import IntArray, called, instance, positive_integer
+from fstgrad.core.checks import IntArray, call_function, instance, positive_integer
 from fstgrad.core.errors import InvalidInputError, MemoryLimitError
 from fstgrad.core.sequences import fields, items
 from fstgrad.io import memory_limit
@@ -45,7 +45,7 @@ class Names:
         _check_names(names)
         self.template = template
         self.names = tuple(names)
-        self._number = _Numbers(zip(self.names, range(len(self.names)), strict=True))
+        self._number = _NameNumbers(zip(self.names, range(len(self.names)), strict=True))
         self._kept: dict[tuple[Any, int], _Row] = {}
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class _Row(NamedTuple):
     ids: IntArray
 
 
-class _Numbers(dict[str, int]):
+class _NameNumbers(dict[str, int]):
     """Numbers of names, -1 for unknown names."""
 
     def __missing__(self, name: str) -> int:
@@ -116,7 +116,7 @@ def _named(
             names = [[*template(x, s, length)] for s in range(length)]
         except Exception:  # again, with an error that says whose fault it is
             names = [
-                items("what features returns", called("features", template, x, s, length))
+                items("what features returns", call_function("features", template, x, s, length))
                 for s in range(length)
             ]
         sizes += map(len, names)

@@ -31,7 +31,7 @@ Reading order
 - `report` : the properties of a loss on samples.
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the losses of any transducer and of a grammar.
-- `edit`, `alignment`, `ngram`, `constant`, `function`, `collapse`, `spans` : the other losses.
+- `edit`, `alignment`, `ngram`, `exact_match`, `function`, `collapse`, `spans` : the other losses.
 - `cache` : compiled losses in memory and on disk.
 """
 

@@ -7,8 +7,6 @@ from .base import ScaledLoss as ScaledLoss
 from .base import SumLoss as SumLoss
 from .collapse import CollapsedLoss as CollapsedLoss
 from .collapse import collapsed as collapsed
-from .constant import ExactMatch as ExactMatch
-from .constant import NoLoss as NoLoss
 from .edit import CharacterErrorRate as CharacterErrorRate
 from .edit import EditDistance as EditDistance
 from .edit import Hamming as Hamming
@@ -17,6 +15,8 @@ from .edit import Normalized as Normalized
 from .edit import OptimalStringAlignment as OptimalStringAlignment
 from .edit import WordErrorRate as WordErrorRate
 from .evaluation import Target as Target
+from .exact_match import ExactMatch as ExactMatch
+from .exact_match import NoLoss as NoLoss
 from .function import FunctionLoss as FunctionLoss
 from .matrices import SubstitutionMatrix as SubstitutionMatrix
 from .ngram import GappyNGram as GappyNGram

@@ -124,7 +124,7 @@ class SmithWaterman(TransducerLoss):
             self._affine = affine_scores(scores, insert, insert, "local")
 
     @cached_property
-    def _programme(self) -> PairLoss | None:
+    def _pair_loss(self) -> PairLoss | None:
         return self._affine or pair_loss(self._arrays[0], len(self.alphabet))
 
 
@@ -194,5 +194,5 @@ class GlobalAlignment(TransducerLoss):
         self._affine = affine_scores(scores, gap_open, extend, free_ends)
 
     @cached_property
-    def _programme(self) -> PairLoss | None:
+    def _pair_loss(self) -> PairLoss | None:
         return self._affine or pair_loss(self._arrays[0], len(self.alphabet))

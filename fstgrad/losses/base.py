@@ -274,7 +274,7 @@ class Loss(PairEvaluation):
             raw, unit = minimize_finals(replace(raw, initial=0.0, final=losses)), 1.0
         return in_nats(self.alphabet, machine.class_of, raw, unit, certificate)
 
-    def _size(self, target: Target) -> int:
+    def _num_machine_states(self, target: Target) -> int:
         """Return the number of states of M."""
         return self._machine(target).num_states
 
@@ -427,8 +427,8 @@ class ScaledLoss(Loss):
     def _is_sum(self) -> bool:
         return self.loss._is_sum
 
-    def _size(self, target: Target) -> int:
-        return self.loss._size(target)
+    def _num_machine_states(self, target: Target) -> int:
+        return self.loss._num_machine_states(target)
 
     def _machine_within(self, target: Target, max_states: int | None) -> TargetMachine:
         machine = self.loss._machine_within(target, max_states)
@@ -558,8 +558,8 @@ class SumLoss(Loss):
         product = partial(product_machine, max_states=max_states)
         return reduce(product, (loss._machine_within(target, max_states) for loss in self.losses))
 
-    def _size(self, target: Target) -> int:
-        return math.prod(loss._size(target) for loss in self.losses)
+    def _num_machine_states(self, target: Target) -> int:
+        return math.prod(loss._num_machine_states(target) for loss in self.losses)
 
     def _compile_reference(
         self,

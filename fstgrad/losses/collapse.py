@@ -20,8 +20,8 @@ from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.product import automaton_product
 from fstgrad.losses.automata.target_loss import SumTargetLoss, TargetLoss
 from fstgrad.losses.base import Engine, Loss, SumLoss
-from fstgrad.losses.constant import NoLoss
 from fstgrad.losses.evaluation import Target
+from fstgrad.losses.exact_match import NoLoss
 from fstgrad.openfst import Fst
 
 Collapse = Literal["blank", "ctc", "end"]
@@ -194,7 +194,7 @@ class CollapsedLoss(Loss):
         b = super().compile(
             target, length, cap=cap, band=band, prune=prune, engine=engine, max_states=max_states
         )
-        ends = self._ends()
+        ends = self._end_loss()
         return (
             b
             if ends is None
@@ -205,18 +205,18 @@ class CollapsedLoss(Loss):
         self, target: Target, *, max_states: int | None = None
     ) -> TargetLoss | SumTargetLoss:
         """Return the loss of latent strings against one target; see `Loss.against`."""
-        whole, ends = super().against(target, max_states=max_states), self._ends()
+        whole, ends = super().against(target, max_states=max_states), self._end_loss()
         return whole if ends is None else SumTargetLoss((whole, ends.against(self._symbol)))
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
-        whole, ends = super()._unchecked(target), self._ends()
+        whole, ends = super()._unchecked(target), self._end_loss()
         return whole if ends is None else SumTargetLoss((whole, ends._unchecked(self._symbol)))
 
     @property
     def _is_sum(self) -> bool:
-        return self._ends() is not None
+        return self._end_loss() is not None
 
-    def _ends(self) -> Loss | None:
+    def _end_loss(self) -> Loss | None:
         """Return a loss that is +inf if a symbol follows an end; None if M already forbids this.
 
         The machine of a rational loss cannot: with smoothing, a string without a path has a finite

@@ -89,7 +89,7 @@ class EditDistance(TransducerLoss):
         self._costs = tuple(map(float, costs)) if confusion is None else None
 
     @cached_property
-    def _programme(self) -> PairLoss | None:
+    def _pair_loss(self) -> PairLoss | None:
         n = len(self.alphabet)
         if self._costs is None:
             return pair_loss(self._arrays[0], n)

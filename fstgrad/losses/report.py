@@ -31,7 +31,7 @@ class _Examined(Protocol):
 
     def __call__(self, y: SequenceLike, target: SequenceLike, /) -> float: ...
 
-    def _size(self, target: SequenceLike, /) -> int: ...
+    def _num_machine_states(self, target: SequenceLike, /) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
     ]
     if not strings:
         raise InvalidInputError("samples is empty; give at least one string")
-    states = [loss._size(s) for s in strings]
+    states = [loss._num_machine_states(s) for s in strings]
     table = np.array([[loss(y, target) for target in strings] for y in strings])
     own = np.diagonal(table)
     return LossReport(

@@ -201,7 +201,7 @@ class TransducerLoss(Loss):
         )
 
     @cached_property
-    def _programme(self) -> PairLoss | None:
+    def _pair_loss(self) -> PairLoss | None:
         """The dynamic program for pairs; None if pairs need a machine."""
         if self.semiring != "tropical" or len(self._arrays) > 1:
             return None
@@ -209,14 +209,14 @@ class TransducerLoss(Loss):
 
     @property
     def _work(self) -> float | None:
-        if self._programme is None:
+        if self._pair_loss is None:
             return None
-        return 6.0 if isinstance(self._programme, ArcCosts) else 0.25
+        return 6.0 if isinstance(self._pair_loss, ArcCosts) else 0.25
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
-        if self._programme is None:
+        if self._pair_loss is None:
             return super()._of_pairs(y, z, pairs, threads)
-        return losses_of_pairs(self._programme, y, z, pairs, threads)
+        return losses_of_pairs(self._pair_loss, y, z, pairs, threads)
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
         """Return a best alignment; see `Loss.align`."""

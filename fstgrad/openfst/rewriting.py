@@ -34,7 +34,7 @@ def anything(labels: IntArray) -> Fst:
     return _loop_or_step(labels, is_loop=True)
 
 
-def seen_through(context: Fst, expansion: Fst) -> Fst:
+def preimage(context: Fst, expansion: Fst) -> Fst:
     """Return the acceptor of the strings that `expansion` can rewrite to a string of `context`."""
     return pynini.project(pynini.compose(expansion, context), "input").optimize()
 

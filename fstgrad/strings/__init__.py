@@ -7,8 +7,8 @@ Reading order
 - `algebra`, `paths`, `passes` : semirings with derivatives; factors of a path; the passes in NumPy.
 - `tangents`, `search` : directional derivatives of log Z and Q; samples and k best strings.
 - `distribution` : `StringDistribution`.
-- `objectives`, `consensus`, `caps` : objectives of training; minimum Bayes risk; the choice of a
-  cap.
+- `objectives`, `consensus`, `cap_choice` : objectives of training; minimum Bayes risk; the choice
+  of a cap.
 - `budget`, `markov_chain`, `proposals`, `sampled` : sampled objectives with valid intervals.
 - `bigrams`, `batches` : scores that are sums; many strings in one call.
 - `linear_chain`, `packed_chains` : batches of chains without a loss.

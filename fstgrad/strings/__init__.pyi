@@ -1,6 +1,6 @@
 from .budget import Budget as Budget
-from .caps import CapChoice as CapChoice
-from .caps import choose_cap as choose_cap
+from .cap_choice import CapChoice as CapChoice
+from .cap_choice import choose_cap as choose_cap
 from .consensus import Consensus as Consensus
 from .consensus import mbr as mbr
 from .distribution import StringDistribution as StringDistribution

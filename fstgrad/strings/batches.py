@@ -26,7 +26,13 @@ from fstgrad.strings.kernels.arguments import (
     Dual,
     Walks,
 )
-from fstgrad.strings.solve import no_string, recentered_scores, solve, used_contexts, within_range
+from fstgrad.strings.solve import (
+    no_string_message,
+    recentered_scores,
+    solve,
+    used_contexts,
+    within_range,
+)
 from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
@@ -300,7 +306,7 @@ class Strings(NamedTuple):
         bad = np.flatnonzero(np.isneginf(total)).tolist()
         if bad:
             raise InfeasibleError.of_items(
-                {self.first + i: no_string(self.automata[i].is_complete) for i in bad}
+                {self.first + i: no_string_message(self.automata[i].is_complete) for i in bad}
             )
 
 

@@ -14,7 +14,7 @@ from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.strings import kernels
-from fstgrad.strings.solve import no_string, solve, within_range
+from fstgrad.strings.solve import no_string_message, solve, within_range
 from fstgrad.strings.tangents import tangent
 
 
@@ -58,7 +58,7 @@ def solve_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, Bigrams]:
     layout = b.bigram_layout
     total = kernels.passes.forward_backward(table, layout.walk, layout.weight, layout.final, 2)
     if total == -np.inf:
-        raise InfeasibleError(no_string(b.is_complete))
+        raise InfeasibleError(no_string_message(b.is_complete))
     return total + shift + layout.shift + b.initial, _folded(table)
 
 
@@ -87,7 +87,7 @@ def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bi
         2,
     )
     if log_z == -np.inf:
-        raise InfeasibleError(no_string(b.is_complete))
+        raise InfeasibleError(no_string_message(b.is_complete))
     return log_z + shift, expected + b.initial, _folded(change)
 
 

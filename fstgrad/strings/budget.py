@@ -11,7 +11,7 @@ import numpy as np
 
 from fstgrad.core.checks import (
     FloatArray,
-    called,
+    call_function,
     log_weights,
     positive_integer,
     positive_number,
@@ -121,7 +121,7 @@ def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAuto
     if limit > _TRIED:
         try:
             one, two = (
-                called("compiled", compiled, band=band, max_states=limit).num_states
+                call_function("compiled", compiled, band=band, max_states=limit).num_states
                 for band in (1, 2)
             )
         except StateLimitError:

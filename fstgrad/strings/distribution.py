@@ -233,7 +233,7 @@ class StringDistribution(ArrayDistribution):
             return self.expected_loss(other.b)
         if self._allows_beyond(other.b):
             return -np.inf
-        return self._slope(product_weights(self.automaton, other.b))[1]
+        return self._log_partition_and_mean(product_weights(self.automaton, other.b))[1]
 
     def expected_loss(self, b: LossAutomaton) -> float:
         """Return E[L_b(y)] in nats; +inf if a string of positive probability has L_b = +inf.
@@ -251,9 +251,9 @@ class StringDistribution(ArrayDistribution):
         if self.b is None or b is self.b:
             scale: Literal[0, 1] = 0 if self.b is None else 1
             if b.num_states * self.scores[0].size <= SMALL:
-                return self._slope(loss_weights(b, scale=scale, slope=1))[1]
+                return self._log_partition_and_mean(loss_weights(b, scale=scale, slope=1))[1]
             return tangent(self.scores, b, scale=scale, slope=1).slope
-        return self._slope(product_weights(self.b, b))[1]
+        return self._log_partition_and_mean(product_weights(self.b, b))[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return Cov[t] applied to `direction`, both shaped like the scores.
@@ -319,7 +319,7 @@ class StringDistribution(ArrayDistribution):
             return False
         return True
 
-    def _slope(self, paths: PathWeights) -> tuple[float, float]:
+    def _log_partition_and_mean(self, paths: PathWeights) -> tuple[float, float]:
         """Return log Z of the paths and the mean of their tangent."""
         return Passes(self.scores, paths).forward()
 

@@ -27,7 +27,7 @@ from fstgrad.core.errors import InfeasibleError
 from fstgrad.losses.automata.automaton import DEAD
 from fstgrad.strings.algebra import Algebra, Log, Real
 from fstgrad.strings.paths import PathWeights
-from fstgrad.strings.solve import no_string, score_table, used_contexts
+from fstgrad.strings.solve import no_string_message, score_table, used_contexts
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Passes:
         total = algebra.reduce(flat, np.zeros(1, dtype=np.int64))[:, 0, 0]
         value = float(np.log(total[0])) if isinstance(algebra, Real) and total[0] > 0 else total[0]
         if total[0] == algebra.zero:
-            raise InfeasibleError(no_string(self.paths.is_complete))
+            raise InfeasibleError(no_string_message(self.paths.is_complete))
         log_z = float(value) + offset + shift
         if not self.has_tangent:
             return log_z, 0.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.losses.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
+from fstgrad.losses.automata.automaton import DEAD, Level, LossAutomaton, cost_spread, is_complete
 from fstgrad.losses.automata.product import PairLevels, pair_levels
 
 
@@ -39,7 +39,7 @@ class PathWeights:
     @property
     def spread(self) -> float:
         """The largest difference, over all levels, between log-weights to go from two states."""
-        return open_spread(self.levels, self.log, self.final)
+        return cost_spread(self.levels, self.log, self.final)
 
     @property
     def is_complete(self) -> bool:

@@ -28,7 +28,7 @@ import numpy as np
 from fstgrad.core.checks import (
     FloatArray,
     IntArray,
-    called,
+    call_function,
     instance,
     positive_integer,
 )
@@ -363,7 +363,7 @@ class Choice:
                 "compiled against a target; give such a loss, or proposal='plain'"
             )
         options = {"band": band, "cap": cap, "max_states": self.max_states}
-        b = called("compiled", self.compiled, **options)
+        b = call_function("compiled", self.compiled, **options)
         instance("what compiled returns", b, LossAutomaton, "a LossAutomaton")
         automaton: LossAutomaton = b
         return automaton

@@ -28,9 +28,9 @@ from fstgrad.core.estimates import (
     bounded_mean_interval,
     controlled_marginals,
     log_mean_interval,
-    loss_weighted,
+    loss_augmented_weights,
+    require_finite_loss,
     sampled_covariance,
-    usable,
 )
 from fstgrad.losses import Loss, Target
 from fstgrad.losses.automata.automaton import LossAutomaton
@@ -155,8 +155,10 @@ def sampled_softmax_margin(
     elif chosen is None:
         chosen = choice.best(most, random).proposal
     strings = chosen.draw(most, random)
-    log_weights = chosen.log_weights(strings, usable(target_loss.losses_of(strings)))
-    weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
+    log_weights = chosen.log_weights(strings, require_finite_loss(target_loss.losses_of(strings)))
+    weights, log_mean, error = loss_augmented_weights(
+        np.where(log_weights > -np.inf, log_weights, np.inf)
+    )
     log_mass = chosen.log_mass
     low, high = log_mean_interval(log_weights, chosen.low, chosen.high)
     parts = _Parts(chosen.chain, chosen.marginals)
@@ -229,7 +231,7 @@ def sampled_risk(
     control = _control(choice, proposal, band, random)
     chain = Chain(distribution.scores)
     strings = chain.draw(random.random((number, chain.length)))
-    losses = usable(target_loss.losses_of(strings))
+    losses = require_finite_loss(target_loss.losses_of(strings))
     finite = losses < np.inf
     strings, losses = strings[finite], losses[finite]
     base = control.losses_of(strings) if control is not None else np.zeros(len(losses))

@@ -9,7 +9,7 @@ from fstgrad.core.errors import InfeasibleError
 from fstgrad.strings.algebra import Algebra, MaxPlus, Real
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights
-from fstgrad.strings.solve import no_string
+from fstgrad.strings.solve import no_string_message
 
 
 def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Generator) -> IntArray:
@@ -32,7 +32,7 @@ def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Genera
         weights = ways.through(t, drawn[:, t : t + scores.ndim - 2], state)
         largest = weights.max(axis=1, keepdims=True)
         if t == 0 and np.isneginf(largest[0, 0]):
-            raise InfeasibleError(no_string(paths.is_complete))
+            raise InfeasibleError(no_string_message(paths.is_complete))
         cumulative = np.cumsum(np.exp(weights - largest), axis=1)
         point = rng.random(k) * cumulative[:, -1]
         strings[:, t] = (cumulative <= point[:, None]).sum(axis=1)

@@ -108,7 +108,7 @@ def solve(
             table, flat.class_of, flat.offsets, flat.nextstate, flat.cost, flat.final, order
         )
     if total == -np.inf:
-        raise InfeasibleError(no_string(b.is_complete))
+        raise InfeasibleError(no_string_message(b.is_complete))
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
@@ -151,7 +151,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     return ScoreTable(table, highest, *tally[:RECENT_RANGES].tolist())
 
 
-def no_string(is_complete: bool) -> str:
+def no_string_message(is_complete: bool) -> str:
     """Return the message for scores and losses that leave no string.
 
     is_complete : whether no loss is infinite.

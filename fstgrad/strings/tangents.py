@@ -11,7 +11,7 @@ from fstgrad.strings import kernels
 from fstgrad.strings.algebra import Log
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
-from fstgrad.strings.solve import no_string, score_table, used_contexts
+from fstgrad.strings.solve import no_string_message, score_table, used_contexts
 
 
 class Tangent(NamedTuple):
@@ -95,7 +95,7 @@ def tangent(
         order,
     )
     if log_z == -np.inf:
-        raise InfeasibleError(no_string(b.is_complete))
+        raise InfeasibleError(no_string_message(b.is_complete))
     return Tangent(
         log_z + weighed.shift + scale * (layout.shift + b.initial),
         expected + slope * b.initial,

@@ -36,7 +36,7 @@ Reading order
 - `device`, `fused` : the same objectives in operations of PyTorch, and kernels in Triton.
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
-- `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `dense`, `costs` : those of the other structures.
+- `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `mrf_dense`, `costs` : those of the other structures.
 - `tree_operators`, `trees` : those of trees.
 - `modules`, `nn`, `predictions` : the objectives as modules; layers with parameters; best
   structures and samples.
@@ -48,7 +48,6 @@ from fstgrad.torch.arrays import use_device_paths
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.ctc import CTCAlignment, ctc_align, ctc_nll, ctc_risk, ctc_softmax_margin
-from fstgrad.torch.dense import mrf_dense_marginals
 from fstgrad.torch.lattices import (
     lattice_crf_nll,
     lattice_entropy,
@@ -78,6 +77,7 @@ from fstgrad.torch.modules import (
     module_of,
 )
 from fstgrad.torch.mrf import mrf_log_partition, mrf_marginals, mrf_nll
+from fstgrad.torch.mrf_dense import mrf_dense_marginals
 from fstgrad.torch.nbest import nbest_risk
 from fstgrad.torch.operators import function_of
 from fstgrad.torch.predictions import LatticeStrings, RandomFields, Strings, Trees

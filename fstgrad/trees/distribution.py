@@ -667,7 +667,7 @@ class TreeDistribution(ArrayDistribution):
     def cross_entropy(self, other: Distribution[FloatArray]) -> Scalar:
         """Return -E[log q(tree)] in nats, q = `other`; +inf if q forbids a tree in the support."""
         value = self.kl(other) + self.entropy()
-        return self._table.zeroed(self._without(other), value)[0]
+        return self._table.zeroed(self._left_out_of_either(other), value)[0]
 
     def kl(self, other: Distribution[FloatArray]) -> Scalar:
         """Return KL(p || q) in nats for q = `other`; +inf if q forbids a tree in the support of p.
@@ -681,7 +681,7 @@ class TreeDistribution(ArrayDistribution):
         values = self._shaped(constants) + self.inner(self.marginals(), gaps)
         infinite = self._allows_beyond(q).reshape(self.batch_shape)
         values = np.where(infinite, np.inf, np.maximum(values, 0.0))
-        return self._table.zeroed(self._without(q), values)[0]
+        return self._table.zeroed(self._left_out_of_either(q), values)[0]
 
     def _divergence_gap(self, other: "TreeDistribution") -> tuple[FloatArray, FloatArray]:
         """Return r and c (b,) with KL(p || other) = c + <marginals, r>.
@@ -714,7 +714,7 @@ class TreeDistribution(ArrayDistribution):
             )
         return other
 
-    def _without(self, other: Distribution[FloatArray]) -> BoolArray:
+    def _left_out_of_either(self, other: Distribution[FloatArray]) -> BoolArray:
         """Return the items, in the batch's shape, that are left out here or in `other`."""
         return self._table.left_out | self._comparable(other)._table.left_out
 
@@ -730,17 +730,19 @@ class TreeDistribution(ArrayDistribution):
         if wider and not forbidden.any():
             return np.zeros(len(lengths), dtype=bool)
         return structures.allows_beyond(
-            self._table.arcs, arcs, forbidden, lengths, self._family(), other._family()
+            self._table.arcs, arcs, forbidden, lengths, self._algorithms(), other._algorithms()
         )
 
-    def _family(self) -> structures.Family:
+    def _algorithms(self) -> structures.TreeAlgorithms:
         def log_partition(tables: FloatArray, lengths: IntArray) -> FloatArray:
             family = type(self)(
                 tables, single_root=self.single_root, lengths=lengths, labeled=False
             )
             return family._solve().log_partition
 
-        return structures.Family(self.single_root, self.projective, self._find_best, log_partition)
+        return structures.TreeAlgorithms(
+            self.single_root, self.projective, self._find_best, log_partition
+        )
 
     def cross_entropy_and_gradients(
         self, other: "TreeDistribution"
@@ -753,7 +755,7 @@ class TreeDistribution(ArrayDistribution):
         value = self._finite_divergence(other, self.cross_entropy(other))
         table = self._divergence_gap(other)[0] + self._entropy_and_reduced_costs()[1]
         slopes = self._covariance_product(table), other.marginals() - self.marginals()
-        return self._table.zeroed(self._without(other), value, *slopes)
+        return self._table.zeroed(self._left_out_of_either(other), value, *slopes)
 
     def kl_and_gradients(self, other: "TreeDistribution") -> tuple[Scalar, FloatArray, FloatArray]:
         """Return KL(p || q), q = `other`, and its gradients in the scores of p and of q.
@@ -763,7 +765,7 @@ class TreeDistribution(ArrayDistribution):
         value = self._finite_divergence(other, self.kl(other))
         gap = self._divergence_gap(other)[0]
         slopes = self._covariance_product(gap), other.marginals() - self.marginals()
-        return self._table.zeroed(self._without(other), value, *slopes)
+        return self._table.zeroed(self._left_out_of_either(other), value, *slopes)
 
     def _finite_divergence(self, other: "TreeDistribution", value: Scalar) -> Scalar:
         if np.isposinf(value).any():

@@ -28,7 +28,7 @@ LEAST_LOG = -745.0
 RankedTree = tuple[IntArray, float]  # a tree and its score or log-probability
 Namer = Callable[[int], str]  # returns the item's name for messages, as " of item 3"
 Arc = tuple[int, int]  # (head, dependent)
-BestTrees = Callable[[FloatArray, IntArray], tuple[IntArray, int]]  # see `Family.best_trees`
+BestTrees = Callable[[FloatArray, IntArray], tuple[IntArray, int]]  # `TreeAlgorithms.best_trees`
 LogPartition = Callable[[FloatArray, IntArray], FloatArray]
 
 
@@ -187,7 +187,7 @@ def _reached(allowed: BoolArray, sources: list[int]) -> BoolArray:
     return reached
 
 
-class Family(NamedTuple):
+class TreeAlgorithms(NamedTuple):
     """The family of trees of a distribution, without its arcs.
 
     best_trees : returns the best heads of tables (b, m+1, m+1) with lengths (b,), -1 for tables
@@ -203,7 +203,7 @@ class Family(NamedTuple):
 
 def allows_beyond(
     scores: FloatArray, marginals: FloatArray, forbidden: BoolArray, lengths: IntArray,
-    family: Family, other: Family,
+    family: TreeAlgorithms, other: TreeAlgorithms,
 ) -> BoolArray:  # fmt: skip
     """Return the items (b,) with a tree of `family` that `other` forbids.
 
@@ -248,7 +248,7 @@ def _crossing_pairs(arcs: list[Arc]) -> list[list[Arc]]:
     return [[arcs[a], arcs[b]] for a, b in np.argwhere(crossing)]
 
 
-def _allows(table: FloatArray, n: int, family: Family, arcs: list[Arc]) -> bool:
+def _allows(table: FloatArray, n: int, family: TreeAlgorithms, arcs: list[Arc]) -> bool:
     """Whether some tree with all of the arcs has a probability above zero in float64."""
     fixed = table.copy()
     for head, dependent in arcs:

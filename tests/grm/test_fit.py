@@ -251,7 +251,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
         coef,
         blocks,
         np.ascontiguousarray(inverses),
-        descent.Normal(place, first, last, start, entries),
+        descent.NormalMatrices(place, first, last, start, entries),
     )
     d, done = descent.quadratic_descent(slots, model, 1e-12, 1e-12, 10_000)
     assert done

@@ -68,7 +68,7 @@ def test_a_smaller_l2_is_kept_where_it_has_fewer_errors(better):
         state = State.start(np.zeros(model.features_.shape))
         trainer.run(state)
         trainer.train_with_weaker_l2(state)
-        trainer.join(state, pairs)
+        trainer.train_on_all(state, pairs)
 
     def after(w, rates, l2):
         for rate in rates:

@@ -16,7 +16,7 @@ from fstgrad.core.vectors import add_scaled
 from fstgrad.grm.kernels.design import Slots, column_sum, curvatures
 
 
-class Normal(NamedTuple):
+class NormalMatrices(NamedTuple):
     """The normal matrices of the nodes; their rows and columns are the slots of each node.
 
     place (s,) : the number of each slot if slots are ordered by node.
@@ -51,7 +51,7 @@ class Quadratic(NamedTuple):
     coef: FloatArray
     blocks: IntArray
     inverses: FloatArray
-    normal: Normal
+    normal: NormalMatrices
 
 
 @kernel
@@ -240,7 +240,7 @@ def sweep(
 ) -> float:
     """Minimise the model in the blocks, then in each parameter that moves.
 
-    slopes (s,), with matrices : Z' H Z d / n of each slot, in the order of `Normal.place`.
+    slopes (s,), with matrices : Z' H Z d / n of each slot, in the order of `NormalMatrices.place`.
     change (q, n, c), without : H Z d.
     state : direction, curvature and moves (m,).
     Returns the largest change of a gradient by a step.
@@ -299,7 +299,7 @@ def row_sum(m: int, pointer: IntArray, place: IntArray, slopes: FloatArray) -> f
 
 @part_kernel
 def add_normal_rows(
-    m: int, delta: float, pointer: IntArray, normal: Normal, slopes: FloatArray
+    m: int, delta: float, pointer: IntArray, normal: NormalMatrices, slopes: FloatArray
 ) -> None:
     """Add delta times the rows of parameter m in the normal matrices to the slopes."""
     for slot in range(pointer[m], pointer[m + 1]):
@@ -308,7 +308,7 @@ def add_normal_rows(
 
 
 @part_kernel
-def diagonals(pointer: IntArray, normal: Normal) -> FloatArray:
+def diagonals(pointer: IntArray, normal: NormalMatrices) -> FloatArray:
     """Return the second derivatives (m,) of the mean loss from the normal matrices."""
     out = np.zeros(pointer.shape[0] - 1)
     for m in range(out.shape[0]):

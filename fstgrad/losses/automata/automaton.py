@@ -268,7 +268,7 @@ class LossAutomaton:
     @cached_property
     def spread(self) -> float:
         """Largest difference, over the levels, of the greatest and the least cost to go; nats."""
-        return open_spread(self.levels, [level.cost for level in self.levels], self.final)
+        return cost_spread(self.levels, [level.cost for level in self.levels], self.final)
 
     @cached_property
     def greatest(self) -> float:
@@ -372,7 +372,7 @@ def costs_to_go(
         yield low, high
 
 
-def open_spread(levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray) -> float:
+def cost_spread(levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray) -> float:
     """Return the largest difference, over the levels, of two costs to go."""
     return max(float(high.max() - low.min()) for low, high in costs_to_go(levels, costs, final))
 

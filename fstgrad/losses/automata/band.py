@@ -37,9 +37,9 @@ def check_band(band: Band) -> Band:
     """
     if isinstance(band, tuple):
         if len(band) == 2 and all(is_integer(end) for end in band) and band[0] <= band[1]:
-            return _near(band[0]), _near(band[1])
+            return _clipped(band[0]), _clipped(band[1])
     elif is_integer(band) and band >= 0:
-        return _near(band)
+        return _clipped(band)
     raise InvalidInputError(
         f"band is {band!r}; give a width k >= 0, or a pair (least, greatest) of the offset of the "
         "target against y"
@@ -73,11 +73,11 @@ def compile_band(
         whole = determinize(machine.support(), length, max_states=max_states)
         strings = 0 if raw is None else _num_strings(raw, machine.class_of)
         if raw is None or strings < _num_strings(whole, machine.class_of):
-            raise leaves_out(band)
+            raise band_too_narrow(band)
     return replace(in_nats(alphabet, machine.class_of, raw, machine.unit, None), band=band)
 
 
-def leaves_out(band: Band) -> InfeasibleError:
+def band_too_narrow(band: Band) -> InfeasibleError:
     """Return the error for a band without alignments of some strings of finite loss."""
     return InfeasibleError(
         f"band {band} leaves out strings whose loss is finite, so that it bounds nothing; give a "
@@ -151,5 +151,5 @@ def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, 
     return np.minimum(0, last - lengths[1]) - band, np.maximum(0, last - lengths[0]) + band
 
 
-def _near(offset: int) -> int:
+def _clipped(offset: int) -> int:
     return max(-_BEYOND, min(int(offset), _BEYOND))

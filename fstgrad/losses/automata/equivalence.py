@@ -12,7 +12,7 @@ from fstgrad.losses.automata.machine import (
     TargetMachine,
     concatenate,
     equal_arcs,
-    mix_arcs,
+    hash_arcs,
     sum_parallel,
     symbol_classes,
     topological_order,
@@ -62,7 +62,7 @@ def merge_equal_arcs(machine: TargetMachine, block: IntArray) -> TargetMachine:
         seen += len(kind) + size
         if seen > _ARCS:
             return machine
-        into = mix_arcs(weight, kind, block[every.nextstate], seen)
+        into = hash_arcs(weight, kind, block[every.nextstate], seen)
         hashes = np.zeros(size, dtype=np.uint64)
         np.add.at(hashes, every.source, into)
         _, hashed = np.unique(hashes, return_inverse=True)

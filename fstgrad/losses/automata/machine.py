@@ -300,7 +300,7 @@ def _alike(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, IntArray, I
     start, count = bounds[:-1], np.diff(bounds)
     columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.nextstate
     for salt in itertools.count(1):
-        sums = np.append(np.uint64(0), np.cumsum(mix_arcs(*columns, salt)))
+        sums = np.append(np.uint64(0), np.cumsum(hash_arcs(*columns, salt)))
         hashes = sums[bounds[1:]] - sums[start]
         _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
         model = first[found]
@@ -311,7 +311,7 @@ def _alike(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, IntArray, I
     return order, bounds, first, found
 
 
-def mix_arcs(
+def hash_arcs(
     weight: npt.NDArray[np.uint64], source: IntArray, nextstate: IntArray, salt: int
 ) -> npt.NDArray[np.uint64]:
     """Return a hash of each arc, which mixes all its bits by shifts and products."""

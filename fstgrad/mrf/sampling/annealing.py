@@ -63,7 +63,7 @@ def annealed(
     logs = np.zeros(runs)
     betas = np.linspace(0.0, 1.0, steps + 1)
     for low, high in pairwise(betas):
-        logs += (high - low) * np.array([_ties(model, y) for y in labels])
+        logs += (high - low) * np.array([_interaction_score(model, y) for y in labels])
         warm = model.with_scores(node, high * model.scores.edge, high * model.factors.table)
         for row, key in zip(labels, new_keys(random, runs), strict=True):
             chain = Chain(warm, "chromatic", row, key)
@@ -84,7 +84,7 @@ def annealed(
     )  # fmt: skip
 
 
-def _ties(model: ScoredGraph, y: IntArray) -> float:
+def _interaction_score(model: ScoredGraph, y: IntArray) -> float:
     """Return the sum of the edge and factor scores of a labeling, in nats."""
     return model.score(y) - model.offset - float(model.scores.node[np.arange(len(y)), y].sum())
 

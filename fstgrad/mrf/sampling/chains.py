@@ -100,8 +100,8 @@ class Chain:
         room = 3 * self.model.num_nodes
         if self.sampler == "swendsen-wang":
             room = self.model.num_nodes + self.model.graph.num_edges
-        if move == self._colours and self._draws is not None:
-            self._draws.sweep(sweeps, self.key, room * self.sweeps, room, self.labels)
+        if move == self._colours and self._chromatic_sweeps is not None:
+            self._chromatic_sweeps.sweep(sweeps, self.key, room * self.sweeps, room, self.labels)
             self.sweeps += sweeps
             return
         for _ in range(sweeps):
@@ -139,7 +139,7 @@ class Chain:
         return edge_strengths(self.model)
 
     @cached_property
-    def _draws(self) -> ChromaticSweeps | None:
+    def _chromatic_sweeps(self) -> ChromaticSweeps | None:
         """The draws of a model without larger factors, else None."""
         if self.model.factors.number:
             return None

@@ -30,7 +30,7 @@ from fstgrad.core.errors import (
     StateLimitError,
 )
 from fstgrad.losses import Loss, Target
-from fstgrad.losses.automata.band import Band, barred_cells, check_band, leaves_out
+from fstgrad.losses.automata.band import Band, band_too_narrow, barred_cells, check_band
 from fstgrad.losses.automata.caps import check_cap
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.semiring import TROPICAL
@@ -327,7 +327,7 @@ def _in_a_band(
         support = replace(against, machine=against.machine.support())
         whole = _composed(graph, label, support, None, max_states)
         if b is None or b.graph.num_paths < whole.graph.num_paths:
-            raise leaves_out(band)
+            raise band_too_narrow(band)
     return b
 
 

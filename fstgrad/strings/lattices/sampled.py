@@ -22,9 +22,9 @@ from fstgrad.core.estimates import (
     bounded_mean_interval,
     controlled_marginals,
     log_mean_interval,
-    loss_weighted,
+    loss_augmented_weights,
+    require_finite_loss,
     sampled_covariance,
-    usable,
 )
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses import Loss, Target
@@ -114,7 +114,7 @@ class _Draws:
             rows = lengths == length
             strings = labels[rows][reads[rows]].reshape(int(rows.sum()), int(length))
             result[rows] = loss.losses_of(strings)
-        return usable(result)
+        return require_finite_loss(result)
 
 
 def lattice_sampled_softmax_margin(
@@ -150,7 +150,9 @@ def lattice_sampled_softmax_margin(
     b, name = _band(lattice, against, band, choose, max_states, random)
     draws = _Draws(lattice, against, samples, random, b, slope=1.0)
     log_weights = draws.log_weights
-    weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
+    weights, log_mean, error = loss_augmented_weights(
+        np.where(log_weights > -np.inf, log_weights, np.inf)
+    )
     q, q_error = controlled_marginals(draws, draws.steps, weights)
     most = np.inf if b is None else 0.0
     low, high = log_mean_interval(log_weights, -np.inf, most)

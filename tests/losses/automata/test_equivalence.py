@@ -82,14 +82,14 @@ def test_equal_chains_become_one(monkeypatch, arcs):
 def test_hashes_that_collide_merge_nothing_that_differs(monkeypatch, seed):
     """Half of the time all arcs hash alike; what is merged is compared arc by arc in the end."""
     machine = random_machine(np.random.default_rng(seed), 12, silent=True)
-    whole, calls = equivalence.mix_arcs, []
+    whole, calls = equivalence.hash_arcs, []
 
     def mix(*columns):
         calls.append(1)
         return whole(*columns) if len(calls) % 2 else np.ones_like(columns[0])
 
     monkeypatch.setattr(equivalence, "_CELLS", 0)
-    monkeypatch.setattr(equivalence, "mix_arcs", mix)
+    monkeypatch.setattr(equivalence, "hash_arcs", mix)
     merged = equivalence.merge_equivalent_states(machine)
     assert calls
     assert [values(merged, n) for n in range(5)] == [values(machine, n) for n in range(5)]

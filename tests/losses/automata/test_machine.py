@@ -40,13 +40,13 @@ def test_a_collision_of_hashes_is_seen_and_drawn_anew(monkeypatch):
     arcs, label = Arcs(source, nextstate, np.array([5, 5, 5, 5])), np.arange(4)
     expected, classes = symbol_classes(arcs, label, 4)
     assert expected.tolist() == [0, 0, 1, 2]
-    whole, salts = machines.mix_arcs, []
+    whole, salts = machines.hash_arcs, []
 
     def mix(weight, source, nextstate, salt):
         salts.append(salt)
         return np.ones_like(weight) if salt == 1 else whole(weight, source, nextstate, salt)
 
-    monkeypatch.setattr(machines, "mix_arcs", mix)
+    monkeypatch.setattr(machines, "hash_arcs", mix)
     found, same = symbol_classes(arcs, label, 4)
     assert salts == [1, 2]
     assert found.tolist() == expected.tolist()

@@ -313,11 +313,11 @@ def _context(context: Context, number: dict[str, int], side: str, expansion: Fst
     """Return the acceptor of a context, which sees the symbols behind marks and covers."""
     own = r.parts([(_labels(symbols, number), starred) for symbols, starred in context.parts])
     if context.is_anchored:
-        return r.at_edge(r.seen_through(own, expansion), side)  # type: ignore[arg-type]
+        return r.at_edge(r.preimage(own, expansion), side)  # type: ignore[arg-type]
     if not context.parts:
         return own
     rest = r.anything(np.array(list(number.values()), dtype=np.int64))
-    return r.seen_through(rest + own if side == "before" else own + rest, expansion)
+    return r.preimage(rest + own if side == "before" else own + rest, expansion)
 
 
 def _labels(symbols: Iterable[str], number: dict[str, int]) -> IntArray:

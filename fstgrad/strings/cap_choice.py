@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import SequenceLike
 from fstgrad.core.checks import (
     FloatArray,
-    called,
+    call_function,
     instance,
     one_of,
     positive_integer,
@@ -136,7 +136,7 @@ def choose_cap(
             if compiled is None:
                 b = loss.compile(target, length, cap=cap, max_states=max_states)
             else:
-                b = called("compiled", compiled, cap)
+                b = call_function("compiled", compiled, cap)
                 instance("what compiled returns", b, LossAutomaton, "a LossAutomaton")
         except StateLimitError as error:
             if choice is None:
