@@ -237,8 +237,10 @@ class Loss(PairEvaluation):
                     "prune excludes cap and band, whose bounds it would break; leave one of them "
                     "out"
                 )
-        if band is not None and (cap is not None or engine != "layered"):
+        if band is not None and cap is not None:
             raise NotSupportedError(BAND_AND_CAP)
+        if band is not None and engine != "layered":
+            raise NotSupportedError(f"band needs engine='layered', not {engine!r}")
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, prune, max_states)
             return replace(b, cap=None if cap is None else REFERENCE_CAP, prune=prune)

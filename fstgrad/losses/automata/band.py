@@ -20,9 +20,7 @@ from fstgrad.losses.automata.semiring import INF
 
 Band = int | tuple[int, int]
 _BEYOND = 2**31  # more symbols than any string has
-BAND_AND_CAP = (
-    "a band needs engine='layered' and no cap: min(L_k, cap) bounds nothing; leave one of them out"
-)
+BAND_AND_CAP = "band excludes cap, as min(L_k, cap) bounds nothing; leave one of them out"
 
 
 def check_band(band: Band) -> Band:
