@@ -21,5 +21,5 @@ def test_other_names_are_refused(run, tmp_path):
     (tmp_path / "pairs").write_text("no pair\n")
     code, out, err = run("marginals", tmp_path / "pairs", "--plot", tmp_path / "q.gif")
     assert (code, out) == (1, "")
-    assert "png, svg, pdf" in err
+    assert ".png, .svg, .pdf" in err
     assert err.count("\n") == 1

@@ -286,7 +286,7 @@ def test_marginals_of_one_line(run, pairs, tmp_path):
         (2, "give --loss", ["grad", "PAIRS", "--objective", "risk", "--loss", "none"]),
         (2, "no command 'gard'; did you mean grad", ["gard"]),
         (1, "PAIRS:1: y[0] is 'c', which is not in", ["grad", "PAIRS", "--alphabet", "AB"]),
-        (1, "W: weights has shape (2, 2); the", ["grad", "PAIRS", "--weights", "W"]),
+        (1, "W: --weights has shape (2, 2); the", ["grad", "PAIRS", "--weights", "W"]),
         (1, "N: weights[0, 1] is nan", ["grad", "PAIRS", "--weights", "N"]),
         (1, "PAIRS: not an npz file", ["grad", "PAIRS", "--weights", "PAIRS"]),
         (1, "E: no row has a symbol", ["grad", "E"]),
