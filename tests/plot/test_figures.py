@@ -55,7 +55,7 @@ def test_files(tmp_path, name, start):
 
 def test_bad_input(tmp_path):
     figure = plot.curves({"a": {"b": ([1], [1])}}, xlabel="x", ylabel="y")
-    with pytest.raises(fg.InvalidInputError, match="end in .png, .svg, .pdf"):
+    with pytest.raises(fg.InvalidInputError, match=r"\.png, \.svg, \.pdf"):
         plot.save(figure, tmp_path / "f.doc")
     with pytest.raises(fg.InvalidInputError, match="panels is empty"):
         plot.curves({}, xlabel="x", ylabel="y")
