@@ -111,14 +111,14 @@ def test_trees(single_root, used, monkeypatch):
     arcs[1, 0, 2:] = -INF  # the root has one word to begin with
     inside = torch.arange(5) < torch.tensor([5, 5, 3])[:, None]
     compared(
-        lambda a: trees.log_partition(a, inside, single_root=single_root), [arcs], used, monkeypatch
+        lambda a: trees.log_partition(a, inside, single_root, False), [arcs], used, monkeypatch
     )
 
 
 def test_a_sentence_without_a_tree_is_nan_alone(used):
     arcs = normal(2, 4, 4)
     arcs[0, :, 2] = -INF
-    value = trees.log_partition(arcs, torch.ones(2, 3, dtype=torch.bool), single_root=False)
+    value = trees.log_partition(arcs, torch.ones(2, 3, dtype=torch.bool), False, False)
     assert used
     assert value.isnan().tolist() == [True, False]
 
@@ -130,7 +130,7 @@ def test_sweeps_of_grids(shared, damping, monkeypatch):
     nodes = normal(2, 12, 3)
     tables = normal(2, 3, 3, seed=1) if shared else normal(2, len(graph.edges), 3, 3, seed=1)
     tables[0, ..., 0, 1], nodes[1, 4, 0] = -INF, -INF
-    run = fields.Run(max_iter=12, damping=damping)
+    run = fields.Run("bp", 12, 0.05, damping)
     ends = fields.ends_of(graph, nodes.device)
     results = []
     for setting in ("1", "0"):
@@ -138,7 +138,7 @@ def test_sweeps_of_grids(shared, damping, monkeypatch):
         with monkeypatch.context() as patch:
             if setting == "1":
                 patch.setattr(fields, "_messages", None)  # not called
-            results.append(fields._beliefs(nodes, tables, ends, run))
+            results.append(fields.beliefs(nodes, tables, ends, run))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
