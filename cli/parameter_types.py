@@ -121,14 +121,19 @@ class Output(click.Path):
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]
-    """A number >= `minimum`, or > it if `strict`; it is finite, or may be +inf if `infinite`."""
+    """A number >= `minimum`, or > it if `strict`, and < `below`; +inf is one if `infinite`."""
 
     name = "float"
 
     def __init__(
-        self, minimum: float | None = None, *, strict: bool = False, infinite: bool = False
+        self,
+        minimum: float | None = None,
+        *,
+        strict: bool = False,
+        infinite: bool = False,
+        below: float = float("inf"),
     ) -> None:
-        self.minimum, self.strict, self.infinite = minimum, strict, infinite
+        self.minimum, self.strict, self.infinite, self.below = minimum, strict, infinite, below
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a float."""
@@ -145,6 +150,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]
         ):
             bound = ">" if self.strict else ">="
             self.fail(f"{value!r} is not {bound} {self.minimum:g}", param, ctx)
+        if self.below <= number < float("inf"):
+            self.fail(f"{value!r} is not < {self.below:g}", param, ctx)
         return number
 
 

@@ -15,7 +15,7 @@ from fstgrad.cli.commands.grammar_options import (
     symbols_option,
 )
 from fstgrad.cli.output import echo
-from fstgrad.cli.parameter_types import Output, nbest_option
+from fstgrad.cli.parameter_types import Integer, Output, nbest_option
 from fstgrad.costs import pair_transducer
 from fstgrad.costs.explain import explain_pair
 from fstgrad.grammars import NAMES, Grammar
@@ -258,7 +258,7 @@ def _first_few(names: Sequence[str]) -> str:
 @reference_argument
 @click.argument("hypothesis")
 @click.argument("target")
-@nbest_option("Number of alignments shown.", 3, click.IntRange(1, 1000))
+@nbest_option("Number of alignments shown.", 3, Integer(1, 1000))
 @alphabet_option
 @symbols_option
 def explain(

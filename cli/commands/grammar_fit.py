@@ -26,7 +26,15 @@ from fstgrad.cli.commands.grammar_options import (
 )
 from fstgrad.cli.output import echo
 from fstgrad.cli.pair_options import WRITE_PAIRS
-from fstgrad.cli.parameter_types import FILE_OR_DASH, SEED, Input, NameOrFileEntry, Number, Output
+from fstgrad.cli.parameter_types import (
+    FILE_OR_DASH,
+    SEED,
+    Input,
+    Integer,
+    NameOrFileEntry,
+    Number,
+    Output,
+)
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking, pair_transducer
 from fstgrad.costs.ranking import (
@@ -97,7 +105,7 @@ learning_options = option_group(
     ),
     click.option(
         "--restarts",
-        type=click.IntRange(1, 1000),
+        type=Integer(1, 1000),
         default=1,
         show_default=True,
         help="Number of starts; the fit with the highest likelihood of the held-out pairs is kept "
@@ -105,7 +113,7 @@ learning_options = option_group(
     ),
     click.option(
         "--max-iter",
-        type=click.IntRange(1, 10**6),
+        type=Integer(1, 10**6),
         default=100,
         show_default=True,
         help="Maximum number of EM iterations.",
@@ -145,7 +153,7 @@ learning_options = option_group(
 )
 @click.option(
     "--candidates",
-    type=click.IntRange(2, 10_000),
+    type=Integer(2, 10_000),
     default=20,
     show_default=True,
     help="With --rank: number of words compared for each pair.",
@@ -285,7 +293,7 @@ def _print_changes(learned: LearnedCosts) -> None:
 )
 @click.option(
     "--candidates",
-    type=click.IntRange(2, 10_000),
+    type=Integer(2, 10_000),
     default=50,
     show_default=True,
     help="Rank the right word among this many words: those that share the most bigrams with the "

@@ -34,6 +34,7 @@ from fstgrad.cli.parameter_types import (
     NOT_NEGATIVE,
     POSITIVE,
     Input,
+    Number,
     Output,
     gib_to_bytes,
     integer_from,
@@ -158,7 +159,7 @@ training_options = option_group(
     ),
     click.option(
         "--held-out",
-        type=click.FloatRange(0, 1, max_open=True),
+        type=Number(0, below=1),
         default=0.1,
         show_default=True,
         help="Without --validation, the share of the pairs that is held out, if there are at least "

@@ -18,6 +18,7 @@ from fstgrad.grm.base import Base
 from fstgrad.grm.families import resolve
 
 MatrixLike = npt.ArrayLike | sparse.csr_matrix
+_NO_NAME = ("None", "nan", "NaN", "NaT", "<NA>")  # texts of objects that stand for a missing name
 LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13, or of a ratio of exposures
 
 
@@ -93,6 +94,8 @@ def names_of_columns(
     for i, name in enumerate(names):
         if isinstance(name, bytes):
             raise InvalidInputError(f"feature_names[{i}] is bytes, not text; decode it")
+        if not isinstance(name, str) and str(name) in _NO_NAME:
+            raise InvalidInputError(f"feature_names[{i}] is {name!r}, not a name; give a text")
     names = [str(name) for name in names]
     if len(set(names)) != features or len(names) != features:
         raise InvalidInputError(

@@ -193,7 +193,7 @@ def spanning_tree_risk(
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
     family |= {"single_root": single_root, "infeasible": infeasible}
     shares = spanning_tree_marginals(table, **family)
-    return (shares * jnp.asarray(known, shares.dtype)).reshape(len(table), -1).sum(axis=1)
+    return jnp.sum(shares * jnp.asarray(known, shares.dtype), axis=range(1, table.ndim))
 
 
 def spanning_tree_generalized_expectation(

@@ -58,6 +58,8 @@ class ArcTable:
         is_labeled = _is_labeled(shape) if labeled is None else checks.flag("labeled", labeled)
         axes = 3 if is_labeled else 2
         event, batch = shape[-axes:], shape[:-axes]
+        if len(event) == axes and event[0] == event[1] > 0 and 0 in batch:
+            raise InvalidInputError(f"scores has shape {shape}: an empty batch; give an item")
         if len(event) < axes or event[0] != event[1] or not array.size:
             kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
             raise InvalidInputError(

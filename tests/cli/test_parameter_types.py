@@ -9,6 +9,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.cli import parameter_types
+from fstgrad.cli.commands.train import train
 from fstgrad.cli.main import fstgrad, main
 from tests.fuzz.commands import TEMPLATES, fill
 
@@ -32,6 +33,27 @@ def test_bounds_of_numbers(name, inside, outside):
     for text in outside:
         with pytest.raises(click.BadParameter):
             kind.convert(text, None, None)
+
+
+def _commands(group=fstgrad):
+    for command in group.commands.values():
+        yield from _commands(command) if isinstance(command, click.Group) else [command]
+
+
+def test_no_option_reads_numbers_as_python_does():
+    """float() and int() read 1_0 as 10, and the digits of all scripts."""
+    for command in _commands():
+        for option in command.params:
+            if isinstance(option.type, click.types.FloatParamType | click.types.IntParamType):
+                assert isinstance(option.type, parameter_types.Integer), (command, option)
+
+
+@pytest.mark.parametrize("text", ["1", "1.5", "-0.1", "nan", "inf", "0_0"])
+def test_a_held_out_share_is_below_one(text):
+    (option,) = (option for option in train.params if option.name == "held_out")
+    assert option.type.convert("0.5", None, None) == 0.5
+    with pytest.raises(click.BadParameter):
+        option.type.convert(text, None, None)
 
 
 def _run(arguments, capsys):

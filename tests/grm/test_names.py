@@ -145,3 +145,9 @@ def test_a_row_with_labels_has_those_of_the_fit(data):
         moved = Column(values[::-1].tolist(), labels[::-1])
         with pytest.raises(InvalidInputError, match=f"^{name} has the labels.*of the fit are"):
             call(moved)
+
+
+@pytest.mark.parametrize("name", [None, np.nan, np.datetime64("NaT"), b"bee"])
+def test_what_is_no_name_is_an_error(data, name):
+    with pytest.raises(InvalidInputError, match=r"^feature_names\[1\] is "):
+        fg.GeneralizedRootModel(2).fit(data[0], feature_names=["ape", name, "cat"])

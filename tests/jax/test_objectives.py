@@ -132,6 +132,11 @@ def test_no_items_have_both_derivatives(shape, function):
     assert jax.grad(slope)(scores).shape == shape
 
 
+def test_no_trees_have_no_risk():
+    risk = fgj.spanning_tree_risk(jnp.zeros((0, 4, 4)), np.zeros((0, 4, 4)), single_root=True)
+    assert risk.shape == (0,)
+
+
 def test_hessian_in_reverse_mode():
     """JAX refuses forward mode, and with it jax.hessian; jacrev of grad is the Hessian."""
     scores = np.random.default_rng(0).normal(size=(2, 4, 3))

@@ -18,7 +18,7 @@ def with_value(value, *index, shape=(4, 4)):
     [
         (np.zeros((3, 4)), {}, ["(3, 4)", "(..., n+1, n+1)"]),
         (np.zeros(4), {}, ["(4,)"]),
-        (np.zeros((0, 4, 4)), {}, ["(0, 4, 4)"]),
+        (np.zeros((0, 4, 4)), {}, ["(0, 4, 4)", "empty batch"]),
         (np.zeros((4, 4, 4)), {}, ["labeled=False", "labeled=True"]),
         (np.zeros((3, 4, 2)), {"labeled": True}, ["(..., n+1, n+1, y)"]),
         (with_value(np.nan, 1, 2), {}, ["scores[1, 2] is nan"]),
