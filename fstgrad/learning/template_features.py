@@ -316,6 +316,8 @@ class TemplateFeatures(Features):
 
     def _copies(self, x: Any, length: int) -> IntArray:
         symbols = symbols_of(x)
+        if not len(symbols):  # nothing to copy
+            return np.full(length, -1)
         centres = (2 * np.arange(length) + 1) * len(symbols) // (2 * length)
         return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
 

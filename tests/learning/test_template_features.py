@@ -56,6 +56,10 @@ def sparse(order=2):
     return TemplateFeatures.from_pairs(ABC, order, Window(1, 2), DATA, copies=copies)
 
 
+def test_an_empty_input_has_nothing_to_copy():
+    assert sparse().encode([("", 2), ("a", 1)]).copies.tolist() == [-1, -1, 3]
+
+
 def test_only_pairs_that_occur_have_weights():
     features = sparse()
     names = features.names
