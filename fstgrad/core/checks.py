@@ -96,18 +96,30 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         _check_shape(name, values, shape)
         return values
-    kind = getattr(getattr(values, "dtype", None), "kind", "")  # pandas objects have it too
-    if kind == "c":
-        raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")  # type: ignore[union-attr]
-    if kind in ("m", "M"):
-        raise InvalidInputError(f"{name} has times, {values.dtype}; give numbers in a unit")  # type: ignore[union-attr]
     check_mask(name, values)
     try:
-        array = np.asarray(values, dtype=np.float64)
+        given: Any = values
+        if getattr(getattr(values, "dtype", None), "kind", "O") == "O":  # also of pandas
+            given = np.asarray(values)
+        kind = "U" if _has_texts(given) else given.dtype.kind
+        array = None if kind in "cmMSU" else np.asarray(given, dtype=np.float64)
     except Exception as error:  # a foreign __array__ may raise anything
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+    if array is None:
+        what = {
+            "c": f"has complex numbers, {given.dtype}; give its real part",
+            "m": f"has times, {given.dtype}; give numbers in a unit",
+            "u": "is not an array of numbers: it has texts; convert them",
+            "s": "is not an array of numbers: it has texts; convert them",
+        }
+        raise InvalidInputError(f"{name} {what[kind.lower()]}")
     _check_shape(name, array, shape)
     return array
+
+
+def _has_texts(array: Any) -> bool:
+    """Return whether an array of objects has texts, which NumPy would read: "1_0" as 10."""
+    return array.dtype.kind == "O" and any(isinstance(value, str | bytes) for value in array.flat)
 
 
 def index_array(

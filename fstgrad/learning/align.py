@@ -50,7 +50,8 @@ class Aligned(NamedTuple):
 
     links : the best alignment, in order.
     posterior : of each link, the probability that an alignment of the pair has it at this position.
-    log_probability : of the pair, over all of its alignments, in nats.
+    log_probability : of the pair, over all of its alignments, in nats.  With conditional
+        normalization it is the log of a sum over the segmentations of x, and can exceed 0.
     """
 
     links: tuple[Link, ...]

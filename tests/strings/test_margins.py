@@ -311,3 +311,18 @@ def test_errors_of_a_sampled_consensus_are_those_of_a_mean():
     np.testing.assert_allclose(found.risks, losses.mean(axis=1), rtol=1e-12)
     expected = losses.std(axis=1, ddof=1) / np.sqrt(size)
     np.testing.assert_allclose(found.standard_errors, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "scores, says",
+    [
+        ([["1_0", "0"]], "has texts"),  # which Python reads as 10
+        (np.array([["1", "2"]]), "has texts"),
+        (np.array([[1.0, "2"]], dtype=object), "has texts"),
+        ([[np.datetime64("2020"), np.datetime64("2021")]], "has times"),
+        ([[1j, 0]], "has complex numbers"),
+    ],
+)
+def test_what_is_no_number_is_no_score(scores, says):
+    with pytest.raises(fg.InvalidInputError, match=f"scores .*{says}"):
+        fg.StringDistribution(scores)
