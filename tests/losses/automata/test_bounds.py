@@ -88,7 +88,7 @@ def test_a_loss_against_a_target_is_capped_with_the_bounds_of_the_loss():
     given, bounds = (fg.StringDistribution(scores, b).log_partition_bounds() for b in two)
     assert bounds == given
     assert given[0] + 1e-3 < given[1]
-    with pytest.raises(fg.NotSupportedError, match="no cap"):
+    with pytest.raises(fg.NotSupportedError, match="band excludes cap"):
         loss.against("abca").compile(4, band=1, cap=1.0, max_states=1000)
 
 
