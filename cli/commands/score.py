@@ -92,7 +92,7 @@ _reading_options = option_group(
         type=click.Choice(FORMAT_NAMES),
         default="auto",
         show_default=True,
-        help="Form of HYPOTHESES; auto goes by the ending of the name, then by the first line.",
+        help="Form of HYPOTHESES; auto goes by the ending of the name, then by the lines.",
     ),
     click.option(
         "--reference-format",
@@ -147,8 +147,9 @@ _statistics_options = option_group(
     click.option(
         "--by",
         metavar="COLUMN|FILE|^REGEX",
-        help="One row per group: a column of REFERENCES; speaker (the id up to the first - or _); "
-        "a file of rows id, group; or what a regular expression ^... matches in the id.",
+        help="One row per group: a column of REFERENCES; speaker (of .stm, else the id up to the "
+        "first - or _); a file of rows id, group; or what a regular expression ^... matches in "
+        "the id.",
     ),
     resamples_option,
     bootstrap_seed_option,
@@ -245,7 +246,7 @@ def score(
     targets = [reading.symbols(one.texts[0]) for one in utterances]
     paths = [path for path in (hypotheses, outputs.other) if path is not None]
     if not any(map(reading.are_lattices, paths)):
-        reject_options(("symbols", "acoustic_scale"), "without lattices")
+        reject_options(("symbols", "acoustic_scale"), "without lattices (--format lattices)")
     systems = [read_system(path, utterances, reading, targets) for path in paths]
     note_unused(reading.rules, reading.seen)
     loss = _loss(choice, systems, targets)

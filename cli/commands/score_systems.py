@@ -25,6 +25,7 @@ from fstgrad.strings import Lattice
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
 FORMAT_NAMES = (*FORMATS, "lattices")
 DIGIT = re.compile(r"\d")
+_ALTERNATIVES = re.compile(r"(?<!\S)\{ .* / .* \}(?!\S)")
 _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
 
 
@@ -50,6 +51,7 @@ class Reading:
     def texts(self, path: str, side: str, format: str) -> list[Utterance]:
         """Return the utterances of a file after the rules, in lower case with `ignore_case`."""
         found = read_transcripts(path, side, format)  # type: ignore[arg-type]
+        _note_alternatives(found)
         if self.ignore_case:
             found = [
                 one._replace(
@@ -95,6 +97,18 @@ class System:
             decoded(lattice, reference, decode, loss)
             for lattice, reference in zip(self.lattices, references, strict=True)
         ]
+
+
+def _note_alternatives(utterances: Sequence[Utterance]) -> None:
+    """Note the first text with alternatives of sclite, in a file that is not sclite's."""
+    for one in utterances:
+        match = next(filter(None, map(_ALTERNATIVES.search, one.texts)), None)
+        if match is not None:
+            note(
+                f"fstgrad: {one.row.place}: {match[0]!r} looks like alternatives, but is scored "
+                "as it stands; keep one alternative"
+            )
+            return
 
 
 def read_references(path: str, reading: Reading) -> list[Utterance]:
@@ -198,7 +212,8 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
 
 def _check_one_table(found: Sequence[Utterance], path: str) -> None:
     """Raise UsageError if a file of hypotheses and references has no names of these columns."""
-    if not any(name in one.fields for one in found for name in ("reference", "ref", "hypothesis")):
+    columns = ("reference", "ref", "hypothesis", "hyp", "pred_text")
+    if not any(name in one.fields for one in found for name in columns):
         raise click.UsageError(
             f"{path} is given twice; in one table, name the columns id, hypothesis and reference "
             "in the first line"

@@ -351,8 +351,9 @@ def compare(gold: str, first: str, second: str, universal: bool, resamples: int,
     positive one favours SECOND.  p_value is two-sided, of a paired bootstrap, for no difference.
 
     The parses have the words of GOLD, as fstgrad trees decode --conllu writes them; sentences match
-    by sent_id, or by position without one.  Words with the head _ in GOLD are left out.  The arcs
-    of a parse with a cycle of heads, which is no tree, count too, and a line on stderr says so.
+    by sent_id, or by position without one.  las is left out if one of the files has no relations.
+    Words with the head _ in GOLD are left out.  The arcs of a parse with a cycle of heads, which is
+    no tree, count too, and a line on stderr says so.
     """
     sentences = list(treebank.read_conllu(gold, partial=True))
     wanted = sentence_items(gold, sentences)
@@ -410,7 +411,7 @@ class TreebankWriter:
         block = self._next(distribution)
         for i, tree in enumerate(trees, start=1):
             heads = tree[:, 0] if distribution.labeled else tree
-            relations = None
+            relations = ["_"] * len(heads)  # those of the file are not predicted
             if distribution.labeled:
                 names = evaluation.checked_names(distribution, self.names)
                 relations = [names[label] for label in tree[:, 1]]

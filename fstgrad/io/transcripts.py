@@ -28,6 +28,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }
 _NAMES = ("id", "utt_id", "utterance", "audio_filepath")
 _TRN = re.compile(r"(.*)\(([^()]*)\)\s*")
+_TRN_NAME = re.compile(r"\S*[\d_-]\S*")  # such as spk-1 or u1, unlike a word in brackets
 _ENDINGS = {
     ".trn": "trn", ".ctm": "ctm", ".stm": "stm", ".csv": "csv", ".json": "json", ".jsonl": "json",
 }  # fmt: skip
@@ -70,11 +71,12 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
           objects with text and score.
         - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.  "stm" of
           sclite: file channel speaker start end <label> text.  The utterances of ctm and stm are
-          the channels of the files, whose words and segments are joined in the order of time.
+          the channels of the files, whose words and segments are joined in the order of time, and
+          the speakers of stm with +.
         - "kaldi": id, a space, the text.
         - "auto": trn, ctm, stm, csv and json by the name of the file (x.trn, x.ctm, x.stm, x.csv,
           x.json, x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object,
-          else lines.
+          trn if all lines end with different ids in brackets, with a digit, - or _; else lines.
 
     Raises
     ------
@@ -111,7 +113,19 @@ def _format(rows: Sequence[Row]) -> str:
         is_object = isinstance(json.loads(rows[0].raw), dict)
     except (ValueError, RecursionError):
         is_object = False
-    return "json" if is_object else "lines"
+    return "json" if is_object else "trn" if _are_trn(rows) else "lines"
+
+
+def _are_trn(rows: Sequence[Row]) -> bool:
+    """Return whether all lines end with ids, all different."""
+    names = set()
+    lines = list(_without_comments(rows))
+    for row in lines:
+        match = _TRN.fullmatch(text_of(row))
+        if match is None or not _TRN_NAME.fullmatch(match[2].strip()):
+            return False
+        names.add(match[2].strip())
+    return len(names) == len(lines) > 0
 
 
 def _grouped(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
@@ -298,8 +312,8 @@ def _of_one_reading(text: str) -> list[str]:
     return words
 
 
-# (file, channel), start, text, row
-_Timed = tuple[tuple[str, str], float, str, Row]
+# (file, channel), start, text, speaker (empty in ctm), row
+_Timed = tuple[tuple[str, str], float, str, str, Row]
 
 
 def _ctm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
@@ -316,7 +330,8 @@ def _ctm_words(rows: Iterable[Row]) -> Iterator[_Timed]:
                 )
             if fields[2] == "*" or fields[4].startswith("<ALT"):
                 raise InvalidInputError("alternatives <ALT>, of which keep one")
-            yield (fields[0], fields[1]), _number("start", fields[2], "in seconds"), fields[4], row
+            start = _number("start", fields[2], "in seconds")
+            yield (fields[0], fields[1]), start, fields[4], "", row
 
 
 def _stm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
@@ -342,7 +357,7 @@ def _stm_segments(rows: Iterable[Row]) -> Iterator[_Timed]:
             end = _number("end", fields[4], "in seconds")
             if end < start:
                 raise InvalidInputError(f"the end, {end:g} s, is before the start, {start:g} s")
-            yield (fields[0], fields[1]), start, " ".join(words), row
+            yield (fields[0], fields[1]), start, " ".join(words), fields[2], row
 
 
 def _channels(parts: Iterable[_Timed]) -> Iterator[Utterance]:
@@ -354,8 +369,9 @@ def _channels(parts: Iterable[_Timed]) -> Iterator[Utterance]:
     for (file, channel), timed in channels.items():
         text = " ".join(part[2] for part in sorted(timed, key=lambda part: part[1]) if part[2])
         name = file if is_one else f"{file}-{channel}"
-        place = {"speaker": speaker_of(name), "file": file, "channel": channel}
-        yield Utterance(name, (text,), None, place, timed[0][3])
+        speakers = "+".join(sorted({part[3] for part in timed}))
+        place = {"speaker": speakers or speaker_of(name), "file": file, "channel": channel}
+        yield Utterance(name, (text,), None, place, timed[0][4])
 
 
 def _without_comments(rows: Iterable[Row]) -> Iterator[Row]:

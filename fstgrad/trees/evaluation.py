@@ -124,7 +124,8 @@ def compare_parsers(
     """Return the comparison of two parsers by uas, las, and both without words tagged PUNCT.
 
     The sentences of all three have the same words in the same order; gold words with an unknown
-    head are left out.  `universal` is that of `sentence_scores`.
+    head are left out, and las if all relations of one of them are "_".  `universal` is that of
+    `sentence_scores`.
 
     Raises
     ------
@@ -145,8 +146,14 @@ def compare_parsers(
     ).reshape(-1, 2, 5)
     if not rows[..., 4].any():
         raise InvalidInputError("no word of gold has a known head; there is nothing to compare")
+    labeled = all(
+        any(relation != "_" for sentence in parses for relation in sentence.relations)
+        for parses in (gold, first, second)
+    )
     found = {}
     for name in MEASURES:
+        if name.startswith("las") and not labeled:
+            continue
         counted = rows[:, int(name.endswith("no_punct"))]
         label = 2 * name.startswith("las")
         if counted[:, 4].any():

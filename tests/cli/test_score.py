@@ -52,6 +52,9 @@ def test_forms_of_files_have_the_same_errors(form, files, run):
     if form == "txt":  # by position
         written["ref"] = "".join(f"{text}\n" for text in REF.values())
     files(**{f"{name}__{form}": text for name, text in written.items()})
+    if form == "trn":  # also by its lines
+        files(**{name: text.encode() for name, text in written.items()})
+        assert rows(run, "hyp", "ref", "--by", "speaker")[-1]["symbols"] == 6
     found = rows(run, f"hyp.{form}", f"ref.{form}", *options)[0]
     names = ("substitutions", "deletions", "insertions", "symbols", "pairs", "wrong_pairs")
     assert [found[name] for name in names] == [2, 1, 1, 6, 3, 3]
@@ -129,6 +132,33 @@ def test_fillers_and_spellings(files, run, tmp_path):
         code, _, err = run("score", "h.tsv", "r.tsv", "--replace", "wrong")
         assert (code, f"wrong:{wrong.count(chr(10))}: " in err) == (1, True), err
     assert "no regular expression" in run("score", "h.tsv", "r.tsv", "--drop", "^[")[2]
+
+
+def test_brackets_that_are_no_ids_are_words(files, run):
+    for text, symbols in (("a (laughs)\nb (sighs)\n", 4), ("a (1)\nb (1)\n", 4), ("a (1)\nb\n", 3)):
+        files(t=text)
+        files(h=text)
+        assert rows(run, "h", "t")[0]["symbols"] == symbols
+
+
+def test_alternatives_outside_of_sclites_files_are_noted(files, run):
+    files(h="u1\ta b\n", r="u1\t{ a / uh } b\n")
+    code, _, err = run("score", "h", "r")
+    assert (code, "r:1: '{ a / uh }' looks like alternatives" in err) == (0, True)
+
+
+def test_speakers_of_an_stm_are_its_own(files, run):
+    files(
+        h__ctm="f 1 0 1 a\nf 1 1 1 b\ng 1 0 1 c\n",
+        r__stm="f 1 bob 1 2 b\nf 1 ann 0 1 a\ng 1 ann 0 1 d\n",
+    )
+    found = rows(run, "h.ctm", "r.stm", "--by", "speaker")
+    assert [(row["group"], row["errors"]) for row in found[:2]] == [("ann+bob", 0), ("ann", 1)]
+
+
+def test_a_manifest_has_both_texts(files, run):
+    files(m__json='{"audio_filepath": "a.wav", "text": "a b", "pred_text": "a c"}\n')
+    assert rows(run, "m.json", "m.json")[0]["errors"] == 1
 
 
 def test_channels_of_a_ctm_are_those_of_the_stm(files, run):

@@ -255,13 +255,13 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     assert code == 0
     assert [line["id"] for line in lines] == ["b", "a"]  # the order of the sentences
     mu = fg.SpanningTrees(np.load(scores)["b"], single_root=True).marginals()
-    expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\troot\t0:root\tConfidence={mu[2, 1]:.6f}")
+    expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\t_\t0:root\tConfidence={mu[2, 1]:.6f}")
     expected = expected.replace(
         "\t1\tobj\t_\tGloss=us|Confidence=0.1",
-        f"\t0\tobj\t_\tGloss=us|Confidence={mu[0, 2]:.6f}",
+        f"\t0\t_\t_\tGloss=us|Confidence={mu[0, 2]:.6f}",
     )
-    expected = expected.replace("punct\t_\t_", f"punct\t_\tConfidence={mu[1, 3]:.6f}")
-    expected = expected.replace("root\t_\t_", "root\t_\tConfidence=1.000000")
+    expected = expected.replace("punct\t_\t_", f"_\t_\tConfidence={mu[1, 3]:.6f}")
+    expected = expected.replace("root\t_\t_", "_\t_\tConfidence=1.000000")
     assert out.read_text(encoding="utf-8") == expected
     again = {s.name: s for s in treebank.read_conllu(out)}
     assert again["b"].heads.tolist() == [2, 0, 1]

@@ -66,6 +66,13 @@ def test_shares_by_hand(files, run):
     assert found["las"]["first"][0] == 3 / 5  # aux for aux:pass
 
 
+def test_parses_without_relations_have_no_labeled_score(files, run, tmp_path):
+    plain = {name: [(head, "_") for head, _ in rows] for name, rows in SECOND.items()}
+    found = json.loads(run("trees", "compare", *files[:2], write(tmp_path / "p.conllu", plain))[1])
+    assert set(found) == {"sentences", "uas", "uas_no_punct"}
+    assert found["uas"]["second"][0] == 3 / 5
+
+
 def test_intervals_are_those_of_sentences():
     """Sentences of one right or wrong word: a share with the error of a binomial."""
     gold, parses = [], []
