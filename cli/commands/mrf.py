@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from fstgrad.cli.command import Group, option_group
+from fstgrad.cli.command import Group, option_group, reject_options
 from fstgrad.cli.output import echo
 from fstgrad.cli.parameter_types import (
     COUNT,
@@ -17,12 +17,13 @@ from fstgrad.cli.parameter_types import (
     NOT_NEGATIVE,
     POSITIVE,
     SEED,
+    Number,
     Output,
     draws_option,
     gib_to_bytes,
     integer_from,
 )
-from fstgrad.core.checks import IntArray
+from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.mrf import uai
 from fstgrad.mrf.decoding import DECODERS
 from fstgrad.mrf.distribution import PairwiseMRF
@@ -285,6 +286,11 @@ def sample(
     help="Number of gray levels or colours.",
 )
 @click.option(
+    "--level", "grays", type=Number(0.0, below=255.5), multiple=True,
+    metavar="GRAY", help="A gray level, 0 to 255, given once for each, in place of --levels.  "
+    "[default: by k-means, which mixes a level that few pixels have with others]",
+)  # fmt: skip
+@click.option(
     "--coupling", type=NOT_NEGATIVE, default=1.0, show_default=True,
     help="Score of two equal neighbours, in nats.",
 )  # fmt: skip
@@ -321,6 +327,7 @@ def sample(
 def denoise(
     image: str,
     levels: int,
+    grays: tuple[float, ...],
     coupling: float,
     method: str,
     output: str,
@@ -334,9 +341,15 @@ def denoise(
     """Segment an image into gray levels or colours with a Potts model on its pixels."""
     from fstgrad.mrf import images
 
-    pixels = images.read_image(image, colour=True)
+    given = None
+    if grays:
+        reject_options(("levels",), "beside --level")
+        if len(set(grays)) < max(len(grays), 2):
+            raise click.UsageError("--level: give two or more gray levels, each once")
+        levels, given = len(grays), np.array(grays) / 255
+    pixels = images.read_image(image, colour=not grays)
     model, means, rate, _ = images.segmentation(
-        pixels, levels, coupling=coupling, contrast=contrast, noise=noise
+        pixels, levels, coupling=coupling, contrast=contrast, noise=noise, means=given
     )
     node = None
     if method in LABELINGS:
@@ -357,8 +370,14 @@ def denoise(
     nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
     changed = np.mean(labels != nearest)
     echo(
-        f"{output}: {levels} levels, noise {rate:.2g}{'' if noise else ' (estimated)'}, "
+        f"{output}: {_shown_levels(means)}, noise {rate:.2g}{'' if noise else ' (estimated)'}, "
         f"{changed:.1%} of the pixels changed their level"
     )
     if not changed.any():
         echo("no pixel changed its level; try a larger --coupling or --noise", err=True)
+
+
+def _shown_levels(means: FloatArray) -> str:
+    if means.ndim == 2:
+        return f"{len(means)} levels"
+    return f"{len(means)} levels ({', '.join(f'{255 * gray:.0f}' for gray in means)})"

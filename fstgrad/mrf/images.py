@@ -53,10 +53,13 @@ def segmentation(
     contrast: float = 0.0,
     connectivity: int = 4,
     noise: float | None = None,
+    means: npt.ArrayLike | None = None,
 ) -> Segmentation:
     """Return the model of an image with k gray levels (or colours), noise and a Potts coupling.
 
-    The labels have the levels m_1, ..., m_k, found by k-means on the pixels.  With probability
+    The labels have the levels m_1, ..., m_k, given or found by k-means on the pixels.  K-means
+    mixes a level that few pixels have with others, so give the levels if you know them.  With
+    probability
     1 - `noise`, a pixel with label c has the level m_c, otherwise that of one of the other labels,
     and in both cases normal residuals with the standard deviation sd of the pixels around their
     nearest level (at least 0.001 of the smallest distance of two levels).  The node score is the
@@ -80,6 +83,8 @@ def segmentation(
         Above 0 and below (k - 1) / k, where labels would say nothing about pixels.  By default the
         share of pixels whose nearest level differs from the median label of their 3 x 3
         neighbourhood, between 0.01 and 0.4.
+    means : (k,) or (k, 3), optional
+        The levels in the unit of the image, all different; sorted by brightness.
 
     Raises
     ------
@@ -88,7 +93,9 @@ def segmentation(
     """
     pixels = real_array("image", image)
     pixels = real_array("image", pixels, (None, None, None) if pixels.ndim == 3 else (None, None))
-    means = _levels(pixels, positive_integer("labels", labels, minimum=2))
+    labels = positive_integer("labels", labels, minimum=2)
+    given = _levels(pixels, labels) if means is None else _given_levels(means, pixels, labels)
+    means = _by_brightness(given)
     distance = squared_distance(pixels, means)
     noise = _flip_rate(distance.argmin(axis=2)) if noise is None else _checked_noise(noise, labels)
     levels = means.reshape(labels, -1)
@@ -140,7 +147,7 @@ def _log_densities(energy: FloatArray, noise: float) -> FloatArray:
 
 
 def _levels(pixels: FloatArray, labels: int) -> FloatArray:
-    """Return k gray levels (k,) or colours (k, 3), darkest first: k-means from even quantiles."""
+    """Return k gray levels (k,) or colours (k, 3): k-means from even quantiles."""
     from scipy.cluster.vq import kmeans2
 
     points = pixels.reshape(pixels.shape[0] * pixels.shape[1], -1)
@@ -161,8 +168,20 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a level that is nearest to no pixel keeps its value
         means, _ = kmeans2(points, start, iter=LLOYD_STEPS, minit="matrix")
-    means = means[np.argsort(means.sum(axis=1), kind="stable")]
     return np.asarray(means[:, 0] if points.shape[1] == 1 else means)
+
+
+def _given_levels(means: npt.ArrayLike, pixels: FloatArray, labels: int) -> FloatArray:
+    """Return levels (k,) or (k, 3) after checks."""
+    levels = real_array("means", means, (labels, *pixels.shape[2:]))
+    if len(np.unique(levels, axis=0)) < labels:
+        raise InvalidInputError(f"means has a level twice: {levels.tolist()}; give each once")
+    return levels
+
+
+def _by_brightness(levels: FloatArray) -> FloatArray:
+    order = np.argsort(levels.reshape(len(levels), -1).sum(axis=1), kind="stable")
+    return np.asarray(levels[order])
 
 
 def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatArray:

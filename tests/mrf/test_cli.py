@@ -196,6 +196,23 @@ def test_denoise_an_image_with_flipped_levels(run, tmp_path, gray, jitter):
     assert np.mean(abs(restored - np.array(gray)[clean]) > 3) < flipped.mean() / 3
 
 
+def test_gray_levels_that_few_pixels_have_can_be_given(run, tmp_path):
+    noisy = np.random.default_rng(3).normal(20, 12, size=(40, 60))
+    noisy[10:14, 10:14] += 200
+    images.write_image(tmp_path / "in.png", noisy.clip(0, 255) / 255)
+    gray = ("--level", "220", "--level", "20")
+    code, out, _ = run("denoise", tmp_path / "in.png", *gray, "--output", tmp_path / "o.png")
+    assert (code, "2 levels (20, 220), noise" in out) == (0, True)
+    restored = images.read_image(tmp_path / "o.png") * 255
+    expected = np.where(noisy > 120, 220, 20)
+    np.testing.assert_allclose(restored, expected, atol=0.5)
+    for wrong, message in ((gray[:2], "two or more"), ((*gray, "--levels", "2"), "beside --level")):
+        code, _, err = run("denoise", tmp_path / "in.png", *wrong, "--output", tmp_path / "o.png")
+        assert (code, message in err) == (2, True)
+    with pytest.raises(fg.InvalidInputError, match="means has a level twice"):
+        images.segmentation(noisy, 2, means=[0.0, 0.0])
+
+
 def test_denoise_says_that_nothing_changed(run, tmp_path):
     images.write_image(tmp_path / "in.png", noisy_disc()[0])
     code, out, err = run("denoise", tmp_path / "in.png", "--output", tmp_path / "o.png")
