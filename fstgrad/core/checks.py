@@ -106,13 +106,12 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
     except Exception as error:  # a foreign __array__ may raise anything
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
     if array is None:
-        what = {
-            "c": f"has complex numbers, {given.dtype}; give its real part",
-            "m": f"has times, {given.dtype}; give numbers in a unit",
-            "u": "is not an array of numbers: it has texts; convert them",
-            "s": "is not an array of numbers: it has texts; convert them",
-        }
-        raise InvalidInputError(f"{name} {what[kind.lower()]}")
+        what = "is not an array of numbers: it has texts; convert them"
+        if kind == "c":
+            what = f"has complex numbers, {given.dtype}; give its real part"
+        elif kind in "mM":
+            what = f"has times, {given.dtype}; give numbers in a unit"
+        raise InvalidInputError(f"{name} {what}")
     _check_shape(name, array, shape)
     return array
 
