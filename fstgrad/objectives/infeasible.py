@@ -52,12 +52,10 @@ class FeasibleItems(Objective):
         InfeasibleError
             Items are infeasible, and `infeasible` is "raise".
         """
-
-        def run(objective: Objective, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-            return objective.evaluate(scores, constants, team)
-
         size = len(scores[0])
-        kept, result = self.feasible_items(run, scores, constants)
+        kept, result = self.feasible_items(
+            lambda own, given, known: own.evaluate(given, known, team), scores, constants
+        )
         if len(kept) == size and result is not None:
             return result
         self.objective.left_out(kept, size)
@@ -66,20 +64,14 @@ class FeasibleItems(Objective):
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
         """Check the constants, as the objective does."""
-
-        def run(objective: Objective, scores: Arrays, constants: Arrays) -> None:
-            objective.check(scores, constants)
-
-        self.feasible_items(run, scores, constants)
+        self.feasible_items(lambda own, *given: own.check(*given), scores, constants)
 
     def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
         """Return the table of the objective, with rows of +inf for infeasible items."""
-
-        def run(objective: Objective, _: Arrays, constants: Arrays) -> Array:
-            return objective.measure(constants, team)
-
         size = len(constants[0])
-        kept, table = self.feasible_items(run, (), constants)
+        kept, table = self.feasible_items(
+            lambda own, _, given: own.measure(given, team), (), constants
+        )
         if table is None:  # an objective without items measures the shape
             none = [array[:0] for array in constants]
             table = self.objective.part(kept, size).measure(none, team)
@@ -89,12 +81,8 @@ class FeasibleItems(Objective):
         """Return the Hessian products; those of infeasible items are 0."""
         if self.infeasible == "raise":
             return self.objective.hessian_product(scores, constants, directions)
-
-        def run(objective: Objective, scores: Arrays, constants: Arrays) -> object:
-            return objective.evaluate(scores, constants)
-
         size = len(scores[0])
-        kept, _ = self.feasible_items(run, scores, constants)
+        kept = np.flatnonzero(self.are_feasible(scores, constants))
         taken = [[array[kept] for array in arrays] for arrays in (scores, constants, directions)]
         products = self.objective.part(kept, size).hessian_product(*taken)
         return [_placed(table, kept, size) for table in products]
@@ -105,11 +93,7 @@ class FeasibleItems(Objective):
 
     def are_feasible(self, scores: Arrays, constants: Arrays) -> BoolArray:
         """Return which items are feasible, (B,)."""
-
-        def run(objective: Objective, scores: Arrays, constants: Arrays) -> object:
-            return objective.evaluate(scores, constants)
-
-        kept, _ = self.feasible_items(run, scores, constants)
+        kept, _ = self.feasible_items(lambda own, *given: own.evaluate(*given), scores, constants)
         return np.isin(np.arange(len(scores[0])), kept)
 
     def feasible_items(
