@@ -14,6 +14,7 @@ from fstgrad.jax import arguments
 from fstgrad.jax.operators import batched_callback, no_tangent, shape_of
 from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
 from fstgrad.objectives.base import Array
+from fstgrad.objectives.mrf import check_dense_shapes
 
 
 def mrf_dense_marginals(
@@ -56,35 +57,25 @@ def mrf_dense_marginals(
     kernels = checked_kernels(kernels)
     nodes = arguments.table("node_scores", node_scores, 3, 4, axes="(C, H, W) or (B, C, H, W)")
     gray = arguments.table("image", image, 2, 3, axes="(H, W) or (B, H, W)")
+    if weights is not None:
+        weights = arguments.table("weights", weights, 1, axes="(K,)")
+    if compatibility is not None:
+        compatibility = arguments.table("compatibility", compatibility, 2, axes="(C, C)")
+    check_dense_shapes(nodes, gray, len(kernels), weights, compatibility)
     single = nodes.ndim == 3
     nodes, gray = nodes[None] if single else nodes, gray[None] if gray.ndim == 2 else gray
-    if nodes.size == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
-        raise InvalidInputError(
-            f"node_scores has shape {np.shape(node_scores)}, image {np.shape(image)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), all sizes > 0"
-        )
     if not isinstance(nodes, jax.core.Tracer):
         check_labels(np.asarray(nodes), axis=1)
-    size, count = nodes.shape[1], len(kernels)
-    factors = _parameter("weights", weights, np.ones(count), nodes)
-    pair_scores = _parameter("compatibility", compatibility, np.eye(size), nodes)
+    weights = jnp.ones(len(kernels)) if weights is None else weights
+    compatibility = jnp.eye(nodes.shape[1]) if compatibility is None else compatibility
+    weights, compatibility = weights.astype(nodes.dtype), compatibility.astype(nodes.dtype)
     gray, scores = jax.lax.stop_gradient(gray), jnp.moveaxis(nodes, 1, -1)
     q = jax.nn.softmax(scores, axis=-1)
     for _ in range(iterations):
-        sums = [factors[k] * _sums(kernel, True, q, gray) for k, kernel in enumerate(kernels)]
-        q = jax.nn.softmax(scores + sum(sums, jnp.zeros_like(q)) @ pair_scores.T, axis=-1)
+        sums = [weights[k] * _sums(kernel, True, q, gray) for k, kernel in enumerate(kernels)]
+        q = jax.nn.softmax(scores + sum(sums, jnp.zeros_like(q)) @ compatibility.T, axis=-1)
     marginals = jnp.moveaxis(q, -1, 1)
     return marginals[0] if single else marginals
-
-
-def _parameter(name: str, given: Any, default: Array, nodes: jax.Array) -> jax.Array:
-    """Return a parameter with the shape of its default, in the dtype of the scores."""
-    if given is None:
-        return jnp.asarray(default, dtype=nodes.dtype)
-    known = arguments.table(name, given, default.ndim, axes=str(default.shape))
-    if known.shape != default.shape:
-        raise InvalidInputError(f"{name} has the shape {known.shape}; give {default.shape}")
-    return known.astype(nodes.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))

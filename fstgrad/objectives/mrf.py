@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.core.checks import IntArray, generator
-from fstgrad.core.errors import NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.objectives import UNKNOWN, feasible_nll, item_options
@@ -142,3 +142,26 @@ class FieldLogPartition(FieldNll):
             )
         edge = inference.edge_sum if model.shared else inference.edge
         return inference.log_partition, Table(inference.node, edge)
+
+
+def check_dense_shapes(
+    node_scores: Any, image: Any, kernels: int, weights: Any, compatibility: Any
+) -> None:
+    """Raise InvalidInputError unless the arrays of `mrf_dense_marginals` have its shapes.
+
+    kernels : their number; weights, compatibility : None for the default
+    """
+    nodes, gray = tuple(node_scores.shape), tuple(image.shape)
+    batch = nodes if len(nodes) == 4 else (1, *nodes)
+    grays = gray if len(gray) == 3 else (1, *gray)
+    if len(batch) != 4 or 0 in batch or grays != (batch[0], *batch[2:]):
+        raise InvalidInputError(
+            f"node_scores has shape {nodes}, image {gray}; give (C, H, W) and (H, W), or "
+            "(B, C, H, W) and (B, H, W), all sizes > 0"
+        )
+    for name, given, needed in (
+        ("weights", weights, (kernels,)),
+        ("compatibility", compatibility, (batch[1], batch[1])),
+    ):
+        if given is not None and given.shape != needed:
+            raise InvalidInputError(f"{name} has shape {tuple(given.shape)}; give {needed}")

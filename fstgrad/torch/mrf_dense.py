@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from fstgrad.core.checks import positive_integer
-from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
+from fstgrad.objectives.mrf import check_dense_shapes
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.device.dense import Filter
@@ -67,25 +67,14 @@ def mrf_dense_marginals(
     for name, given in (("weights", weights), ("compatibility", compatibility)):
         if given is not None:
             arguments.real(name, given)
+    check_dense_shapes(node_scores, image, len(kernels), weights, compatibility)
     single = node_scores.ndim == 3
     nodes = (node_scores[None] if single else node_scores).double()
     images = image[None] if image.ndim == 2 else image
-    if nodes.ndim != 4 or nodes.numel() == 0 or images.shape != (len(nodes), *nodes.shape[2:]):
-        raise InvalidInputError(
-            f"node_scores has shape {tuple(node_scores.shape)}, image {tuple(image.shape)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), all sizes > 0"
-        )
-    size = nodes.shape[1]
     if weights is None:
         weights = nodes.new_ones(len(kernels))
     if compatibility is None:
-        compatibility = torch.eye(size, dtype=nodes.dtype, device=nodes.device)
-    if weights.shape != (len(kernels),) or compatibility.shape != (size, size):
-        raise InvalidInputError(
-            f"weights has shape {tuple(weights.shape)} for {len(kernels)} kernels, compatibility "
-            f"{tuple(compatibility.shape)} for {size} labels; give ({len(kernels)},) and "
-            f"({size}, {size})"
-        )
+        compatibility = torch.eye(nodes.shape[1], dtype=nodes.dtype, device=nodes.device)
     refuse_transforms([nodes, weights, compatibility])
     no_vmap([nodes, images, weights, compatibility])
     arguments.log_weights("node_scores", nodes)
