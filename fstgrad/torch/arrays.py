@@ -107,6 +107,11 @@ def require_cpu(what: str, *scores: torch.Tensor) -> None:
             )
 
 
+def per_item(values: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Return values (B,) or () in a shape that broadcasts over the items of `table` (B, ...)."""
+    return values if values.ndim == 0 else values.reshape(-1, *(1,) * (table.ndim - 1))
+
+
 def to_tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     """Return an array in the dtype and on the device of `like`; writable memory may be shared."""
     if like.device.type != "cpu":

@@ -14,7 +14,14 @@ from fstgrad.mrf.objectives import ESTIMATES, UNKNOWN
 from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.objectives.mrf import FieldLogPartition, FieldNll
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import computes_on_device, require_cpu, to_device, upcast, validated
+from fstgrad.torch.arrays import (
+    computes_on_device,
+    per_item,
+    require_cpu,
+    to_device,
+    upcast,
+    validated,
+)
 from fstgrad.torch.device import fields
 from fstgrad.torch.operators import REDUCTIONS, gradients, reduced, values
 from fstgrad.torch.transforms import refuse_transforms
@@ -161,8 +168,7 @@ def mrf_marginals(
     if _is_on_device(nodes, edges, graph, method, options):
         value, *tables = _beliefs(nodes, edges, graph, method, options)
         bad, feasible = value.isnan(), _are_finite(nodes, edges, method)
-        bads = [bad.reshape(-1, *(1,) * (table.ndim - 1)) for table in tables]
-        kept = [torch.where(b, torch.nan, table) for b, table in zip(bads, tables, strict=True)]
+        kept = [torch.where(per_item(bad, table), torch.nan, table) for table in tables]
         node, edge = (_chosen(table, feasible, infeasible) for table in kept)
         return Marginals(*((node[0], edge[0]) if single else (node, edge)))
     if edges.ndim == 3:
@@ -321,4 +327,4 @@ def _chosen(table: torch.Tensor, feasible: torch.Tensor, infeasible: Infeasible)
     """Return a table (B, ...), 0 where it is NaN though scores are valid if items are left out."""
     if infeasible == "raise":
         return table
-    return torch.where(table.isnan() & feasible.reshape(-1, *(1,) * (table.ndim - 1)), 0.0, table)
+    return torch.where(table.isnan() & per_item(feasible, table), 0.0, table)

@@ -34,7 +34,7 @@ from fstgrad.core.infeasible import Infeasible
 from fstgrad.objectives.base import Objective, check_objective
 from fstgrad.objectives.infeasible import FeasibleItems
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import require_cpu, to_numpy, to_tensor, upcast
+from fstgrad.torch.arrays import per_item, require_cpu, to_numpy, to_tensor, upcast
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
 
@@ -365,7 +365,7 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
 
 def scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return gradients multiplied by weights (B,) or ()."""
-    return [_broadcast(weights, table) * table for table in tables]
+    return [per_item(weights, table) * table for table in tables]
 
 
 def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -376,7 +376,7 @@ def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> li
     try:
         if weights.ndim or weights.item() != 1.0:
             for table in detached:
-                table.mul_(_broadcast(weights, table))
+                table.mul_(per_item(weights, table))
     except RuntimeError:  # several upstream gradients at once: is_grads_batched, or a vmap
         return scaled(weights, tables)
     return detached
@@ -450,8 +450,3 @@ def _(info: Any, axes: Any, like: Any, constants: Any, key: str) -> tuple[Any, i
     (joined,) = _joined(info, [like], [axes[0]])
     found = _measured(joined, _joined(info, constants, axes[1]), key)
     return found.reshape(info.batch_size, -1, *found.shape[1:]), 0
-
-
-def _broadcast(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """Return weights (B,) or () in a shape that broadcasts over the items of `table` (B, ...)."""
-    return weights if weights.ndim == 0 else weights.reshape(-1, *(1,) * (table.ndim - 1))

@@ -31,6 +31,7 @@ from fstgrad.objectives.trees import TreeKind, TreeObjective, tree_distribution
 from fstgrad.torch import arguments, tree_operators
 from fstgrad.torch.arrays import (
     computes_on_device,
+    per_item,
     to_float64,
     to_float64_tensor,
     upcast,
@@ -457,8 +458,7 @@ class _Table:
         is_bad = batch.isnan().reshape(len(batch), -1).any(dim=1) & self._has_numbers()
         if other is not None:
             is_bad = is_bad & other._has_numbers()
-        shape = (-1, *(1,) * (batch.ndim - 1))
-        batch = torch.where(is_bad.reshape(shape), 0.0, batch)
+        batch = torch.where(per_item(is_bad, batch), 0.0, batch)
         return batch if self.given.ndim == self.batch.ndim else batch[0]
 
     def _has_numbers(self) -> torch.Tensor:
@@ -472,7 +472,7 @@ class _Table:
         """Return a table (B, ...), with `rest` for infeasible items."""
         if self.feasible is None:
             return table
-        return torch.where(self.feasible.reshape(-1, *(1,) * (table.ndim - 1)), table, rest)
+        return torch.where(per_item(self.feasible, table), table, rest)
 
     def values(self, values: torch.Tensor) -> torch.Tensor:
         """Return values (B,) in the dtype of the scores (half: float32), () without a batch.
