@@ -7,6 +7,7 @@ at once.  An item keeps its messages once none of them changes by more than `tol
 iterations is always `max_iter`, because a test would wait for the device.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
 from fstgrad.mrf.objectives import UNKNOWN
-from fstgrad.torch.arrays import to_device
+from fstgrad.torch.arrays import per_item, to_device
 from fstgrad.torch.device.arcs import recent, sum_tables
 from fstgrad.torch.device.sums import finite, valid
 from fstgrad.torch.fused.available import LABELS_OF_FIELD, fused
@@ -208,13 +209,12 @@ class _Response(torch.autograd.Function):
         given_second = _ratio(belief, at_second[..., None, :])
         given_first = _ratio(belief, at_first[..., None])
         at_target = torch.cat([at_second, at_first])
-        messages, active = torch.zeros_like(at_target), _all_items(direction)
 
         def sides(messages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             cavity = (direction + ends.totals(messages))[ends.source] - ends.back(messages)
             return cavity[:size, ..., None], cavity[size:, ..., None, :]
 
-        for _ in range(run.max_iter):
+        def update(messages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             forth, back = (along + side for side in sides(messages))
             fresh = torch.cat([(given_second * forth).sum(dim=-2), (given_first * back).sum(-1)])
             # adding a constant to a message changes no belief, but constants grow along loops
@@ -222,8 +222,9 @@ class _Response(torch.autograd.Function):
             largest = _most(fresh.abs()).clamp_min(1.0)
             step = _most((fresh - messages).abs())
             mixed = run.damping * messages + (1 - run.damping) * fresh
-            messages = torch.where(active, mixed, messages)
-            active = active & (step > run.tol * largest)
+            return mixed, step > run.tol * largest
+
+        messages = _settled(torch.zeros_like(at_target), update, run)
         total = direction + ends.totals(messages)
         forth, back = sides(messages)
         moved = [
@@ -301,13 +302,14 @@ def _mean_field(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run)
         back = (q[ends.source[size:], ..., None, :] * tables).sum(dim=-1)
         return ends.sums(torch.cat([forth, back]))
 
-    q, active = nodes.softmax(dim=-1), _all_items(nodes)
-    for _ in range(run.max_iter):
-        before = q
+    def update(before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q = before
         for colour in range(ends.colours):
-            chosen = (ends.colour == colour)[:, None, None] & active
+            chosen = (ends.colour == colour)[:, None, None]
             q = torch.where(chosen, (nodes + arriving(q)).softmax(dim=-1), q)
-        active = active & (_most((q - before).abs()) > run.tol)
+        return q, _most((q - before).abs()) > run.tol
+
+    q = _settled(nodes.softmax(dim=-1), update, run)
     pairs = q[ends.source[:size], ..., None] * q[ends.source[size:], ..., None, :]
     parts = q * finite(nodes), torch.special.entr(q), pairs * tables
     value = sum(part.flatten(2).sum(dim=2).double().sum(dim=0) for part in parts)
@@ -320,9 +322,8 @@ def _mean_field(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run)
 def _messages(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -> torch.Tensor:
     """Return the messages (2E, B, C) after belief propagation."""
     size = len(ends.source) // 2
-    messages = nodes.new_zeros(2 * size, *nodes.shape[1:])
-    active = _all_items(nodes)
-    for _ in range(run.max_iter):
+
+    def update(messages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         cavity = _cavities(nodes, messages, ends)
         forth = (cavity[:size, ..., None] + tables).logsumexp(dim=-2)
         back = (cavity[size:, ..., None, :] + tables).logsumexp(dim=-1)
@@ -330,9 +331,25 @@ def _messages(nodes: torch.Tensor, tables: torch.Tensor, ends: Ends, run: Run) -
         changes = torch.where(fresh == messages, 0.0, fresh - messages).abs()
         if run.damping:
             fresh = _scaled(_mixed(messages, fresh, run.damping))
-        messages = torch.where(active, fresh, messages)
-        active = active & (_most(changes) > run.tol)
-    return messages
+        return fresh, _most(changes) > run.tol
+
+    return _settled(nodes.new_zeros(2 * size, *nodes.shape[1:]), update, run)
+
+
+def _settled(
+    rows: torch.Tensor,
+    update: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    run: Run,
+) -> torch.Tensor:
+    """Return rows (N, B, ...) after all updates; an item keeps its rows once they are not moving.
+
+    update : returns new rows, and whether the rows of an item are moving, (B, 1).
+    """
+    moving = torch.ones(rows.shape[1], 1, dtype=torch.bool, device=rows.device)
+    for _ in range(run.max_iter):
+        fresh, still = update(rows)
+        rows, moving = torch.where(moving, fresh, rows), moving & still
+    return rows
 
 
 def _indicators(
@@ -382,13 +399,8 @@ def _ratio(table: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
 
 def _weighted(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """Return a table (B, ...) times weights (B,), 0 where these are, even if the table is NaN."""
-    weight = weights.to(table.dtype).reshape(-1, *(1,) * (table.ndim - 1))
+    weight = per_item(weights, table).to(table.dtype)
     return torch.where(weight != 0, weight * table, 0.0)
-
-
-def _all_items(nodes: torch.Tensor) -> torch.Tensor:
-    """Return (B, 1), all True."""
-    return torch.ones(nodes.shape[1], 1, dtype=torch.bool, device=nodes.device)
 
 
 def _most(rows: torch.Tensor) -> torch.Tensor:
