@@ -46,14 +46,6 @@ RIGHT = {
     "": {"scores": np.zeros((2, 2, 2)), "gold": IDS, "loss": EDIT},
 }  # fmt: skip
 NUMBERS = (int, float, np.integer, np.floating)
-BROKEN = {
-    "another type": lambda value: object(),
-    "a number": lambda value: np.zeros((), value.dtype) if isinstance(value, np.ndarray) else 3,
-    "one axis more": lambda value: value[..., None] if isinstance(value, np.ndarray) else [[value]],
-    "beyond": lambda value: beyond(value),
-    "NaN": lambda value: value + np.nan if is_float(value) else float("nan"),
-}
-KINDS = len(BROKEN)
 
 
 def is_float(value):
@@ -65,6 +57,16 @@ def beyond(value):
     if isinstance(value, np.ndarray):
         return value + 9 if value.dtype.kind in "iu" else np.full(value.shape, -np.inf)
     return -7 if isinstance(value, NUMBERS) and not isinstance(value, bool) else "zz"
+
+
+BROKEN = {
+    "another type": lambda value: object(),
+    "a number": lambda value: np.zeros((), value.dtype) if isinstance(value, np.ndarray) else 3,
+    "one axis more": lambda value: value[..., None] if isinstance(value, np.ndarray) else [[value]],
+    "beyond": beyond,
+    "NaN": lambda value: value + np.nan if is_float(value) else float("nan"),
+}
+KINDS = len(BROKEN)
 
 
 def chosen(number):
@@ -160,12 +162,10 @@ def messages(calls, *, kinds):
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_an_error_names_an_argument_of_the_function_that_was_called(framework):
-    wrap = importlib.import_module("torch").tensor if framework == "torch" else np.asarray
+    make = importlib.import_module("torch").tensor if framework == "torch" else np.asarray
 
     def converted(value):
-        if framework == "torch" and isinstance(value, np.ndarray):
-            return wrap(value)
-        return value
+        return make(value) if isinstance(value, np.ndarray) else value
 
     def calls():
         for name, function, right in functions(framework):
@@ -350,8 +350,6 @@ def test_gold_is_called_gold():
 
 
 def test_no_advice_about_a_loss_where_there_is_none():
-    forbidden = np.array([[[0.0, 0.0]] * 2, [[0.0, 0.0]] * 2])
-    forbidden[1] = -np.inf
     with pytest.raises(fg.InfeasibleError) as caught:
         fg.StringDistribution(np.array([[0.0, 0.0], [-np.inf, -np.inf]])).log_partition()
     assert "smoothing" not in str(caught.value)
