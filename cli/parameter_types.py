@@ -12,7 +12,6 @@ Index
 
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,9 +20,8 @@ from click.shell_completion import CompletionItem
 
 from fstgrad.cli.command import Decorator
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import check_writable, to_number
+from fstgrad.io import INTEGER, check_writable, to_number
 
-_INTEGER = re.compile(r"[-+]?[0-9]+")  # int() also reads 1_000 and digits of other scripts
 _PATHS = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
 _STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
 _IN_FOLDERS = (
@@ -166,7 +164,7 @@ class Integer(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return an integer in the range."""
-        if isinstance(value, str) and not _INTEGER.fullmatch(value.strip()):
+        if isinstance(value, str) and not INTEGER.fullmatch(value.strip()):
             self.fail(f"{value!r} is not a valid integer.", param, ctx)
         number = click.INT.convert(value, param, ctx)
         if not self.least <= number <= self.largest:

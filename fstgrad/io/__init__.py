@@ -11,7 +11,7 @@ Index
 - `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_transcripts`, `Utterance` : the utterances of a file, by name.
-- `to_number`, `NUMBER` : the number that a text writes, and its form.
+- `to_number`, `NUMBER`, `INTEGER` : the number that a text writes; the forms of numbers.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
 - `read_weights` : the weights in an npz file.
@@ -50,6 +50,7 @@ from fstgrad.io.output import (
 )
 from fstgrad.io.pairs import read_pairs, read_table
 from fstgrad.io.text import (
+    INTEGER,
     NUMBER,
     Pair,
     Row,
@@ -68,10 +69,10 @@ from fstgrad.io.text import (
 from fstgrad.io.transcripts import Utterance, read_transcripts
 
 __all__ = [
-    "NO_COLUMN", "NUMBER", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens", "Utterance",
-    "check_writable", "json_object", "listed", "load_array", "load_arrays", "located", "matched",
-    "memory_limit", "read_alphabet", "read_arrays", "read_bytes", "read_confusion", "read_lines",
-    "read_numbers", "read_pairs", "read_rows", "read_table", "read_text", "read_transcripts",
-    "read_weights", "replacing", "shown", "to_number", "tokenize", "write_arrays",
-    "write_bytes", "write_npz", "write_text",
+    "INTEGER", "NO_COLUMN", "NUMBER", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens",
+    "Utterance", "check_writable", "json_object", "listed", "load_array", "load_arrays", "located",
+    "matched", "memory_limit", "read_alphabet", "read_arrays", "read_bytes", "read_confusion",
+    "read_lines", "read_numbers", "read_pairs", "read_rows", "read_table", "read_text",
+    "read_transcripts", "read_weights", "replacing", "shown", "to_number", "tokenize",
+    "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

@@ -35,6 +35,7 @@ LONGEST_NAME = 255  # most characters of a file name
 NUMBER = re.compile(
     r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.IGNORECASE
 )
+INTEGER = re.compile(r"[-+]?[0-9]+")  # int() also reads 1_000 and digits of other scripts
 # the first bytes of files compressed by gzip, zip (also spreadsheets), bzip2, xz and zstd
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _CONVERT = "convert the text to UTF-8, from UTF-16 by iconv -f UTF-16 -t UTF-8"

@@ -8,7 +8,6 @@ values.  Source: the UAI 2014 inference competition, "File formats".
 
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,14 +18,13 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
-from fstgrad.io import read_lines, shown, to_number, write_text
+from fstgrad.io import INTEGER, read_lines, shown, to_number, write_text
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.factors import Factor
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
 _DIGITS = 18
-_INTEGER = re.compile(r"[-+]?[0-9]+")
 
 
 class Model(NamedTuple):
@@ -78,7 +76,7 @@ class _Tokens:
     def integer(self, what: str, low: int, high: int | None = None) -> int:
         """Return the next word as an integer in [low, high)."""
         word = self.word(what)
-        if not _INTEGER.fullmatch(word):
+        if not INTEGER.fullmatch(word):
             raise self.fail(f"{what} is {shown(word)}; give an integer")
         value = int(word[:_DIGITS])
         if len(word) > _DIGITS:

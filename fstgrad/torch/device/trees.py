@@ -153,7 +153,7 @@ def _are_allowed(
     heads: torch.Tensor, inside: torch.Tensor, single_root: bool, projective: bool
 ) -> torch.Tensor:
     """Return whether trees (B, n) have one root arc, and no crossing arcs, if these are rules."""
-    allowed = torch.ones_like(inside[:, :1]).all(dim=1)
+    allowed = inside.new_ones(len(inside))
     if single_root:
         allowed = (inside & (heads == 0)).sum(dim=1) == inside.any(dim=1)
     if projective:
