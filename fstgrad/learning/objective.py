@@ -251,13 +251,12 @@ class PairObjective:
                 )
         elif self.cap is not None:
             vars(self).update(cap=real_number("cap", self.cap))
-        if self.prune is not None and self.is_likelihood:
-            raise InvalidInputError(
-                "prune is for a loss, which a likelihood does not have; leave it out"
-            )
         if self.prune is not None:
-            semiring = "tropical" if self.loss is None else self.loss.semiring
-            vars(self).update(prune=check_prune(self.prune, semiring))
+            if self.is_likelihood:
+                raise InvalidInputError(
+                    "prune is for a loss, which a likelihood does not have; leave it out"
+                )
+            vars(self).update(prune=check_prune(self.prune, cast(Loss, self.loss).semiring))
             if self.cap is not None or self.method not in (None, "exact"):
                 raise InvalidInputError(
                     f"prune is {self.prune:g} with a cap or a method that caps or samples; leave "
