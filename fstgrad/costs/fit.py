@@ -19,7 +19,7 @@ from fstgrad.core.checks import (
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.learned_costs import CostFit
-from fstgrad.costs.pairs import Pairs, unaligned
+from fstgrad.costs.pairs import Pairs, check_aligned
 from fstgrad.costs.parameter_tying import Given, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
@@ -229,9 +229,8 @@ def _estimator(
 def _check_aligned(estimator: Estimator, data: Pairs) -> None:
     """Raise InfeasibleError if pairs have no alignment."""
     values = estimator.pair_transducer.log_sums(data, estimator.log_weights(estimator.initial()))
-    bad = {i: i for i in np.flatnonzero(np.isneginf(values)).tolist()}
-    if bad:
-        raise unaligned("pairs", data, bad, estimator.pair_transducer.alphabet)
+    alphabet = estimator.pair_transducer.alphabet
+    check_aligned("pairs", data, np.arange(len(data)), np.isneginf(values), alphabet)
 
 
 def _held_out_split(

@@ -1,6 +1,6 @@
 """Pairs of strings as arrays of labels, with the mass of each pair."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import (
+    BoolArray,
     FloatArray,
     IntArray,
     index_array,
@@ -116,16 +117,20 @@ class Pairs:
         return " against ".join(repr(mark.join(alphabet.decode(side - 1))) for side in sides)
 
 
-def unaligned(
-    name: str, pairs: Pairs, numbers: Mapping[int, int], alphabet: Alphabet
-) -> InfeasibleError:
-    """Return the error of items that a transducer cannot align, with their numbers in `pairs`."""
+def check_aligned(
+    name: str, pairs: Pairs, numbers: IntArray, unaligned: BoolArray, alphabet: Alphabet
+) -> None:
+    """Raise InfeasibleError if a transducer cannot align some items.
+
+    numbers : (items,), those of the items in `pairs`; unaligned : (items,), which have no alignment
+    """
     reasons = {
-        item: f"{name} is {pairs.shown(n, alphabet)}, which the transducer cannot align"
-        for item, n in numbers.items()
+        i: f"{name} is {pairs.shown(int(numbers[i]), alphabet)}, which the transducer cannot align"
+        for i in np.flatnonzero(unaligned).tolist()
     }
-    remedy = "add edits to the transducer, or leave these items out"
-    return InfeasibleError.of_items(reasons, remedy)
+    if reasons:
+        remedy = "add edits to the transducer, or leave these items out"
+        raise InfeasibleError.of_items(reasons, remedy)
 
 
 def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:

@@ -19,7 +19,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import batch, rows_of
 from fstgrad.core.short_repr import short_repr
 from fstgrad.costs.learned_costs import LearnedCosts
-from fstgrad.costs.pairs import Pairs, unaligned
+from fstgrad.costs.pairs import Pairs, check_aligned
 from fstgrad.costs.parameter_tying import END, ParameterTying, Tie
 from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_transducer
 
@@ -301,9 +301,8 @@ class _RankingProblem(NamedTuple):
         cost = self.costs(change)
         losses = losses_of(self.pair_transducer, pairs, cost, self.semiring)
         number = np.repeat(np.arange(len(right)), np.diff(first))
-        if np.isinf(losses[right]).any():
-            bad = {i: int(right[i]) for i in np.flatnonzero(np.isinf(losses[right])).tolist()}
-            raise unaligned("questions", pairs, bad, self.pair_transducer.alphabet)
+        alphabet = self.pair_transducer.alphabet
+        check_aligned("questions", pairs, right, np.isinf(losses[right]), alphabet)
         margin = np.full(len(losses), self.margin)
         margin[right] = 0.0
         score = margin + losses[right][number] - losses
