@@ -126,10 +126,7 @@ def objectives(framework):
             or (inspect.isclass(public) and not hasattr(public, "function"))
         ):
             continue  # such a class is a distribution or a result
-        if inspect.isclass(public):
-            yield name, public.function.__name__
-        else:
-            yield name, name
+        yield name, getattr(public, "function", public).__name__
 
 
 def call_of(framework, name, row):
@@ -138,8 +135,7 @@ def call_of(framework, name, row):
     *arrays, others = ROWS[row]
     public = getattr(package, name)
     make = importlib.import_module("torch").tensor if framework == "torch" else np.asarray
-    function = public.function if inspect.isclass(public) else public
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(getattr(public, "function", public)).parameters
     first = arrays[0][1]
 
     def call(scores, items, **options):
