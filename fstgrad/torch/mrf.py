@@ -108,7 +108,7 @@ def mrf_nll(
         per_item = _nll_on_device(golds, *given)
         are_labels = (golds < graph.num_labels).all(dim=1).to(nodes.device, non_blocking=True)
         feasible = _are_finite(nodes, edges, method) & are_labels
-        per_item = _chosen(per_item, feasible, infeasible)
+        per_item = _zeroed(per_item, feasible, infeasible)
     else:
         objective = FeasibleItems(FieldNll(graph, method, options), infeasible)
         per_item = values(objective, [nodes, edges], [golds])
@@ -137,7 +137,7 @@ def mrf_log_partition(
     edges = _edges_per_item(edge_scores, len(nodes))
     if _is_on_device(nodes, edges, graph, method, options):
         value = _beliefs(nodes, edges, graph, method, options).value.to(upcast(nodes).dtype)
-        per_item = _chosen(value, _are_finite(nodes, edges, method), infeasible)
+        per_item = _zeroed(value, _are_finite(nodes, edges, method), infeasible)
     else:
         objective = FeasibleItems(FieldLogPartition(graph, method, options), infeasible)
         per_item = values(objective, [nodes, edges], [_no_labels(nodes)])
@@ -169,7 +169,7 @@ def mrf_marginals(
         value, *tables = _beliefs(nodes, edges, graph, method, options)
         bad, feasible = value.isnan(), _are_finite(nodes, edges, method)
         kept = [torch.where(per_item(bad, table), torch.nan, table) for table in tables]
-        node, edge = (_chosen(table, feasible, infeasible) for table in kept)
+        node, edge = (_zeroed(table, feasible, infeasible) for table in kept)
         return Marginals(*((node[0], edge[0]) if single else (node, edge)))
     if edges.ndim == 3:
         edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
@@ -323,7 +323,7 @@ def _are_finite(nodes: torch.Tensor, edges: torch.Tensor, method: str) -> torch.
     return (nodes < torch.inf).flatten(1).all(dim=1) & good.flatten(1).all(dim=1)
 
 
-def _chosen(table: torch.Tensor, feasible: torch.Tensor, infeasible: Infeasible) -> torch.Tensor:
+def _zeroed(table: torch.Tensor, feasible: torch.Tensor, infeasible: Infeasible) -> torch.Tensor:
     """Return a table (B, ...), 0 where it is NaN though scores are valid if items are left out."""
     if infeasible == "raise":
         return table
