@@ -18,7 +18,7 @@ import torch
 
 from fstgrad.core.checks import IntArray
 from fstgrad.torch.arrays import to_device
-from fstgrad.torch.device.sums import finite
+from fstgrad.torch.device.sums import finite, is_used
 
 Packed = TypeVar("Packed")
 _PACKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
@@ -159,7 +159,8 @@ class _LogSums(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         values, result = ctx.saved_tensors
         weights, into = (at_target(table, ctx.arcs) for table in (upstream[0], finite(result)))
-        shares = torch.where(weights != 0, values - into, -torch.inf).exp()
+        arrives = ctx.arcs.by_symbol(ctx.arcs.target) >= 0
+        shares = torch.where(arrives & is_used(weights, into), values - into, -torch.inf).exp()
         return shares * weights, None, None, None
 
 

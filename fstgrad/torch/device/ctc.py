@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fstgrad.torch.device.sums import finite, log_sum, valid
+from fstgrad.torch.device.sums import finite, is_used, log_sum, valid
 from fstgrad.torch.fused.available import STATES, fused
 
 
@@ -178,7 +178,7 @@ class _Into(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
         weights, barred, result = ctx.saved_tensors
         (by_result,) = upstream
-        active = by_result != 0
+        active = is_used(by_result, result)
         terms = torch.where(active, _terms(weights, barred), -torch.inf)
         shares = (terms - torch.where(active, finite(result), 0.0)).exp()
         stay, step, skip = (shares * by_result).unbind(0)

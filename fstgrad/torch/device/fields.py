@@ -19,7 +19,7 @@ from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
 from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.torch.arrays import per_item, to_device
 from fstgrad.torch.device.arcs import recent, sum_tables
-from fstgrad.torch.device.sums import finite, valid
+from fstgrad.torch.device.sums import finite, is_used, valid
 from fstgrad.torch.fused.available import LABELS_OF_FIELD, fused
 
 
@@ -173,7 +173,7 @@ class _Estimate(torch.autograd.Function):
         by_value, *along = upstream
         slopes: list[torch.Tensor | None] = [None, None]
         if by_value is not None:
-            weight = torch.where(by_value != 0, by_value + 0.0 * value.detach(), 0.0)
+            weight = torch.where(is_used(by_value, value), by_value + 0.0 * value.detach(), 0.0)
             slopes = [_weighted(weight, table) for table in marginals]
         if any(direction is not None for direction in along):
             directions = [
@@ -398,9 +398,9 @@ def _ratio(table: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
 
 
 def _weighted(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """Return a table (B, ...) times weights (B,), 0 where these are, even if the table is NaN."""
+    """Return a table (B, ...) times weights (B,); 0 times NaN is 0."""
     weight = per_item(weights, table).to(table.dtype)
-    return torch.where(weight != 0, weight * table, 0.0)
+    return torch.where(is_used(weight, table), weight * table, 0.0)
 
 
 def _most(rows: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 With v_j = log sum_i exp(u_i + w_ij), the derivative of v_j in u_i and in w_ij is
 p_ij = exp(u_i + w_ij - v_j), a probability.  It is computed again in the backward pass, from u, w
 and v.  With a tangent u' of u, the tangent of v_j is sum_i p_ij u'_i: expectations are computed so.
-Where nothing arrives from above, the backward pass gives 0, also for an item whose value is NaN.
+An item whose value is NaN gets 0 where nothing arrives from above.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,14 @@ def log_sum(values: torch.Tensor) -> torch.Tensor:
 def finite(values: torch.Tensor) -> torch.Tensor:
     """Return the values with 0 for -inf; NaN and +inf stay."""
     return torch.where(values == -torch.inf, 0.0, values)
+
+
+def is_used(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return where derivatives count: everywhere but at infinite values and NaN of weight 0.
+
+    A finite value of weight 0 counts, because its weight may have derivatives.
+    """
+    return (weights != 0) | values.isfinite()
 
 
 def valid(values: torch.Tensor) -> torch.Tensor:
@@ -106,9 +114,11 @@ class _ExpectedProduct(torch.autograd.Function):
 def _active(
     weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *tables: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Return the arguments with -inf and 0 where nothing depends on them, so that shares are 0."""
-    active = (weights != 0).any(dim=2, keepdim=True)
-    rest = [torch.where(active, finite(table), 0.0) for table in tables]
+    """Return the arguments with -inf and 0 in rows that do not count, so that shares are 0."""
+    tables = tuple(finite(table) for table in tables)
+    sums = torch.stack([table.sum(dim=2) for table in tables]).sum(dim=0)  # finite if all are
+    active = is_used(weights.abs().sum(dim=2), sums)[..., None]
+    rest = [torch.where(active, table, 0.0) for table in tables]
     right = torch.where(active.any(dim=1, keepdim=True), right, 0.0)
     return [torch.where(active, left, -torch.inf), right, *rest]
 

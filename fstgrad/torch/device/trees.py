@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fstgrad.torch.device.sums import finite, log_sum, valid
+from fstgrad.torch.device.sums import finite, is_used, log_sum, valid
 from fstgrad.torch.fused.available import WORDS, fused
 
 
@@ -204,14 +204,15 @@ class _Eliminated(torch.autograd.Function):
         weights, pivot, counted, result = ctx.saved_tensors
         flow, by_sum = upstream
         into, row, log_sum = _at_pivot(weights, pivot, counted)
-        live = (flow != 0) & (result != -torch.inf)
+        live = is_used(flow, result) & (result != -torch.inf)
         base = torch.where(live, result, 0.0)
         kept = torch.where(live, weights - base, -torch.inf).exp() * flow
         through = into[..., None] - finite(log_sum) + row[:, None]
         passed = torch.where(live, through - base, -torch.inf).exp() * flow
         by_into = passed.sum(dim=2)
         rest = (by_sum - by_into.sum(dim=1))[:, None]
-        share = torch.where(counted & (rest != 0), into - finite(log_sum)[..., 0], -torch.inf).exp()
+        among = counted & is_used(rest, log_sum[..., 0])
+        share = torch.where(among, into - finite(log_sum)[..., 0], -torch.inf).exp()
         by_into = by_into + rest * share
         kept = kept + torch.where(pivot[:, None], by_into[..., None], 0.0)
         is_head = torch.nn.functional.pad(pivot, (1, 0))[..., None]
