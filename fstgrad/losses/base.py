@@ -24,7 +24,7 @@ from fstgrad.core.checks import (
 from fstgrad.core.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import summary
-from fstgrad.losses.automata.automaton import Cap, Level, LossAutomaton
+from fstgrad.losses.automata.automaton import Cap, LossAutomaton
 from fstgrad.losses.automata.band import BAND_AND_CAP, Band, compile_band
 from fstgrad.losses.automata.caps import (
     RATIONAL_CAP,
@@ -410,7 +410,7 @@ class ScaledLoss(Loss):
         b = self.loss.compile(
             target, length, cap=cap, band=band, prune=prune, engine=engine, max_states=max_states
         )
-        return _scaled(b, factor)
+        return b.scaled(factor)
 
     def against(
         self, target: Target, *, max_states: int | None = None
@@ -453,13 +453,7 @@ class ScaledLoss(Loss):
     ) -> LossAutomaton:
         factor = self._factor(target)
         cap, prune = (None if nats is None else nats / factor for nats in (cap, prune))
-        return _scaled(self.loss._compile_reference(target, length, cap, prune, max_states), factor)
-
-
-def _scaled(b: LossAutomaton, factor: float) -> LossAutomaton:
-    """Return the automaton with all losses multiplied by a factor."""
-    levels = tuple(Level(level.nextstate, level.cost * factor) for level in b.levels)
-    return replace(b, levels=levels, initial=b.initial * factor, final=b.final * factor)
+        return self.loss._compile_reference(target, length, cap, prune, max_states).scaled(factor)
 
 
 class SumLoss(Loss):

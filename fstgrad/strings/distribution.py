@@ -26,7 +26,7 @@ from fstgrad.core.distribution import (
     may_have_offsets,
 )
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.losses.automata.automaton import LossAutomaton
+from fstgrad.losses.automata.automaton import REVERSED, LossAutomaton
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
@@ -174,7 +174,7 @@ class StringDistribution(ArrayDistribution):
                 f"the loss has a band (band={self.b.band}), which gives an upper bound only; use "
                 "side='upper', or compile it with cap= instead for both"
             )
-        if is_lower or self.b is None or self.b.cap is None:
+        if self.b is None or self.b.cap is None or (is_lower and self.b.cap is not REVERSED):
             return self
         return self._upper
 

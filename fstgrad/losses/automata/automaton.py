@@ -20,7 +20,7 @@ from fstgrad.core.checks import (
     positive_integer,
     real_number,
 )
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.layout import DEAD as DEAD
 from fstgrad.losses.automata.layout import Layout
@@ -75,6 +75,30 @@ class Cap(Protocol):
     @property
     def upper(self) -> "LossAutomaton":
         """The automaton of an upper bound of the uncapped loss, else NotSupportedError."""
+
+    def scaled(self, factor: float) -> "Cap":
+        """Return what is known about the loss times a factor > 0."""
+
+
+@dataclass(frozen=True)
+class UncertifiedCap:
+    """A cap without an upper bound, and the reason."""
+
+    reason: str
+
+    @property
+    def upper(self) -> "LossAutomaton":
+        """Raise NotSupportedError: no upper bound is known."""
+        raise NotSupportedError(f"no upper bound is known: {self.reason}")
+
+    def scaled(self, factor: float) -> "UncertifiedCap":
+        """Return itself."""
+        return self
+
+
+REVERSED = UncertifiedCap(
+    "a factor <= 0 exchanges the bounds of a cap or a band; give the loss itself, or one without"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,12 +330,22 @@ class LossAutomaton:
     def scaled(self, factor: float) -> "LossAutomaton":
         """Return the automaton of factor * L; a negative factor makes it a log-reward.
 
-        The result has neither `cap` nor `band` nor `prune`.
+        Its `cap` and `prune` are scaled, too; with a factor <= 0, nothing is known about a cap or
+        a band.
         """
         factor = real_number("factor", factor)
-        levels = tuple(Level(level.nextstate, factor * level.cost) for level in self.levels)
+        cap, band = self.cap and self.cap.scaled(factor), self.band
+        if factor <= 0 and (cap is not None or band is not None):
+            cap, band = REVERSED, None
         return LossAutomaton(
-            self.alphabet, self.class_of, levels, factor * self.initial, factor * self.final
+            self.alphabet,
+            self.class_of,
+            tuple(Level(level.nextstate, factor * level.cost) for level in self.levels),
+            factor * self.initial,
+            factor * self.final,
+            cap,
+            band,
+            None if self.prune is None else abs(factor) * self.prune,
         )
 
     def to_fst(self) -> Fst:

@@ -6,7 +6,7 @@ the cost of one alignment of the hypothesis, which is at least L.  Where L < cap
 equal to L.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,14 @@ import numpy as np
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import IntArray, real_number
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
-from fstgrad.losses.automata.automaton import DEAD, Cap, Level, LossAutomaton, trusted
+from fstgrad.losses.automata.automaton import (
+    DEAD,
+    Cap,
+    Level,
+    LossAutomaton,
+    UncertifiedCap,
+    trusted,
+)
 from fstgrad.losses.automata.determinize import RawAutomaton, RawLevel, TropicalFrontier, minimize
 from fstgrad.losses.automata.machine import TargetMachine
 from fstgrad.losses.automata.semiring import TROPICAL
@@ -43,23 +50,15 @@ class TropicalCap:
         raw = minimize(_upper(self.machine, self.length))
         return in_nats(self.alphabet, self.machine.class_of, raw, self.machine.unit, None)
 
+    def scaled(self, factor: float) -> "TropicalCap":
+        """Return the machine of the loss times a factor > 0."""
+        return replace(self, machine=replace(self.machine, unit=self.machine.unit * factor))
+
     @property
     def nbytes(self) -> int:
         """Bytes of the automaton of the upper bound, 0 until it is built."""
         upper = vars(self).get("upper")
         return 0 if upper is None else int(upper.nbytes)
-
-
-@dataclass(frozen=True)
-class UncertifiedCap:
-    """A cap without an upper bound, and the reason."""
-
-    reason: str
-
-    @property
-    def upper(self) -> LossAutomaton:
-        """Raise NotSupportedError: no upper bound is known."""
-        raise NotSupportedError(f"no upper bound is known: {self.reason}")
 
 
 RATIONAL_CAP = UncertifiedCap(

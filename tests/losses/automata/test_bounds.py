@@ -222,3 +222,25 @@ def test_steps_of_the_cap_are_a_64th_of_the_range_where_arcs_cost_less():
     assert tried[0] == pytest.approx(lowest + max(0.001, (highest - lowest) / 64), rel=1e-12)
     steps = np.diff(tried)[:-1]
     np.testing.assert_allclose(steps, tried[0] - lowest, rtol=1e-6)
+
+
+@pytest.mark.parametrize("restricted", [{"cap": 1.5}, {"band": 1}, {"prune": 0.5}])
+def test_a_scaled_automaton_bounds_the_scaled_loss(restricted):
+    """A factor <= 0 exchanges the bounds, and whatever was pruned bounds nothing."""
+    scores = np.random.default_rng(0).normal(size=(4, 3))
+    loss = fg.EditDistance(ABC)
+    b = loss.compile("abca", **restricted)
+    if "prune" not in restricted:
+        wanted = fg.StringDistribution(scores, (3.0 * loss).compile("abca")).log_partition()
+        lower, upper = fg.StringDistribution(scores, b.scaled(3.0)).log_partition_bounds()
+        assert lower <= wanted <= upper
+        assert upper - lower > 0.01
+    for factor in (-2.0, 0.0, *([3.0] if "prune" in restricted else [])):
+        with pytest.raises(fg.NotSupportedError, match=r"bounds nothing|exchanges the bounds"):
+            fg.StringDistribution(scores, b.scaled(factor)).log_partition_bounds()
+
+
+@pytest.mark.parametrize("limit", ["cap", "band", "prune"])
+def test_a_bool_is_no_limit(limit):
+    with pytest.raises(fg.InvalidInputError, match=f"{limit} is True; give a"):
+        fg.EditDistance(ABC).compile("ab", **{limit: True})
