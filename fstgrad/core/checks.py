@@ -101,8 +101,8 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
         given: Any = values
         if getattr(getattr(values, "dtype", None), "kind", "O") == "O":  # also of pandas
             given = np.asarray(values)
-        kind = "U" if _has_texts(given) else given.dtype.kind
-        array = None if kind in "cmMSU" else np.asarray(given, dtype=np.float64)
+        kind = _kind_of_objects(given) if given.dtype.kind == "O" else given.dtype.kind
+        array = None if kind in "cmMSTU" else np.asarray(given, dtype=np.float64)
     except Exception as error:  # a foreign __array__ may raise anything
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
     if array is None:
@@ -116,9 +116,12 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
     return array
 
 
-def _has_texts(array: Any) -> bool:
-    """Return whether an array of objects has texts, which NumPy would read: "1_0" as 10."""
-    return array.dtype.kind == "O" and any(isinstance(value, str | bytes) for value in array.flat)
+def _kind_of_objects(array: Any) -> str:
+    """Return the kind of texts or times that NumPy would read as numbers ("1_0" as 10), else O."""
+    if any(isinstance(value, str | bytes) for value in array.flat):
+        return "U"
+    times = np.datetime64 | np.timedelta64
+    return "m" if any(isinstance(value, times) for value in array.flat) else "O"
 
 
 def index_array(
@@ -232,8 +235,8 @@ def real_number(name: str, value: float, *, needed: str = "a finite number") -> 
         array = np.asarray(value)
     except Exception as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
-    # reject fractions, text, integers beyond 64 bits, and floats wider than float64
-    if array.ndim or array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+    # reject bools, fractions, text, integers beyond 64 bits, and floats wider than float64
+    if array.ndim or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise InvalidInputError(f"{name} is {value!r}; give a number")
     number = float(array)
     if not np.isfinite(number):

@@ -353,6 +353,7 @@ def _entries(vector: Mapping[int, float] | npt.ArrayLike, size: int) -> list[tup
                 raise InvalidInputError(
                     f"psi gave the feature {feature}; features run from 0 to {size - 1}"
                 )
-        return [(int(i), real_number("psi(x, z, s)", value)) for i, value in vector.items()]
+        numbers = {i: int(v) if isinstance(v, bool | np.bool_) else v for i, v in vector.items()}
+        return [(int(i), real_number("psi(x, z, s)", value)) for i, value in numbers.items()]
     dense = real_array("psi(x, z, s)", vector, (size,))
     return [(int(i), float(dense[i])) for i in np.flatnonzero(dense)]

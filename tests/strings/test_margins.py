@@ -320,6 +320,7 @@ def test_errors_of_a_sampled_consensus_are_those_of_a_mean():
         (np.array([["1", "2"]]), "has texts"),
         (np.array([[1.0, "2"]], dtype=object), "has texts"),
         ([[np.datetime64("2020"), np.datetime64("2021")]], "has times"),
+        ([[np.datetime64("2020"), 1.0]], "has times"),  # an array of objects: 2020 is 50
         ([[1j, 0]], "has complex numbers"),
     ],
 )
