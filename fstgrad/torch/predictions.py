@@ -128,6 +128,7 @@ class Strings(Predictions):
         self._chain: _Chain | None = None
         sizes = _sizes(lengths, len(scores), scores.shape[1])
         if computes_on_device(scores) and scores.ndim < 5:
+            StringDistribution(np.zeros(scores.shape[1:]))  # checks the shape
             self._chain = _as_chain(scores, sizes)
             return
         require_cpu(f"order {scores.ndim - 2} of strings", scores)

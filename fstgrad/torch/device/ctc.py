@@ -115,6 +115,8 @@ def _log_gold(relative: torch.Tensor, states: States) -> torch.Tensor:
         total = ctc.log_total(*given, _log_total)
     else:
         total = _log_total(*given)
+    # no label in no frame is certain
+    total = torch.where(states.inside.any(dim=1) | ~states.last[:, 0], total, 0.0)
     return torch.where(states.is_valid, valid(total), torch.nan)
 
 

@@ -1,4 +1,4 @@
-"""Second derivatives in operations of PyTorch, where gradients of 0 arrive."""
+"""On a device: second derivatives where gradients of 0 arrive, and empty sides."""
 
 import numpy as np
 import pytest
@@ -52,3 +52,23 @@ def test_second_derivatives_of_entropies_with_a_head_that_is_certain(words, sing
             (slope,) = torch.autograd.grad(value, given, create_graph=True)
             results += torch.autograd.grad((slope * along).sum(), given)
     torch.testing.assert_close(*results, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 3, 5, 3), (2, 3, 1, 3)])
+def test_shapes_of_predictions_are_checked_on_a_device_too(shape):
+    messages = []
+    for on_device in (False, True):
+        with fgt.use_device_paths(on_device), pytest.raises(fg.InvalidInputError) as caught:
+            fgt.Strings(torch.zeros(shape))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_no_label_in_no_frame_is_certain():
+    """Labels without a frame have no path."""
+    scores, gold = torch.zeros(3, 2, 3), torch.tensor([[-100], [1], [-100]])
+    with fgt.use_device_paths():
+        values = fgt.ctc_nll(scores, gold, lengths=torch.tensor([0, 0, 2]), reduction="none")
+    assert values[0] == 0.0
+    assert values[1].isnan()
+    assert values[2].item() == pytest.approx(2 * np.log(3), rel=1e-6)
