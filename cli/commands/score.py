@@ -17,9 +17,11 @@ from fstgrad.cli.commands.score_systems import (
     Reading,
     System,
     groups_of,
+    note_optional,
     note_unused,
     read_references,
     read_system,
+    symbols_of,
     word_rules,
 )
 from fstgrad.cli.loss_options import LossChoice, build_loss, score_loss_options
@@ -38,9 +40,10 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Utterance, write_text
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS
+from fstgrad.learning.alternatives import Alternatives
 from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import COSTS, Align
-from fstgrad.learning.score import Decode, Score
+from fstgrad.learning.score import Decode, Score, Text
 from fstgrad.learning.score import score as scored
 from fstgrad.losses import Loss
 
@@ -55,6 +58,7 @@ class ReadingOptions:
     reference_format: str
     tokens: Tokens | None
     ignore_case: bool
+    alternatives: bool
     drop: tuple[str, ...]
     replace: str | None
     symbols: str | None
@@ -108,6 +112,12 @@ _reading_options = option_group(
     ),
     click.option(
         "--ignore-case", is_flag=True, help="Compare texts and ids in lower case, as sclite does."
+    ),
+    click.option(
+        "--alternatives",
+        is_flag=True,
+        help="Read { a / b / @ }, where @ is no word, and optional words (uh) in all texts, as "
+        "always in files of sclite.",
     ),
     click.option(
         "--drop",
@@ -239,16 +249,19 @@ def score(
     tokens: Tokens = files.tokens or ("chars" if choice.loss == "cer" else "words")
     _check_tokens(choice, files.tokens)
     reading = Reading(
-        tokens, files.format, files.reference_format, files.ignore_case, files.symbols,
-        files.acoustic_scale, word_rules(files.drop, files.replace, files.ignore_case),
+        tokens, files.format, files.reference_format, files.ignore_case, files.alternatives,
+        files.symbols, files.acoustic_scale,
+        word_rules(files.drop, files.replace, files.ignore_case),
     )  # fmt: skip
-    utterances = read_references(references, reading)
-    targets = [reading.symbols(one.texts[0]) for one in utterances]
     paths = [path for path in (hypotheses, outputs.other) if path is not None]
+    segments = read_references(references, paths, reading)
+    utterances = [one for one in segments if one.texts]
+    targets = [reading.symbols(one)[0] for one in utterances]
     if not any(map(reading.are_lattices, paths)):
         reject_options(("symbols", "acoustic_scale"), "without lattices (--format lattices)")
-    systems = [read_system(path, utterances, reading, targets) for path in paths]
+    systems = [read_system(path, segments, reading, targets) for path in paths]
     note_unused(reading.rules, reading.seen)
+    note_optional(reading.optional)
     loss = _loss(choice, systems, targets)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)
@@ -290,7 +303,7 @@ def _fill(
             add_comparison(page, compared[how])
     if system.lattices:
         first = next(iter(results.values()))
-        add_lattices(page, first, system.lattices, job.targets, system.names, job.loss)
+        add_lattices(page, first, system.lattices, system.names, job.loss)
 
 
 def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:
@@ -300,13 +313,11 @@ def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:
         raise click.UsageError(f"--loss {choice.loss} counts {counted}; leave --tokens out")
 
 
-def _note_unicode_forms(
-    systems: Sequence[Sequence[Sequence[str]]], targets: Sequence[Sequence[str]]
-) -> None:
+def _note_unicode_forms(systems: Sequence[Sequence[Text]], targets: Sequence[Text]) -> None:
     """Note that only the hypotheses or only the references are in Unicode form NFC."""
     are_composed = {
-        all(unicodedata.is_normalized("NFC", "".join(y)) for y in strings)
-        for strings in (*systems, targets)
+        all(unicodedata.is_normalized("NFC", _joined(text)) for text in texts)
+        for texts in (*systems, targets)
     }
     if len(are_composed) > 1:
         note(
@@ -315,16 +326,18 @@ def _note_unicode_forms(
         )
 
 
-def _loss(
-    choice: LossChoice, systems: Sequence[System], targets: Sequence[Sequence[str]]
-) -> Loss | None:
+def _joined(text: Text, separator: str = "") -> str:
+    return str(text) if isinstance(text, Alternatives) else separator.join(text)
+
+
+def _loss(choice: LossChoice, systems: Sequence[System], targets: Sequence[Text]) -> Loss | None:
     """Return the loss over the symbols of all strings; None for plain wer and cer."""
     values = asdict(choice)
     if values.pop("loss") in ("wer", "cer") and not any(v is not None for v in values.values()):
         return None
     lattices = [lattice for system in systems for lattice in system.lattices[:1]]
-    strings = [y for system in systems for y in system.texts]
-    symbols = {symbol for string in (*strings, *targets) for symbol in string}
+    texts = [y for system in systems for y in system.texts]
+    symbols = {symbol for text in (*texts, *targets) for symbol in symbols_of(text)}
     symbols |= {symbol for lattice in lattices for symbol in lattice.alphabet}
     loss = build_loss(choice, Alphabet(sorted(symbols or {"-"})))
     if loss is None:
@@ -337,7 +350,7 @@ class _Job:
     """What is the same for all systems and ways to decode."""
 
     utterances: Sequence[Utterance]
-    targets: Sequence[Sequence[str]]
+    targets: Sequence[Text]
     loss: Loss | None
     name: str
     statistics: StatisticsOptions
@@ -379,7 +392,8 @@ def _write(
     if nbest is None:
         strings = system.strings(decodes[0], job.targets, job.loss)
         lines = [
-            f"{name}\t{separator.join(y)}" for name, y in zip(system.names, strings, strict=True)
+            f"{name}\t{_joined(y, separator)}"
+            for name, y in zip(system.names, strings, strict=True)
         ]
     elif not system.lattices or decodes[0] != "best":
         raise click.UsageError("--nbest needs n-best lists or lattices, and --decode best")

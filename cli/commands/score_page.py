@@ -119,7 +119,6 @@ def add_lattices(
     page: Page,
     result: Score,
     lattices: Sequence[Lattice],
-    references: Sequence[Sequence[str]],
     names: Sequence[str],
     loss: Loss | None,
 ) -> None:
@@ -133,7 +132,7 @@ def add_lattices(
         "the words of the reference (+ joins those that the oracle lacks)."
     )
     for i in small[:_LATTICES]:
-        lattice, reference = lattices[i], list(references[i])
+        lattice, reference = lattices[i], list(result.edits.reference(i))
         path = oracle_path(lattice, reference, loss)
         oracle = lattice.alphabet.decode(lattice.string(path))
         below = aligned_words(oracle, reference)

@@ -13,10 +13,20 @@ from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
 from fstgrad.cli.output import echo, note
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import Items, Utterance, located, matched, read_rows, read_transcripts
-from fstgrad.io.text import Tokens
-from fstgrad.io.transcripts import FORMATS, speaker_of
-from fstgrad.learning.score import Decode, decoded
+from fstgrad.io import (
+    Items,
+    Tokens,
+    Utterance,
+    in_segments,
+    located,
+    matched,
+    read_rows,
+    read_transcripts,
+)
+from fstgrad.io.timed import speaker_of
+from fstgrad.io.transcripts import FORMATS, format_of
+from fstgrad.learning.alternatives import Alternatives
+from fstgrad.learning.score import Decode, Text, decoded
 from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection
@@ -37,10 +47,12 @@ class Reading:
     format: str
     reference_format: str
     ignore_case: bool
+    alternatives: bool
     symbols_file: str | None
     acoustic_scale: float
     rules: WordRules
     seen: set[str] = field(default_factory=set)  # words of the files, before the rules
+    optional: list[str] = field(default_factory=list)  # optional words of sclite
 
     def are_lattices(self, path: str) -> bool:
         """Return whether the hypotheses of a path are lattices."""
@@ -48,26 +60,42 @@ class Reading:
             return os.path.isdir(path) or path.lower().endswith(_LATTICES)
         return self.format == "lattices"
 
-    def texts(self, path: str, side: str, format: str) -> list[Utterance]:
-        """Return the utterances of a file after the rules, in lower case with `ignore_case`."""
-        found = read_transcripts(path, side, format)  # type: ignore[arg-type]
-        _note_alternatives(found)
-        if self.ignore_case:
-            found = [
-                one._replace(
-                    name=None if one.name is None else one.name.lower(),
-                    texts=tuple(text.lower() for text in one.texts),
-                )
-                for one in found
-            ]
-        if not self.rules:
+    def texts(self, path: str, side: str, format: str, *, joined: bool = True) -> list[Utterance]:
+        """Return the utterances of a file, in lower case with `ignore_case`."""
+        found = read_transcripts(path, side, format, joined=joined)  # type: ignore[arg-type]
+        if not self.alternatives:
+            _note_alternatives(found)
+        if not self.ignore_case:
             return found
-        self.seen.update(word for one in found for text in one.texts for word in text.split())
-        return [one._replace(texts=tuple(map(self.rules.text, one.texts))) for one in found]
+        return [
+            one._replace(
+                name=None if one.name is None else one.name.lower(),
+                texts=tuple(text.lower() for text in one.texts),
+            )
+            for one in found
+        ]
 
-    def symbols(self, text: str) -> tuple[str, ...]:
-        """Return the words or characters of a text."""
-        return tuple(text.split() if self.tokens == "words" else text)
+    def symbols(self, one: Utterance) -> list[Text]:
+        """Return the words or characters of the texts of an utterance, after the rules."""
+        is_marked = one.is_marked or self.alternatives
+        if self.rules:
+            words = re.findall(r"[^\s{}/()]+" if is_marked else r"\S+", " ".join(one.texts))
+            self.seen.update(words)
+        if not is_marked:
+            texts = map(self.rules.text, one.texts)
+            return [tuple(text.split() if self.tokens == "words" else text) for text in texts]
+        with located(one.row):
+            found = [Alternatives.read(text, self.tokens, self.rules.words) for text in one.texts]
+        for text in found:
+            if isinstance(text, Alternatives):
+                self.optional.extend(text.optional)
+        return found
+
+    def in_segments(self, references: str, systems: Sequence[str]) -> bool:
+        """Return whether segments of .stm are compared with the words of .ctm files."""
+        kinds = [format_of(path) if self.format == "auto" else self.format for path in systems]
+        own = self.reference_format
+        return (format_of(references) if own == "auto" else own) == "stm" and {*kinds} == {"ctm"}
 
 
 @dataclass(frozen=True)
@@ -75,17 +103,15 @@ class System:
     """The hypotheses of a system, in the order of the references.
 
     names : of the utterances; numbers from 1 without names.
-    texts : N strings of symbols, if the file has one for each reference.
+    texts : N strings of symbols, or with alternatives, if the file has one for each reference.
     lattices : otherwise, N lattices.
     """
 
     names: list[str]
-    texts: list[tuple[str, ...]]
+    texts: list[Text]
     lattices: list[Lattice]
 
-    def strings(
-        self, decode: Decode, references: Sequence[Sequence[str]], loss: Loss | None
-    ) -> list[Sequence[str]]:
+    def strings(self, decode: Decode, references: Sequence[Text], loss: Loss | None) -> list[Text]:
         """Return the string of each utterance that `decode` chooses."""
         if self.texts:
             if decode != "best":
@@ -94,7 +120,7 @@ class System:
                 )
             return list(self.texts)
         return [
-            decoded(lattice, reference, decode, loss)
+            tuple(decoded(lattice, reference, decode, loss))
             for lattice, reference in zip(self.lattices, references, strict=True)
         ]
 
@@ -102,84 +128,122 @@ class System:
 def _note_alternatives(utterances: Sequence[Utterance]) -> None:
     """Note the first text with alternatives of sclite, in a file that is not sclite's."""
     for one in utterances:
+        if one.is_marked:
+            return
         match = next(filter(None, map(_ALTERNATIVES.search, one.texts)), None)
         if match is not None:
             note(
                 f"fstgrad: {one.row.place}: {match[0]!r} looks like alternatives, but is scored "
-                "as it stands; keep one alternative"
+                "as it stands; --alternatives reads alternatives as sclite does"
             )
             return
 
 
-def read_references(path: str, reading: Reading) -> list[Utterance]:
-    """Return the references; each has one text."""
-    found = reading.texts(path, "reference", reading.reference_format)
+def symbols_of(text: Text) -> set[str]:
+    """Return the symbols of a text, of all its readings."""
+    return text.symbols if isinstance(text, Alternatives) else set(text)
+
+
+def read_references(path: str, systems: Sequence[str], reading: Reading) -> list[Utterance]:
+    """Return the references: a text each, or none for the segments that are not scored."""
+    joined = not reading.in_segments(path, systems)
+    found = reading.texts(path, "reference", reading.reference_format, joined=joined)
     several = next((one for one in found if len(one.texts) > 1), None)
     if several is not None:
         raise InvalidInputError(
             f"{several.row.place}: {several.name!r} has {len(several.texts)} texts; a reference "
             "has one"
         )
+    if not any(one.texts for one in found):
+        raise InvalidInputError(f"{path}: no segment is scored; give at least one")
     return found
 
 
 def read_system(
-    path: str,
-    references: Sequence[Utterance],
-    reading: Reading,
-    targets: Sequence[tuple[str, ...]],
+    path: str, references: Sequence[Utterance], reading: Reading, targets: Sequence[Text]
 ) -> System:
-    """Return the hypotheses of a file, a folder or an archive, matched with the references."""
+    """Return the hypotheses of a file, a folder or an archive, matched with the references.
+
+    targets : the texts of the references that are scored.
+    """
     file = references[0].row.file
-    wanted = Items([one.name for one in references], file, "utterance", "id")
-    names = [str(i) if one.name is None else one.name for i, one in enumerate(references, start=1)]
-    format = reading.format
+    scored = [one for one in references if one.texts]
+    wanted = Items([one.name for one in scored], file, "utterance", "id")
+    names = [str(i) if one.name is None else one.name for i, one in enumerate(scored, start=1)]
     if reading.are_lattices(path):
         collection = read_collection(
             path, symbols=reading.symbols_file, acoustic_scale=reading.acoustic_scale
         )
         collection = _in_order(collection, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets, reading)))
-    found = reading.texts(path, "hypothesis", format)
-    if path != "-" and os.path.exists(file) and os.path.samefile(path, file):
-        _check_one_table(found, path)
-    found = _on_the_channels(found, references)
-    if format in ("auto", "ctm") and path.lower().endswith((".ctm", ".ctm.gz")):
-        found = _with_silent(found, references)
-    if "lines" not in (format, reading.reference_format):
-        _check_ids(found, references, path)
-    order = matched(wanted, Items([one.name for one in found], path, "utterance", "id"))
-    found = [found[i] for i in order]
+    if references[0].span is not None:
+        found = _in_segments(path, references, reading)
+        return System(names, [reading.symbols(one)[0] for one in found], [])
+    found = _matched(path, scored, wanted, reading)
+    lists = list(map(reading.symbols, found))
     if all(one.scores is None for one in found):
-        return System(names, [reading.symbols(one.texts[0]) for one in found], [])
+        return System(names, [texts[0] for texts in lists], [])
     lacking = next((one for one in found if one.scores is None), None)
     if lacking is not None:
         raise InvalidInputError(
             f"{lacking.row.place}: no score for {lacking.name!r}, but others have one"
         )
-    lists = [[reading.symbols(text) for text in one.texts] for one in found]
-    alphabet = Alphabet.from_sequences([*(y for ys in lists for y in ys), *targets, ("-",)])
+    words = [sorted(symbols_of(text)) for text in (*targets, *(y for ys in lists for y in ys))]
+    alphabet = Alphabet.from_sequences([*words, ("-",)])
     lattices = []
     for one, ys in zip(found, lists, strict=True):
         with located(one.row):
-            lattices.append(Lattice.from_nbest(ys, np.array(one.scores), alphabet))
+            listed = [y for y in ys if not isinstance(y, Alternatives)]
+            if len(listed) < len(ys):
+                raise InvalidInputError("alternatives in an n-best list; write each as a text")
+            lattices.append(Lattice.from_nbest(listed, np.array(one.scores), alphabet))
     return System(names, [], lattices)
 
 
-def _on_the_channels(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:
-    """Return utterances of ctm or stm with the names of the references of their file and channel.
+def _matched(
+    path: str, references: Sequence[Utterance], wanted: Items, reading: Reading
+) -> list[Utterance]:
+    """Return the utterances of a file in the order of the references."""
+    file = references[0].row.file
+    found = reading.texts(path, "hypothesis", reading.format)
+    if path != "-" and os.path.exists(file) and os.path.samefile(path, file):
+        _check_one_table(found, path)
+    found = _on_the_channels(found, references)
+    if reading.format == "ctm" or (reading.format == "auto" and format_of(path) == "ctm"):
+        found = _with_silent(found, references)
+    if "lines" not in (reading.format, reading.reference_format):
+        _check_ids(found, references, path)
+    order = matched(wanted, Items([one.name for one in found], path, "utterance", "id"))
+    return [found[i] for i in order]
 
-    Channels 1 and 2 are A and B.
-    """
+
+def _in_segments(path: str, segments: Sequence[Utterance], reading: Reading) -> list[Utterance]:
+    """Return the words of a .ctm file in each segment that is scored."""
+    words = reading.texts(path, "hypothesis", reading.format, joined=False)
+    silent = {one.channel for one in segments} - {one.channel for one in words}
+    if silent:
+        note(
+            f"fstgrad: {path} has no words of {len(silent):,} of the channels, such as "
+            f"{' '.join(min(silent))}: empty hypotheses"
+        )
+    found = in_segments(words, segments)
+    ignored = [one for one, segment in zip(found, segments, strict=True) if not segment.texts]
+    if ignored:
+        words_of = sum(len(one.texts[0].split()) for one in ignored)
+        note(
+            f"fstgrad: left out: {len(ignored):,} segment{'s' * (len(ignored) != 1)} "
+            f"IGNORE_TIME_SEGMENT_IN_SCORING, with {words_of:,} word{'s' * (words_of != 1)} of "
+            f"{path}"
+        )
+    return [one for one, segment in zip(found, segments, strict=True) if segment.texts]
+
+
+def _on_the_channels(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:
+    """Return utterances with the names of the references of their file and channel, if they do."""
     if not all("channel" in one.fields for one in (*found, *references)):
         return found
-    names = {_channel(one): one.name for one in references}
-    return [one._replace(name=names.get(_channel(one), "-".join(_channel(one)))) for one in found]
-
-
-def _channel(one: Utterance) -> tuple[str, str]:
-    channel = one.fields["channel"].upper()
-    return one.fields["file"], {"1": "A", "2": "B"}.get(channel, channel)
+    names = {one.channel: one.name for one in references}
+    return [one._replace(name=names.get(one.channel, "-".join(one.channel))) for one in found]
 
 
 def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> list[Utterance]:
@@ -227,10 +291,10 @@ def _in_order(collection: dict[str, Fst], path: str, wanted: Items) -> dict[str,
 
 
 def _lattices(
-    collection: dict[str, Fst], path: str, targets: Iterable[Sequence[str]], reading: Reading
+    collection: dict[str, Fst], path: str, targets: Iterable[Text], reading: Reading
 ) -> Iterable[Lattice]:
     """Yield the lattices, over one alphabet of their symbols, results and those of references."""
-    of_targets = {symbol for target in targets for symbol in target}
+    of_targets = {symbol for target in targets for symbol in symbols_of(target)}
     labels = lattice_symbols(collection, "write it with symbols")
     if labels and all(label.isdecimal() for label in labels) and not labels & of_targets:
         echo(
@@ -270,6 +334,15 @@ def note_unused(rules: WordRules, seen: set[str]) -> None:
     unused += [p.pattern for p in rules.patterns if not any(map(p.fullmatch, words))]
     if unused:
         note(f"fstgrad: --drop: no word of the files is {' or '.join(map(repr, unused))}")
+
+
+def note_optional(words: Sequence[str]) -> None:
+    """Note how the optional words of the files count."""
+    if words:
+        note(
+            f"fstgrad: optional words: {len(words):,}, such as {words[0]}; where the other side "
+            "lacks one, it counts as correct, as with sclite -D"
+        )
 
 
 def word_rules(drop: Iterable[str], path: str | None, ignore_case: bool) -> WordRules:

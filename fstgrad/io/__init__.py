@@ -11,6 +11,7 @@ Index
 - `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_transcripts`, `Utterance` : the utterances of a file, by name.
+- `in_segments` : the words of a file, cut into the segments of another.
 - `to_number`, `NUMBER`, `INTEGER` : the number that a text writes; the forms of numbers.
 - `read_alphabet` : one symbol per line.
 - `read_confusion` : the costs of pairs of symbols.
@@ -25,7 +26,8 @@ Reading order
 -------------
 - `arrays`, `output` : npz and npy files; files written completely or not at all.
 - `text`, `pairs`, `numbers` : text line by line; files of pairs; tables of numbers.
-- `matching`, `transcripts` : the items of two files; utterances with names.
+- `matching` : the items of two files.
+- `timed`, `transcripts` : words and segments with times; utterances with names.
 """
 
 from fstgrad.io.arrays import (
@@ -66,13 +68,14 @@ from fstgrad.io.text import (
     to_number,
     tokenize,
 )
-from fstgrad.io.transcripts import Utterance, read_transcripts
+from fstgrad.io.timed import Utterance, in_segments
+from fstgrad.io.transcripts import read_transcripts
 
 __all__ = [
     "INTEGER", "NO_COLUMN", "NUMBER", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens",
-    "Utterance", "check_writable", "json_object", "listed", "load_array", "load_arrays", "located",
-    "matched", "memory_limit", "read_alphabet", "read_arrays", "read_bytes", "read_confusion",
-    "read_lines", "read_numbers", "read_pairs", "read_rows", "read_table", "read_text",
-    "read_transcripts", "read_weights", "replacing", "shown", "to_number", "tokenize",
-    "write_arrays", "write_bytes", "write_npz", "write_text",
+    "Utterance", "check_writable", "in_segments", "json_object", "listed", "load_array",
+    "load_arrays", "located", "matched", "memory_limit", "read_alphabet", "read_arrays",
+    "read_bytes", "read_confusion", "read_lines", "read_numbers", "read_pairs", "read_rows",
+    "read_table", "read_text", "read_transcripts", "read_weights", "replacing", "shown",
+    "to_number", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

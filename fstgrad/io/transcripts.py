@@ -3,20 +3,20 @@
 Index
 -----
 - `read_transcripts` : the utterances of a file, each with one text, or several with scores.
-- `Utterance` : one of them.
-- `FORMATS` : the formats.
+- `format_of`, `FORMATS` : the format of a file by its name, the formats.
 """
 
 import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-from fstgrad.core.checks import one_of, real_number
+from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
 from fstgrad.io.text import Row, located, not_csv, read_rows, text_of, to_number
+from fstgrad.io.timed import Utterance, channels, ctm, number, speaker_of, stm, without_comments
 
 Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "stm", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -34,24 +34,9 @@ _ENDINGS = {
 }  # fmt: skip
 
 
-class Utterance(NamedTuple):
-    """One utterance of a file.
-
-    name : its name; None if the file has none.
-    texts : its texts: one, or those of an n-best list.
-    scores : log-weights in nats of the texts; None if the file has none.
-    fields : the other columns of a table or members of a JSON object, such as the speaker.
-    row : its first line.
-    """
-
-    name: str | None
-    texts: tuple[str, ...]
-    scores: tuple[float, ...] | None
-    fields: dict[str, str]
-    row: Row
-
-
-def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Utterance]:
+def read_transcripts(
+    path: Path, side: Side, format: Format = "auto", *, joined: bool = True
+) -> list[Utterance]:
     r"""Return the utterances of a file, in the order of their first lines.
 
     Parameters
@@ -70,13 +55,15 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
         - "json": an object per line, with members of these names, or with a list `nbest` of
           objects with text and score.
         - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.  "stm" of
-          sclite: file channel speaker start end <label> text.  The utterances of ctm and stm are
-          the channels of the files, whose words and segments are joined in the order of time, and
-          the speakers of stm with +.
+          sclite: file channel speaker start end <label> text.
         - "kaldi": id, a space, the text.
         - "auto": trn, ctm, stm, csv and json by the name of the file (x.trn, x.ctm, x.stm, x.csv,
           x.json, x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object,
           trn if all lines end with different ids in brackets, with a digit, - or _; else lines.
+    joined : bool
+        The utterances of ctm and stm are the channels of the files, whose words and segments are
+        joined in the order of time, and the speakers of stm with +.  Otherwise, they are the words
+        and the segments.
 
     Raises
     ------
@@ -91,22 +78,30 @@ def read_transcripts(path: Path, side: Side, format: Format = "auto") -> list[Ut
     one_of("format", format, FORMATS)
     rows = list(read_rows(path))
     kind = _format(rows) if format == "auto" else format
-    readers = {"lines": _lines, "tsv": _tsv, "csv": _csv, "json": _json, "trn": _trn,
-               "ctm": _ctm, "stm": _stm, "kaldi": _kaldi}  # fmt: skip
-    read = readers[kind](rows, side)
-    found = list(read if kind in ("lines", "ctm", "stm") else _grouped(read))
+    if kind in ("ctm", "stm"):
+        parts = ctm(rows) if kind == "ctm" else stm(rows)
+        found = list(channels(parts) if joined else parts)
+    else:
+        readers = {"lines": _lines, "tsv": _tsv, "csv": _csv, "json": _json, "trn": _trn,
+                   "kaldi": _kaldi}  # fmt: skip
+        read = readers[kind](rows, side)
+        found = list(read if kind == "lines" else _grouped(read))
     if not found:
         raise InvalidInputError(f"{path} has no utterances; give at least one")
     return found
 
 
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by the ending of its name; None if that does not tell."""
+    name = str(path).lower().removesuffix(".gz")
+    return next((format for ending, format in _ENDINGS.items() if name.endswith(ending)), None)
+
+
 def _format(rows: Sequence[Row]) -> str:
     if not rows:
         return "lines"
-    name = rows[0].file.lower().removesuffix(".gz")
-    for ending, format in _ENDINGS.items():
-        if name.endswith(ending):
-            return format
+    if (by_name := format_of(rows[0].file)) is not None:
+        return by_name
     if b"\t" in rows[0].raw:
         return "tsv"
     try:
@@ -119,7 +114,7 @@ def _format(rows: Sequence[Row]) -> str:
 def _are_trn(rows: Sequence[Row]) -> bool:
     """Return whether all lines end with ids, all different."""
     names = set()
-    lines = list(_without_comments(rows))
+    lines = list(without_comments(rows))
     for row in lines:
         match = _TRN.fullmatch(text_of(row))
         if match is None or not _TRN_NAME.fullmatch(match[2].strip()):
@@ -131,8 +126,8 @@ def _are_trn(rows: Sequence[Row]) -> bool:
 def _grouped(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
     """Yield utterances; those with scores and one name are joined."""
     first: dict[str, list[Utterance]] = {}
-    for number, one in enumerate(utterances):
-        key = str(number) if one.scores is None else f"={one.name}"
+    for i, one in enumerate(utterances):
+        key = str(i) if one.scores is None else f"={one.name}"
         first.setdefault(key, []).append(one)
     for group in first.values():
         texts = tuple(text for one in group for text in one.texts)
@@ -273,109 +268,20 @@ def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
 
 
 def _score(value: Any) -> float:
-    return _number("score", value, "the log-weight of the text")
-
-
-def _number(name: str, value: Any, meaning: str) -> float:
-    try:
-        return real_number(name, to_number(value) if isinstance(value, str) else float(value))
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"the {name} is {value!r}; give a number, {meaning}") from error
+    return number("score", value, "the log-weight of the text")
 
 
 def _trn(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
-    for row in _without_comments(rows):
+    for row in without_comments(rows):
         with located(row):
             match = _TRN.fullmatch(row.text())
             if match is None:
                 raise InvalidInputError(
                     f"{row.text()[:60]!r} does not end with the id of its utterance: text (id)"
                 )
-            words = _of_one_reading(match[1])
             name = match[2].strip()
-            yield Utterance(name, (" ".join(words),), None, {"speaker": speaker_of(name)}, row)
-
-
-def speaker_of(name: str) -> str:
-    """Return the speaker in the id of an utterance, up to the first - or _ (spu_id in sclite)."""
-    return re.split(r"[-_]", name)[0]
-
-
-def _of_one_reading(text: str) -> list[str]:
-    """Return the words of a text of sclite."""
-    words = text.split()
-    if any(word in ("{", "}", "/") or word[0] + word[-1] == "()" for word in words):
-        raise InvalidInputError(
-            "alternatives { a / b } and optional words (a), which have several readings; keep one "
-            "of them"
-        )
-    return words
-
-
-# (file, channel), start, text, speaker (empty in ctm), row
-_Timed = tuple[tuple[str, str], float, str, str, Row]
-
-
-def _ctm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
-    yield from _channels(_ctm_words(rows))
-
-
-def _ctm_words(rows: Iterable[Row]) -> Iterator[_Timed]:
-    for row in _without_comments(rows):
-        with located(row):
-            fields = row.text().split()
-            if not 5 <= len(fields) <= 8:
-                raise InvalidInputError(
-                    f"{len(fields)} field(s); a line is file channel start duration word"
-                )
-            if fields[2] == "*" or fields[4].startswith("<ALT"):
-                raise InvalidInputError("alternatives <ALT>, of which keep one")
-            start = _number("start", fields[2], "in seconds")
-            yield (fields[0], fields[1]), start, fields[4], "", row
-
-
-def _stm(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
-    yield from _channels(_stm_segments(rows))
-
-
-def _stm_segments(rows: Iterable[Row]) -> Iterator[_Timed]:
-    for row in _without_comments(rows):
-        with located(row):
-            fields = row.text().split(maxsplit=5)
-            if len(fields) < 5:
-                raise InvalidInputError(
-                    f"{len(fields)} field(s); a line is file channel speaker start end text"
-                )
-            words = _of_one_reading("".join(fields[5:]))
-            if words and words[0].startswith("<") and words[0].endswith(">"):
-                words = words[1:]  # the label
-            if "ignore_time_segment_in_scoring" in (word.lower() for word in words):
-                raise InvalidInputError(
-                    "a segment that sclite ignores; remove it, and its words from the hypotheses"
-                )
-            start = _number("start", fields[3], "in seconds")
-            end = _number("end", fields[4], "in seconds")
-            if end < start:
-                raise InvalidInputError(f"the end, {end:g} s, is before the start, {start:g} s")
-            yield (fields[0], fields[1]), start, " ".join(words), fields[2], row
-
-
-def _channels(parts: Iterable[_Timed]) -> Iterator[Utterance]:
-    """Yield an utterance for each channel of a file, its parts in the order of time."""
-    channels: dict[tuple[str, str], list[_Timed]] = {}
-    for part in parts:
-        channels.setdefault(part[0], []).append(part)
-    is_one = len({file for file, _ in channels}) == len(channels)
-    for (file, channel), timed in channels.items():
-        text = " ".join(part[2] for part in sorted(timed, key=lambda part: part[1]) if part[2])
-        name = file if is_one else f"{file}-{channel}"
-        speakers = "+".join(sorted({part[3] for part in timed}))
-        place = {"speaker": speakers or speaker_of(name), "file": file, "channel": channel}
-        yield Utterance(name, (text,), None, place, timed[0][4])
-
-
-def _without_comments(rows: Iterable[Row]) -> Iterator[Row]:
-    return (row for row in rows if row.raw.strip() and not row.raw.startswith(b";;"))
+            fields = {"speaker": speaker_of(name)}
+            yield Utterance(name, (match[1].strip(),), None, fields, row, is_marked=True)
 
 
 def _kaldi(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:

@@ -10,7 +10,8 @@ Reading order
 - `trainer`, `recipes` : optimizers and epochs; the default settings.
 - `data`, `align`, `outputs` : the data of a fit; alignments; lengths of outputs, latent outputs.
 - `edits`, `measures`, `comparison` : alignments of many pairs; error rates; two systems compared.
-- `word_rules`, `score` : words that are replaced or left out; `fg.score`.
+- `word_rules`, `alternatives` : words that are replaced or left out, or stand for each other.
+- `score` : `fg.score`.
 - `storage` : files of models, and learning curves.
 - `sequence` : `SequenceModel`.
 - `shards`, `shard_training` : sums over a corpus of many files, and training on them.

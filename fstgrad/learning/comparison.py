@@ -119,10 +119,10 @@ def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> 
     """Return the comparison of the edits of two systems on the same N > 0 references."""
     errors = [first.errors, second.errors]
     wrong = [(own > 0) for own in errors]
-    columns = [*wrong, *errors, first.sizes, np.ones(len(first.sizes))]
+    columns = [*wrong, *errors, first.sizes, second.sizes, np.ones(len(first.sizes))]
     sums = resampled_sums(np.stack(columns, axis=1).astype(np.float64), resamples, rng)
-    word = sums[:, :2] / sums[:, 5:]
-    symbol = sums[:, 2:4] / np.maximum(sums[:, 4:5], 1.0)
+    word = sums[:, :2] / sums[:, 6:]
+    symbol = sums[:, 2:4] / np.maximum(sums[:, 4:6], 1.0)
     return Comparison(
         len(first.sizes),
         (interval(word[:, 0]), interval(word[:, 1])),
@@ -163,13 +163,13 @@ def matched_pairs(first: IntArray, second: IntArray) -> MatchedPairs:
 def segment_errors(first: Edits, second: Edits) -> tuple[IntArray, IntArray]:
     """Return the errors of both systems in each segment of `MatchedPairs`, two arrays (n,).
 
-    A reference of m symbols has 2 m + 1 events: a gap, a symbol, a gap, ..., a symbol, a gap.
+    A reference of m items (`Edits.items`) has 2 m + 1 events: a gap, an item, a gap, ..., a gap.
     Symbols that a system adds are in gaps.
     """
-    events = [_errors_of_events(own) for own in (first, second)]
-    bad = (events[0] + events[1]) > 0
-    size = 2 * first.sizes + 1
+    size = 2 * first.items[0] + 1
     begin = np.cumsum(size) - size
+    events = [_errors_of_events(own, begin, int(size.sum())) for own in (first, second)]
+    bad = (events[0] + events[1]) > 0
     starts = np.zeros(len(bad), dtype=bool)  # of references
     starts[begin] = True
     separators = _separators(bad, starts)
@@ -179,12 +179,15 @@ def segment_errors(first: Edits, second: Edits) -> tuple[IntArray, IntArray]:
     return one, two
 
 
-def _errors_of_events(edits: Edits) -> IntArray:
-    """Return the number of errors at each event of all references."""
+def _errors_of_events(edits: Edits, begin: IntArray, events: int) -> IntArray:
+    """Return the number of errors at each event; `begin` (N,) is the first of each reference."""
     wrong = np.flatnonzero(edits.step != MATCH)
-    before = edits.places[1][wrong]  # symbols of all references before this step
-    event = 2 * before + edits._pair[wrong] + (edits.step[wrong] != DELETE)
-    return np.bincount(event, minlength=2 * len(edits.z.ids) + len(edits.sizes))
+    after, pair = edits.places[1][wrong], edits._pair[wrong]  # the symbol that comes next
+    items, item = edits.items
+    last = after == edits.z.first[pair + 1]
+    place = np.where(last, items[pair], np.append(item, 0)[after])
+    event = begin[pair] + 2 * place + (edits.step[wrong] != DELETE)
+    return np.bincount(event, minlength=events)
 
 
 def _separators(bad: BoolArray, starts: BoolArray) -> BoolArray:

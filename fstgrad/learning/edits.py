@@ -55,6 +55,21 @@ class Errors(NamedTuple):
         return "\n".join(lines)
 
 
+class Chosen(NamedTuple):
+    """How readings of N references with alternatives were chosen (see `alternatives`).
+
+    references : the N references, as they are compared.
+    items : (N,) int64, the items of each reference: words, alternatives and optional words.
+    item : the item of each symbol of all chosen references.
+    excused : (N,) int64, optional symbols that were left out, which count as correct.
+    """
+
+    references: tuple[Any, ...]
+    items: IntArray
+    item: IntArray
+    excused: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class Edits:
     """A cheapest alignment of each of N hypotheses y with its reference z.
@@ -66,6 +81,7 @@ class Edits:
     step : (K,) int8, MATCH, SUBSTITUTE, DELETE (a symbol of y alone) or INSERT (one of z alone)
     first : (N + 1,) int64; pair i has the steps first[i] .. first[i + 1]
     costs : the costs of SUBSTITUTE, DELETE and INSERT
+    chosen : how `z` was chosen; None if it was given
     """
 
     symbols: tuple[str, ...]
@@ -74,12 +90,17 @@ class Edits:
     step: npt.NDArray[np.int8]
     first: IntArray
     costs: tuple[float, float, float]
+    chosen: Chosen | None = None
 
     __repr__ = short_repr
 
     @classmethod
     def of(
-        cls, hypotheses: Sequence[Symbols], references: Sequence[Symbols], align: Align = "unit"
+        cls,
+        hypotheses: Sequence[Symbols],
+        references: Sequence[Symbols],
+        align: Align = "unit",
+        chosen: Chosen | None = None,
     ) -> "Edits":
         """Return the alignments of strings, equal in number; O(|y| |z|) for each pair.
 
@@ -91,14 +112,20 @@ class Edits:
         costs = COSTS[align]
         number: defaultdict[str, int] = defaultdict(count().__next__)
         y, z = (_joined(strings, number) for strings in (hypotheses, references))
-        return cls(tuple(number), y, z, *edit_paths(y, z, *costs), costs)
+        return cls(tuple(number), y, z, *edit_paths(y, z, *costs), costs, chosen)
 
     @cached_property
     def counts(self) -> IntArray:
-        """The number (N, 4) of steps of each kind of each pair, [:, MATCH], [:, SUBSTITUTE], ..."""
+        """The number (N, 4) of steps of each kind of each pair, [:, MATCH], [:, SUBSTITUTE], ...
+
+        Optional symbols that were left out count as matches.
+        """
         pairs = len(self.first) - 1
         kind = 4 * self._pair + self.step
-        return np.bincount(kind, minlength=4 * pairs).reshape(pairs, 4)
+        counts = np.bincount(kind, minlength=4 * pairs).reshape(pairs, 4)
+        if self.chosen is not None:
+            counts[:, MATCH] += self.chosen.excused
+        return counts
 
     @property
     def errors(self) -> IntArray:
@@ -109,12 +136,34 @@ class Edits:
     @property
     def sizes(self) -> IntArray:
         """The number (N,) of symbols of each reference."""
-        return np.diff(self.z.first)
+        sizes: IntArray = np.diff(self.z.first)
+        return sizes if self.chosen is None else sizes + self.chosen.excused
+
+    def reference(self, pair: int) -> tuple[str, ...]:
+        """Return the symbols of the reference of a pair."""
+        ids = self.z.ids[self.z.first[pair] : self.z.first[pair + 1]]
+        return tuple(self.symbols[i] for i in ids.tolist())
 
     def has_references_of(self, other: "Edits") -> bool:
         """Return whether both have the same references."""
-        mine, theirs = ([own.symbols[i] for i in own.z.ids.tolist()] for own in (self, other))
-        return np.array_equal(self.z.first, other.z.first) and mine == theirs
+        mine, theirs = (
+            tuple(map(own.reference, range(len(own.sizes))))
+            if own.chosen is None
+            else own.chosen.references
+            for own in (self, other)
+        )
+        return mine == theirs
+
+    @cached_property
+    def items(self) -> tuple[IntArray, IntArray]:
+        """The items (N,) of each reference, and the item of each symbol of `z`.
+
+        Items are symbols, or choices of a reference with alternatives.
+        """
+        if self.chosen is not None:
+            return self.chosen.items, self.chosen.item
+        sizes = np.diff(self.z.first)
+        return sizes, np.arange(len(self.z.ids)) - np.repeat(self.z.first[:-1], sizes)
 
     @cached_property
     def _pair(self) -> IntArray:

@@ -14,11 +14,13 @@ from fstgrad.core.alphabet import WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.bootstrap import Interval, interval, resampled_sums
 from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, one_of, positive_integer
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items, paired_batches, symbol_strings
 from fstgrad.core.short_repr import short_repr
+from fstgrad.io import Tokens
+from fstgrad.learning.alternatives import Alternatives, Reading, reading
 from fstgrad.learning.comparison import Comparison, compare_edits
-from fstgrad.learning.edits import Align, Edits, Errors
+from fstgrad.learning.edits import Align, Chosen, Edits, Errors, Symbols
 from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.losses.automata.kernels.arguments import DELETE, INSERT, MATCH, SUBSTITUTE
@@ -26,6 +28,7 @@ from fstgrad.losses.edit_operations import Alignment
 from fstgrad.strings import Lattice, mbr
 
 Unit = Literal["wer", "cer"]
+Text = tuple[str, ...] | Alternatives
 Decode = Literal["best", "oracle", "mbr"]
 _UNITS = {"wer": "words", "cer": "characters"}
 ALL = "all"  # the name of the row of all pairs
@@ -189,6 +192,7 @@ def score(
     decode: Decode = "best",
     align: Align = "unit",
     by: Sequence[str] | None = None,
+    alternatives: bool = False,
     drop: Iterable[str | re.Pattern[str]] = (),
     replace: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 2000,
@@ -214,6 +218,12 @@ def score(
         substitution costs more than what avoids it.
     by : sequence of N str, optional
         The group of each pair, such as its speaker.
+    alternatives : bool
+        Whether a str has the notation of sclite: alternatives ``{ a b / c / @ }``, where @ is no
+        word, and optional words ``(uh)``.  The cheapest alignment chooses a reading, of lattices
+        after `decode` unless it is "oracle"; with "unit", the one of least cost for sclite among
+        those with the fewest errors.  The symbols of a reference are those of the reading, and an
+        optional word that is left out counts as correct, as with sclite -D.
     drop : words, optional
         Left out of hypotheses and references: fillers such as "uh" and "[noise]", or compiled
         regular expressions of whole words, as ``re.compile(r"\[.*\]")``.
@@ -238,9 +248,11 @@ def score(
     AlphabetError
         A string has a symbol outside the alphabet of the loss or of a lattice.
     NotSupportedError
-        `replace` has several words for a word of a lattice, or one for several.
+        `replace` has several words for a word of a lattice, or one for several; or `decode` is
+        "oracle" for a reference with alternatives and a `Loss`.
     MemoryLimitError
-        The table of an alignment needs more than 4 GiB (two strings of 65,536 symbols).
+        The table of an alignment needs more than 4 GiB (two strings of 65,536 symbols; of 16,384
+        with alternatives).
 
     Notes
     -----
@@ -260,14 +272,16 @@ def score(
         given["by"] = by
     check_same_rows(**given)
     rules = WordRules.of(drop, replace)
-    unit, ys, zs = _strings(hypotheses, references, loss, decode, rules)
+    unit, hyps, refs = _strings(hypotheses, references, loss, decode, rules, alternatives)
     groups = None if by is None else [_name(i, name) for i, name in enumerate(items("by", by))]
-    numbers = {"hypotheses": len(ys), "references": len(zs)}
+    numbers = {"hypotheses": len(hyps), "references": len(refs)}
     numbers |= {} if groups is None else {"by": len(groups)}
-    if not ys or len(set(numbers.values())) > 1:
+    if not hyps or len(set(numbers.values())) > 1:
         counts = ", ".join(f"{name} {count:,}" for name, count in numbers.items())
         raise InvalidInputError(f"the numbers of items are {counts}; give one of each per pair")
-    edits = Edits.of(ys, zs, align)
+    one_of("align", align, get_args(Align))
+    ys, zs, chosen = _with_readings(hyps, refs, align)
+    edits = Edits.of(ys, zs, align, chosen)
     losses = loss.pairwise(ys, zs) if isinstance(loss, Loss) else None
     resamples = positive_integer("resamples", resamples)
     rows = tuple(_rows(edits, losses, groups, resamples, rng))
@@ -280,15 +294,20 @@ def _name(i: int, name: Any) -> str:
 
 
 def _strings(
-    hypotheses: Any, references: Any, loss: Unit | Loss, decode: Decode, rules: WordRules
-) -> tuple[str, list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Return what is counted, and both batches as tuples of symbols."""
+    hypotheses: Any,
+    references: Any,
+    loss: Unit | Loss,
+    decode: Decode,
+    rules: WordRules,
+    alternatives: bool,
+) -> tuple[str, list[Text], list[Text]]:
+    """Return what is counted, and both batches as tuples of symbols, or with alternatives."""
     if isinstance(loss, Loss):
         unit = "words" if isinstance(loss.alphabet, WordAlphabet) else "symbols"
     else:
         unit = _UNITS[one_of("loss", loss, tuple(_UNITS))]
     ys, zs = paired_batches(hypotheses=hypotheses, references=references)
-    targets = _split(zs, "references", unit, rules)
+    targets = _split(zs, "references", unit, rules, alternatives)
     one_of("decode", decode, get_args(Decode))
     lattices = [y for y in ys if isinstance(y, Lattice)]
     if lattices and len(lattices) < len(ys):
@@ -306,11 +325,22 @@ def _strings(
         raise InvalidInputError(
             f"decode is {decode!r}, but no hypothesis is a Lattice; give lattices"
         )
-    return unit, _split(ys, "hypotheses", unit, rules), targets
+    return unit, _split(ys, "hypotheses", unit, rules, alternatives), targets
 
 
-def _split(strings: list[Any], name: str, unit: str, rules: WordRules) -> list[tuple[str, ...]]:
+def _split(
+    strings: list[Any], name: str, unit: str, rules: WordRules, alternatives: bool
+) -> list[Text]:
     """Return strings as tuples of words, of characters, or of symbols, after the rules."""
+    ready: dict[int, Text] = {i: s for i, s in enumerate(strings) if isinstance(s, Alternatives)}
+    for i, text in enumerate(strings):
+        if alternatives and isinstance(text, str):
+            try:
+                tokens: Tokens = "words" if unit == "words" else "chars"
+                ready[i] = Alternatives.read(text, tokens, rules.words)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{name}[{i}]: {error}") from error
+    strings = [() if i in ready else s for i, s in enumerate(strings)]
     texts = [rules.text(s) if isinstance(s, str) else s for s in strings]
     if unit == "words":
         texts = [s.split() if isinstance(s, str) else s for s in texts]
@@ -326,15 +356,43 @@ def _split(strings: list[Any], name: str, unit: str, rules: WordRules) -> list[t
                     f"{name}[{i}] has the symbol {word!r}, and cer counts characters; give a str, "
                     "or use wer"
                 )
-    return split
+    return [ready.get(i, string) for i, string in enumerate(split)]
+
+
+def _with_readings(
+    ys: list[Text], zs: list[Text], align: Align
+) -> tuple[list[Symbols], list[Symbols], Chosen | None]:
+    """Return strings, with one reading of each alternative, and how it was chosen."""
+    if not any(isinstance(text, Alternatives) for text in (*ys, *zs)):
+        return ys, zs, None  # type: ignore[return-value]
+    found = []
+    for y, z in zip(ys, zs, strict=True):
+        if isinstance(y, Alternatives) or isinstance(z, Alternatives):
+            found.append(reading(y, z, align))
+        else:
+            found.append(Reading(y, z, tuple(range(len(z))), len(z), 0))
+    chosen = Chosen(
+        tuple(zs),
+        np.array([one.items for one in found], dtype=np.int64),
+        np.array([item for one in found for item in one.item], dtype=np.int64),
+        np.array([one.excused for one in found], dtype=np.int64),
+    )
+    return [one.y for one in found], [one.z for one in found], chosen
 
 
 def decoded(
-    lattice: Lattice, reference: Sequence[str], decode: Decode, loss: Loss | None = None
-) -> list[str]:
+    lattice: Lattice, reference: Text, decode: Decode, loss: Loss | None = None
+) -> Sequence[str]:
     """Return the string of a lattice that `decode` chooses, as symbols; see `score`."""
     if decode == "best":
         return lattice.alphabet.decode(lattice.string(lattice.best_path()[0]))
+    if decode == "oracle" and isinstance(reference, Alternatives):
+        if loss is not None:
+            raise NotSupportedError(
+                "the oracle of a reference with alternatives has the fewest errors; give no loss "
+                "but wer or cer"
+            )
+        return reading(lattice, reference, "unit").y
     loss = EditDistance(lattice.alphabet) if loss is None else loss
     if decode == "mbr":
         chosen = mbr(lattice, loss)
@@ -346,7 +404,8 @@ def decoded(
                 stacklevel=3,
             )
         return lattice.alphabet.decode(chosen.ids)
-    return lattice.alphabet.decode(lattice.string(oracle_path(lattice, reference, loss)))
+    path = oracle_path(lattice, reference, loss)  # type: ignore[arg-type]
+    return lattice.alphabet.decode(lattice.string(path))
 
 
 def oracle_path(lattice: Lattice, reference: Sequence[str], loss: Loss | None = None) -> IntArray:

@@ -70,15 +70,73 @@ def test_words_of_a_ctm_are_in_the_order_of_time(files, run):
     assert rows(run, "two.ctm", "r.tsv")[0]["errors"] == 0
 
 
-def test_segments_of_an_stm_are_joined_in_the_order_of_time(files, run):
+STM = """;; comment
+f 1 ann 2.0 3.0 <o,f0,male> d e
+f 1 bob 0.0 1.9 a b
+g 1 ann 0 1 b
+f 1 ann 4.0 5.0
+"""
+COUNTS = ("substitutions", "deletions", "insertions", "symbols", "pairs")
+
+
+def test_words_of_a_ctm_are_cut_into_the_segments_of_an_stm(files, run):
+    """A word belongs to the segment before whose end its middle is; the last one has the rest."""
+    words = "f 1 0.1 .1 a\nf 1 1.7 .3 c\nf 1 1.8 .3 d\ng 1 0 1 b\nf 1 9 .1 x\nf 1 8 .1 y\n"
+    files(h__ctm=words, r__stm=STM)
+    found = rows(run, "h.ctm", "r.stm", "--by", "speaker")
+    assert [found[-1][name] for name in COUNTS] == [1, 1, 2, 5, 4]
+    # d, spoken from 1.8 to 2.1, is ann's; the rest of her channel is of her last segment
+    assert [(row["group"], row["errors"]) for row in found[:2]] == [("ann", 3), ("bob", 1)]
+    assert rows(run, "h.ctm", "r.stm", "--by", "label")[0]["group"] == "o,f0,male"
+    assert run("score", "h.ctm", "r.stm", "-o", "o.tsv")[0] == 0
+    files(h__trn="a c d y x (f)\nb (g)\n")  # without times, the segments are joined
+    assert [rows(run, "h.trn", "r.stm")[0][name] for name in COUNTS] == [2, 0, 1, 5, 2]
+
+
+def test_the_strings_of_segments_are_written(files, run, tmp_path):
+    files(h__ctm="f 1 0 1 a\nf 1 2 1 c\n", r__stm="f A ann 2 3 b\nf A ann 0 1 (uh) a\n")
+    assert run("score", "h.ctm", "r.stm", "-o", "o.tsv")[0] == 0
+    assert (tmp_path / "o.tsv").read_text() == "ann-000\tc\nann-001\ta\n"
+
+
+def test_segments_that_sclite_ignores_are_left_out_with_their_words(files, run):
     files(
-        h__ctm="f 1 0.1 .1 a\nf 1 0.2 .1 c\nf 1 2.0 .1 d\ng 1 0 1 b\n",
-        r__stm=";; comment\nf 1 ann 2.0 3.0 <o,f0,male> d e\nf 1 bob 0.0 1.9 a b\ng 1 ann 0 1 b\n"
-        "f 1 ann 4.0 5.0\n",
+        h__ctm="f 1 0 1 a\nf 1 2 1 x\nf 1 2.5 1 y\nf 1 4 1 c\n",
+        r__stm="f 1 ann 0 1.5 a\nf 1 ann 1.5 3.9 <o> IGNORE_TIME_SEGMENT_IN_SCORING\n"
+        "f 1 ann 4 5 c\ng 1 bob 0 1 b\n",
     )
-    found = rows(run, "h.ctm", "r.stm")[0]
-    names = ("substitutions", "deletions", "insertions", "symbols", "pairs")
-    assert [found[name] for name in names] == [1, 1, 0, 5, 2]
+    code, out, err = run("score", "h.ctm", "r.stm", "--json")
+    assert (code, [json.loads(out)[name] for name in COUNTS]) == (0, [0, 1, 0, 3, 3])
+    assert "left out: 1 segment IGNORE_TIME_SEGMENT_IN_SCORING, with 2 words of h.ctm" in err
+    assert "h.ctm has no words of 1 of the channels, such as g A" in err
+    files(h__tsv="f-1\ta x y c\ng-1\tb\n", x__ctm="z 1 0 1 a\n")
+    code, _, err = run("score", "h.tsv", "r.stm")
+    assert (code, "r.stm:2: a segment that is not scored; give the hyp" in err) == (1, True)
+    assert "x.ctm:1: no segment of the references has" in run("score", "x.ctm", "r.stm")[2]
+
+
+def test_alternatives_of_sclites_files(files, run):
+    """Also of ctm: an empty one is no word."""
+    alternatives = "f 1 * * <ALT_BEGIN>\nf 1 1 1 {}\nf 1 * * <ALT>\n{}f 1 * * <ALT_END>\n"
+    files(
+        h__trn="c (u1)\n{ x / b } (u2)\n", r__trn="{ A b / @ } c (uh) (u1)\nb (u2)\n",
+        h__ctm="f 1 0 1 c\n" + alternatives.format("x", "f 1 1 .5 y\nf 1 1.5 .5 b\n"),
+        r__ctm="f 1 0 1 c\n" + alternatives.format("y", ""),
+        r__stm="f 1 s 0 .9 { a / b } c\nf 1 s 1 2 { y @ / z } { b / { c / d e } }\n",
+        h__tsv="u1\t{ d / c }\nu2\tb\n", r__tsv="u1\t{ a b / @ } c (uh)\nu2\tb\n",
+    )  # fmt: skip
+    for name, options in (("trn", ()), ("tsv", ("--alternatives",))):
+        code, out, err = run("score", f"h.{name}", f"r.{name}", "--json", *options)
+        assert (code, [json.loads(out)[key] for key in COUNTS]) == (0, [0, 0, 0, 3, 2])
+        assert "optional words: 1, such as (uh)" in err
+    assert [rows(run, "h.ctm", "r.ctm")[0][name] for name in COUNTS] == [0, 0, 1, 2, 1]
+    assert [rows(run, "h.ctm", "r.stm")[0][name] for name in COUNTS] == [0, 1, 0, 4, 2]
+    options = ("--drop", "b", "--replace", "rules", "--ignore-case")
+    files(rules="A\t\nuh\tc\n")  # an alternative that is left out is no word
+    assert [rows(run, "h.trn", "r.trn", *options)[0][name] for name in COUNTS] == [0, 0, 0, 2, 2]
+    assert rows(run, "h.trn", "r.trn", "--loss", "cer")[0]["errors"] == 0
+    found = rows(run, "h.trn", "r.trn", "--loss", "edit", "--html", "p.html")[0]
+    assert (found["errors"], found["loss"][0]) == (0, 0.0)
 
 
 def test_groups(files, run):
@@ -145,15 +203,7 @@ def test_alternatives_outside_of_sclites_files_are_noted(files, run):
     files(h="u1\ta b\n", r="u1\t{ a / uh } b\n")
     code, _, err = run("score", "h", "r")
     assert (code, "r:1: '{ a / uh }' looks like alternatives" in err) == (0, True)
-
-
-def test_speakers_of_an_stm_are_its_own(files, run):
-    files(
-        h__ctm="f 1 0 1 a\nf 1 1 1 b\ng 1 0 1 c\n",
-        r__stm="f 1 bob 1 2 b\nf 1 ann 0 1 a\ng 1 ann 0 1 d\n",
-    )
-    found = rows(run, "h.ctm", "r.stm", "--by", "speaker")
-    assert [(row["group"], row["errors"]) for row in found[:2]] == [("ann+bob", 0), ("ann", 1)]
+    assert "--alternatives reads alternatives as sclite does" in err
 
 
 def test_a_manifest_has_both_texts(files, run):
@@ -283,14 +333,22 @@ def test_a_table_of_both_names_its_columns(files, run):
         (("u1\t1\ta\nu2\tb\n", "u1\ta\nu2\tb\n"), (), "h:2: no score for 'u2'"),
         (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
         (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),
-        (("a\n", "{ a / b } (u1)\n"), ("--reference-format", "trn"), "r:1: alternatives"),
-        (("a\n", "f 1 s 0 1 <o> (uh) a\n"), ("--reference-format", "stm"), "r:1: alternatives"),
+        (("a\n", "{ a / b (u1)\n"), ("--reference-format", "trn"), "r:1: a { without its }"),
+        (("a\n", "f 1 s 0 1 <o> a } b\n"), ("--reference-format", "stm"), "r:1: '}': alternat"),
+        (("a\n", "f 1 * * <ALT>\n"), ("--reference-format", "ctm"), "r:1: <ALT> without <ALT_BEG"),
+        (("a\n", "f 1 * * <ALT_BEGIN>\n"), ("--reference-format", "ctm"), "without <ALT_END>"),
+        (
+            ("a\n", "f 1 * * <ALT_BEGIN>\nf 1 0 1 a/b\nf 1 * * <ALT_END>\n"),
+            ("--reference-format", "ctm"),
+            "r:3: 'a/b' in alternatives",
+        ),
+        (("u\t1\t{ a / b }\n", "u\ta\n"), ("--alternatives",), "h:1: alternatives in an n-best"),
         (("a\n", "f 1 s 0\n"), ("--reference-format", "stm"), "r:1: 4 field(s); a line is file"),
         (("a\n", "f 1 s 0 x a\n"), ("--reference-format", "stm"), "r:1: the end is 'x'"),
         (
             ("a\n", "f 1 s 0 1 IGNORE_TIME_SEGMENT_IN_SCORING\n"),
             ("--reference-format", "stm"),
-            "r:1: a segment that sclite ignores",
+            "r:1: a segment that is not scored",
         ),
         (("a\n", "a b\n"), ("--reference-format", "trn"), "r:1: 'a b' does not end with the id"),
         (('{"id": 1}\n', "1\ta\n"), (), "h:1: no text; name it hypothesis"),

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import itertools
 import math
 import re
 
@@ -78,17 +79,145 @@ def test_alignments_are_cheapest_and_spell_both_strings(align):
 
 
 def test_counts_of_sclite(shared_data):
-    """NIST's own counts of 45 sentences of its test data without alternatives."""
+    """NIST's own counts of the 51 sentences of its test data, 6 of them with alternatives."""
     path = shared_data / "asr_sctk" / "csrnab.tsv"
     if not path.exists():
         pytest.skip("no test data of SCTK")
     with path.open(encoding="utf-8", newline="") as file:
-        rows = [r for r in csv.DictReader(file, delimiter="\t") if r["has_alternatives"] == "0"]
-    result = fg.score([r["hyp"] for r in rows], [r["ref"] for r in rows], align="sclite")
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    hypotheses, references = ([r[side] for r in rows] for side in ("hyp", "ref"))
+    result = fg.score(hypotheses, references, align="sclite", alternatives=True)
     found = [result.correct, result.substitutions, result.deletions, result.insertions]
     expected = [[int(r[name]) for r in rows] for name in ("corr", "sub", "del", "ins")]
     assert [column.tolist() for column in found] == expected
-    assert len(rows) == 45
+    assert len(rows) == 51
+
+
+# hypothesis, reference, sclite's numbers of correct, substituted, deleted and inserted words with
+# its option -D; the last ones have alternatives and optional words in the hypothesis
+SCLITE = """
+a b c d e f g | a b { c d / c / e } e f g | 7 0 0 0
+a b c d e f g | a b { c / e / c d } f g | 6 0 0 1
+a gh i bd e i th f | a { b / cd / { g h i / gh i / g ih} bd } { e { i n / th } f / ef } | 7 0 0 1
+a c i d | a { c / @ } d | 3 0 0 1
+a d | a { c / @ } d | 2 0 0 0
+a d e | a d @ e | 3 0 0 0
+b e | b (c) d | 2 1 0 0
+b c e | b (c) d | 2 1 0 0
+b s i e | b (c) d | 1 2 0 1
+s s s | (a) (c) b d e | 2 3 0 0
+s s s | a c b (d) (e) | 2 3 0 0
+ | (uh) { a / @ } (um) | 2 0 0 0
+th { {e / @} is {w as / i / s / @ } / d is } is {th/t} en | {the / this} is the tea | 1 3 0 1
+a {d / @} d | a { c / @ } d | 2 0 0 0
+a (uh) b | a b | 3 0 0 0
+"""
+
+
+def test_alternatives_and_optional_words_count_as_in_sclite():
+    for line in SCLITE.strip("\n").splitlines():
+        y, z, counts = line.split("|")
+        row = fg.score([y], [z], align="sclite", alternatives=True, resamples=1).rows[0]
+        assert row[4:8] == tuple(map(int, counts.split())), line
+
+
+def random_items(rng, depth=0):
+    """Return items of a text: a word, [readings], or (word,) if it is optional."""
+    items = []
+    for kind in rng.random(rng.integers(depth > 0, 4 - depth)):
+        if kind < 0.3 and depth < 2:
+            items.append([random_items(rng, depth + 1) for _ in range(rng.integers(1, 4))])
+        else:
+            word = str(rng.choice(["a", "b", "cc", "@"]))
+            items.append((word,) if kind > 0.85 else word)
+    return items
+
+
+def text_of(items):
+    return " ".join(
+        f"({one[0]})" if isinstance(one, tuple)
+        else one if isinstance(one, str)
+        else f"{{ {' / '.join(text_of(own) for own in one)} }}"
+        for one in items
+    )  # fmt: skip
+
+
+def readings_of(items):
+    """Return (words, optional words that are left out) of each reading."""
+    found = [((), ())]
+    for one in items:
+        if isinstance(one, list):
+            own = [pair for reading in one for pair in readings_of(reading)]
+        else:
+            word = () if "@" in one else (one,) if isinstance(one, str) else one
+            own = [(word, ()), *([((), word)] if isinstance(one, tuple) and word else [])]
+        found = [(a + c, b + d) for a, b in found for c, d in own]
+    return found
+
+
+@pytest.mark.parametrize("loss", ["wer", "cer"])
+def test_the_chosen_reading_has_the_fewest_errors_of_all(loss):
+    """Of all pairs of readings; of these, it is the cheapest for sclite, apart from @."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        sides = [random_items(rng) for _ in range(2)]
+        result = fg.score(
+            [text_of(sides[0])], [text_of(sides[1])], loss, alternatives=True, resamples=1
+        )
+        joined = (lambda words: words) if loss == "wer" else (lambda words: tuple(" ".join(words)))
+        found = set()
+        for (y, own), (z, other) in itertools.product(*map(readings_of, sides)):
+            skipped = len(joined(own)) + len(joined(other))
+            cost = least_cost(joined(y), joined(z), (4, 3, 3))
+            errors = least_cost(joined(y), joined(z))
+            found.add((errors, cost + 2 * skipped, len(joined(z)) + skipped))
+        fewest = min(errors for errors, _, _ in found)
+        row = result.rows[0]
+        assert row.errors == fewest, sides
+        if loss == "wer":
+            least = min(cost for errors, cost, _ in found if errors == fewest)
+            sizes = {size for errors, cost, size in found if (errors, cost) == (fewest, least)}
+            assert row.symbols in sizes
+        assert row.correct + row.substitutions + row.deletions == row.symbols
+
+
+def test_alternatives_of_lattices_rules_and_comparisons():
+    references = ["{ a / b } uh c (d)", "x { y z / w } x"]
+    lattice = fg.Lattice.from_nbest([["a", "d"], ["b", "c"]], [0.0, -1.0], fg.Alphabet("abcd"))
+    settings = {"alternatives": True, "drop": ["uh"]}
+    for how, errors in (("best", 1), ("oracle", 0), ("mbr", 1)):
+        found = fg.score([lattice], references[:1], decode=how, **settings)
+        assert (found.errors.tolist(), found.symbols.tolist()) == ([errors], [3])
+    loss = fg.EditDistance(lattice.alphabet)
+    with pytest.raises(fg.NotSupportedError, match="fewest errors"):
+        fg.score([lattice], references[:1], loss, decode="oracle", **settings)
+    first, second = (
+        fg.score(ys, references, **settings) for ys in (["b c", "x y x"], ["c", "x w x"])
+    )
+    # errors: none and z missing; a or b missing and none
+    assert [first.errors.tolist(), second.errors.tolist()] == [[0, 1], [1, 0]]
+    assert [first.symbols.tolist(), second.symbols.tolist()] == [[3, 4], [3, 3]]
+    found = first.compare(second)
+    assert [rate.value for rate in found.symbol_error] == [1 / 7, 1 / 6]
+    assert (found.matched_pairs.segments, found.matched_pairs.difference) == (2, 0.0)
+    with pytest.raises(fg.InvalidInputError, match="other references"):
+        first.compare(fg.score(["b c", "x y x"], ["b c", "x y z x"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a { b / c", "references.0.: a { without its }"),
+        ("a b } c", "'}': alternatives are { a / b }"),
+        ("a{b / c}", "'a{b'"),
+        ("a { b / }", "an empty alternative; write @"),
+        ("{ }", "an empty alternative; write @"),
+        ("{ " * 200 + "a", "more than 100 times"),
+    ],
+)
+def test_wrong_alternatives(text, message):
+    with pytest.raises(fg.InvalidInputError, match=message):
+        fg.score(["a"], [text], alternatives=True)
 
 
 def test_of_equal_costs_a_substitution_comes_first_from_the_end():
