@@ -65,6 +65,7 @@ def pairs_of_strings() -> None:
         loss.pairwise(["ab", "bc"], ["abc", "b"])
         loss.align("ab", "abc")
     fg.score(["a b"], ["a c"])
+    fg.score(["a b"], ["{ a / b } c"], alternatives=True)
 
 
 def lattices() -> None:
