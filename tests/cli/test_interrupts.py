@@ -51,8 +51,7 @@ ROW = "{}\tw\t_\t_\t_\t_\t_\t_\t_\t_\n"
     "command, lines, code",
     [
         ("trees decode scores.npz --conllu words.conllu -o out.conllu", 1, 0),
-        ("grad pairs.tsv --order 1 -o out.npz", 0, 0),
-        ("trees decode scores.npz", 1, 141),
+        ("grad pairs.tsv --order 1", 0, 141),
     ],
 )
 def test_a_reader_that_leaves_early_costs_no_file(tmp_path, command, lines, code):
@@ -84,7 +83,7 @@ def test_a_reader_that_leaves_early_costs_no_file(tmp_path, command, lines, code
             assert np.load(out)["pairs"] == many
 
 
-@pytest.mark.parametrize("place", [1, 4, 10])
+@pytest.mark.parametrize("place", [1, 10])
 def test_an_interruption_inside_the_compiler(run, place):
     before = f"""
         import itertools, llvmlite.binding as llvm
@@ -105,7 +104,7 @@ def test_an_interruption_inside_the_compiler(run, place):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("delay", [0.0, 0.2])
 def test_an_interruption_of_processes_that_start(run, delay):
     before = f"""
         import time
@@ -223,10 +222,12 @@ def test_a_signal_in_a_finalizer_is_not_lost(number, error, early, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "line"),
-    [("SIGINT", 130, LINE), ("SIGTERM", 143, LINE.replace("interrupted", "stopped"))],
+    "number, code, line, after",
+    [
+        ("SIGINT", 130, LINE, "raise ImportError('numpy failed to import')"),
+        ("SIGTERM", 143, LINE.replace("interrupted", "stopped"), "time.sleep(60)"),
+    ],
 )
-@pytest.mark.parametrize("after", ["raise ImportError('numpy failed to import')", "time.sleep(60)"])
 def test_a_signal_that_a_module_in_c_prints(run, number, code, line, after):
     """Its initialization prints the exception, and raises an ImportError or goes on."""
     before = f"""

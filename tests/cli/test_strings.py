@@ -335,7 +335,7 @@ def test_every_loss_is_built_from_its_name(run, pairs):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_progress_bar_on_a_terminal_only():
+def test_progress_bar_on_a_terminal_only(run):
     command = [sys.executable, "-c", "from fstgrad.cli.main import main; main()", "loss", "-"]
     ours, theirs = os.openpty()
     with subprocess.Popen(
@@ -348,8 +348,8 @@ def test_progress_bar_on_a_terminal_only():
     assert out == b"1.0\n" * 20
     assert b"loss" in shown
     assert b"100%" in shown
-    done = subprocess.run(command, input=b"a\tb\n" * 20, capture_output=True, check=False)
-    assert done.stderr == b"fstgrad: alphabet: 2 symbols from the data\n"
+    _, _, err = run("loss", "-", stdin="a\tb\n" * 20)
+    assert err == "fstgrad: alphabet: 2 symbols from the data\n"
 
 
 def test_a_closed_pipe_is_not_an_error():

@@ -33,6 +33,7 @@ def imports(path):
     return found
 
 
+@functools.cache
 def import_graph():
     """The modules that each module imports; a package is imported where a name of it is."""
     modules = {module_name(path): path for path in SOURCES}

@@ -204,14 +204,13 @@ def test_the_candidate_of_least_risk_on_a_lattice():
     assert (abs(drawn.risks - [3.2, 4.0]) < 4 * drawn.standard_errors).all()
 
 
-@pytest.mark.parametrize("structure", ["lattice", "strings"])
 @pytest.mark.parametrize(
-    "loss",
+    "structure, loss",
     [
-        fg.EditDistance(ABC, 0.5, 1.5, 1.25),
-        2 * fg.Hamming(ABC) + fg.EditDistance(ABC, 0.5, 2.0),
-        fg.NGram(ABC, 2, smoothing=1.0),
-        fg.SmithWaterman(ABC),
+        ("lattice", fg.EditDistance(ABC, 0.5, 1.5, 1.25)),
+        ("lattice", 2 * fg.Hamming(ABC) + fg.EditDistance(ABC, 0.5, 2.0)),
+        ("strings", fg.NGram(ABC, 2, smoothing=1.0)),
+        ("strings", fg.SmithWaterman(ABC)),
     ],
     ids=["edit", "sum", "n-grams", "alignment"],
 )
