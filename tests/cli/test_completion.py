@@ -41,26 +41,21 @@ def environment(tmp_path_factory):
     return os.environ | {"PATH": path, "HOME": str(folder), "TERM": "dumb", "PS1": "> "}
 
 
-def answered(environment, shell, words):
-    more = {
-        "_FSTGRAD_COMPLETE": f"{shell}_complete",
-        "COMP_WORDS": words,
-        "COMP_CWORD": words.split(" ")[-1] if shell == "fish" else str(words.count(" ")),
-    }
-    done = subprocess.run(
-        ["fstgrad"], env=environment | more, capture_output=True, text=True, check=True
-    )
-    if shell == "zsh":  # type, name, description, a line each
-        return done.stdout.splitlines()[1::3]
-    return [line.partition(",")[2].partition("\t")[0] for line in done.stdout.splitlines()]
-
-
 @pytest.mark.parametrize(
     "shell, words, expected",
     [*(("bash", *case) for case in CASES), ("zsh", *CASES[3]), ("fish", *CASES[3])],
 )
-def test_the_program_answers(environment, shell, words, expected):
-    assert answered(environment, shell, words) == expected
+def test_the_program_answers(run, monkeypatch, shell, words, expected):
+    monkeypatch.setenv("_FSTGRAD_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    place = words.split(" ")[-1] if shell == "fish" else str(words.count(" "))
+    monkeypatch.setenv("COMP_CWORD", place)
+    code, out, _ = run()
+    assert code == 0
+    lines = out.splitlines()[1::3]  # of zsh: type, name, description, a line each
+    if shell != "zsh":
+        lines = [line.partition(",")[2].partition("\t")[0] for line in out.splitlines()]
+    assert lines == expected
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

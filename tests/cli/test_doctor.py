@@ -39,9 +39,11 @@ def test_what_is_missing_is_said(run, monkeypatch):
     assert "dot           not found; for pictures of automata" in out
 
 
-def test_kernels_are_compiled_for_this_processor(run):
+def test_kernels_are_compiled_for_this_processor(run, monkeypatch):
+    calls = []
+    monkeypatch.setattr(precompile, "warm", lambda: calls.append(1))
     code, out, _ = run("doctor", "--warm")
-    assert code == 0
+    assert (code, calls) == (0, [1])
     assert f"warm   {len(precompile.read_manifest())} kernels for this processor" in out
 
 

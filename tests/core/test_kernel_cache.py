@@ -40,6 +40,7 @@ def test_each_line_of_the_list_is_a_kernel_and_its_types():
         assert [encode(decode(text)) for text in arguments] == arguments
 
 
+@pytest.mark.slow
 def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
     """Otherwise run `make kernels`."""
     environment = {**os.environ, "FSTGRAD_RECORD_KERNELS": str(tmp_path)}

@@ -35,13 +35,11 @@ def own(tmp_path):
     return path
 
 
-def test_all_grammars_are_listed_and_build(run):
+def test_all_grammars_are_listed(run):
     code, out, _ = run("grammar", "list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(NAMES)
     assert len(NAMES) >= 20
-    for name in NAMES:
-        assert Grammar.load(name).build().num_states() > 0
 
 
 @pytest.mark.parametrize("name", NAMES)

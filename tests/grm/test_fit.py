@@ -162,9 +162,8 @@ def support_f1(n):
 
 
 def test_a_sampled_model_is_recovered_better_with_more_data():
-    scores = [support_f1(n) for n in (200, 1000, 5000)]
-    assert scores[0] < scores[1] <= scores[2]
-    assert scores[2] >= 0.9
+    few, many = support_f1(200), support_f1(3000)
+    assert few < 0.9 <= many
 
 
 def test_stages_keep_to_triangles():

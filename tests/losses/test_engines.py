@@ -48,7 +48,7 @@ def test_200_pairs(shared_data, part):
 
 
 def test_pairs_with_a_cap(shared_data):
-    abc, targets = phone_pairs(shared_data, 6, 6)
+    abc, targets = phone_pairs(shared_data, 3, 6)
     loss, rng = fg.EditDistance(abc), np.random.default_rng(1)
     assert max(compare(loss, target, rng, cap=3) for target in targets) < PRECISION
 

@@ -245,7 +245,7 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     log_z = model.log_partition()
     out = run("partition", path, "--method", "bounds")[1]
     assert out.endswith(f"({log_z:.12g} to {log_z:.12g})\n")
-    smooth = random_grid(3, 3, 2)
+    smooth = random_grid(2, 2, 2)
     uai.write_model(tmp_path / "s.uai", smooth)
     out = run("partition", tmp_path / "s.uai", "--method", "ais")[1]
     assert "(standard error" in out

@@ -21,7 +21,7 @@ def examples(count=60, seed=0):
 @pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "bp", "cd", "pcd"])
 def test_parameters_are_recovered(method):
     X, y = examples()
-    model = MRFClassifier(GRID, method=method, l2=1e-3, max_iter=120, rng=0).fit(X, y)
+    model = MRFClassifier(GRID, method=method, l2=1e-3, max_iter=60, rng=0).fit(X, y)
     contrast = model.weights_[:, 1] - model.weights_[:, 0]
     np.testing.assert_allclose(contrast, [1.6, -0.6], atol=0.25)
     t = model.edge_scores_
@@ -35,7 +35,7 @@ def test_parameters_are_recovered(method):
 def test_hinge_learns_labelings_that_can_be_separated():
     X, _ = examples(20)
     y = (X[:, :, 0] > 0).astype(int)
-    model = MRFClassifier(GRID, method="hinge", l2=1e-4, max_iter=300, step=1.0).fit(X, y)
+    model = MRFClassifier(GRID, method="hinge", l2=1e-4, max_iter=100, step=1.0).fit(X, y)
     assert model.score(X, y) > 0.97
 
 

@@ -76,12 +76,12 @@ def test_bytes_of_no_entry_in_an_archive(tmp_path):
 
 
 def mutants(data, rng):
-    """Every byte changed in three ways, every length, and some blocks of numbers."""
+    """Every byte changed in two ways, every length, and some blocks of numbers."""
     for i in range(len(data)):
-        for value in {data[i] ^ 0xFF, data[i] ^ (1 << rng.integers(8)), (data[i] + 1) % 256}:
+        for value in {data[i] ^ 0xFF, data[i] ^ (1 << rng.integers(8))}:
             yield data[:i] + bytes([value]) + data[i + 1 :]
         yield data[:i]
-        for number in (-1, 2**31 - 1, 2**40, -(2**63)):
+        for number in (-1, 2**31 - 1, 2**40):
             yield data[:i] + struct.pack("<q", number) + data[i + 8 :]
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
@@ -42,6 +43,7 @@ def results(path, threads):
     return np.load(path)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_threads(tmp_path):
     one = results(tmp_path / "1.npy", 1)
     two = results(tmp_path / "2.npy", 2)

@@ -8,6 +8,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.helpers.selection import pairwise  # noqa: E402
 from tests.oracles import losses as by_hand  # noqa: E402
 
 NAMES = ["O", "B-x", "I-x"]
@@ -105,10 +106,10 @@ def compared(found, expected, mine, others, tolerance=1e-10):
         torch.testing.assert_close(own, other, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("scale", [1.0, 300.0])  # within and beyond the range of floats
-@pytest.mark.parametrize("forbidden", [None, -torch.inf, -1e9])
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize(
+    "on_device, name, forbidden, scale",  # scale: within and beyond the range of floats
+    pairwise([False, True], OBJECTIVES, [None, -torch.inf, -1e9], [1.0, 300.0]),
+)
 def test_equals_the_sum_over_all_sequences(on_device, name, forbidden, scale):
     mine, others = parts(scale=scale), parts(scale=scale)
 

@@ -16,6 +16,7 @@ import fstgrad as fg
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
 from fstgrad.mrf.dense import Kernel  # noqa: E402
+from tests.helpers.selection import in_turn, pairwise  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 # the rows of `cases.MODULES` that have a device path
@@ -45,8 +46,14 @@ def test_equals_the_passes_on_the_cpu(name):
         torch.testing.assert_close(own, other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    in_turn(
+        ROWS,
+        [torch.float64, torch.float32, torch.bfloat16],
+        ["CRF risk", "CTCRiskLoss", "LatticeRiskLoss"],
+    ),
+)
 def test_nothing_waits_for_the_device(name, dtype):
     """A forward and a backward pass, twice with the same cached tables."""
     module = cases.MODULES[name][1]()
@@ -83,7 +90,7 @@ MORE = {
     "mean field": lambda: fgt.mrf_log_partition(
         *meta_field(), cases.GRAPH, method="mean-field", max_iter=3
     ),
-    "mbr": lambda: fgt.RandomFields(*meta_field(), cases.GRAPH).mbr("mean-field"),
+    "mbr": lambda: fgt.RandomFields(*meta_field(), cases.GRAPH).mbr("mean-field", max_iter=3),
     "dense": lambda: fgt.mrf_dense_marginals(
         on_meta(2, 2, 3, 3), cases.PICTURES, [Kernel(0.5, 1.0, 0.5)]
     ),
@@ -414,9 +421,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("order, scale", [(1, 1.0), (1, 300.0), (2, 1.0), (2, 300.0)])
+@pytest.mark.parametrize("order, scale, loss, mask", pairwise([1, 2], [1.0, 300.0], LOSSES, MASKS))
 def test_strings(order, scale, loss, mask):
     """Margins and risks, their gradients, and products with the Hessian where there is one."""
     shape = (3, 7, *[5] * (order - 1), 4)
@@ -543,10 +548,19 @@ def trees(kind, scale):
 SIZES = [1, 3, 6]
 
 
-@pytest.mark.parametrize("kind", ["plain", "-inf", "a masked word", "improbable roots", "padding"])
-@pytest.mark.parametrize("scale", [1.0, 100.0])
-@pytest.mark.parametrize("projective", [True, False])
-@pytest.mark.parametrize("single_root", [True, False])
+KINDS = ["plain", "-inf", "a masked word", "improbable roots", "padding"]
+
+
+@pytest.mark.parametrize(
+    "kind, scale, projective, single_root",
+    [
+        (kind, scale, *family)
+        for (kind, scale), family in in_turn(
+            [(kind, scale) for kind in KINDS for scale in (1.0, 100.0)],
+            [(True, True), (False, False), (True, False), (False, True)],
+        )
+    ],
+)
 def test_trees(kind, scale, projective, single_root):
     """log Z, likelihood, entropy, and their gradients, where a determinant has no digits too."""
     given = trees(kind, scale)

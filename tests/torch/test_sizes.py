@@ -97,7 +97,9 @@ def test_sizes(name, sizes):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
-@pytest.mark.parametrize("name", [n for n in ROWS if n != "mrf_nll"])
+@pytest.mark.parametrize(
+    "name", ["softmax_margin", "ctc_risk", "linear_chain_nll", "tree nll", "expectation"]
+)
 def test_one_graph_for_batches_of_any_size(name):
     """Once sizes have changed, PyTorch's graph is one for all of them."""
     torch._dynamo.reset()
@@ -105,7 +107,7 @@ def test_one_graph_for_batches_of_any_size(name):
     compiled = torch.compile(
         lambda *given: call(*given).sum(), fullgraph=True, dynamic=True, backend="aot_eager"
     )
-    for sizes in [(2, 3, 3), (3, 3, 3), (4, 5, 3)]:
+    for sizes in [(2, 3, 3), (4, 5, 3)]:
         scores, _, gold = made(name, sizes)
         found, expected = compiled(*scores, gold), call(*scores, gold).sum()
         assert found.item() == pytest.approx(expected.item(), abs=1e-12)

@@ -66,8 +66,7 @@ def test_gradcheck_of_risk_and_crf():
     assert torch.autograd.gradgradcheck(lambda s: fgt.crf_nll(s, GOLD), scores)
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("loss", [LOSS, fg.NGram(ABC, 2)])
+@pytest.mark.parametrize("order, loss", [(2, LOSS), (1, fg.NGram(ABC, 2))])
 def test_second_derivatives_of_risk(order, loss):
     """The n-gram loss leaves out strings without a common bigram: L = +inf."""
     scores = random_scores(order)[:2, :3].detach().requires_grad_()
@@ -78,7 +77,7 @@ def test_second_derivatives_of_risk(order, loss):
         s = s.masked_fill(forbidden, -torch.inf)
         return fgt.risk(s, GOLD[:2, :3], loss, lengths=[3, 2])
 
-    assert torch.autograd.gradgradcheck(function, scores)
+    assert torch.autograd.gradgradcheck(function, scores, fast_mode=True)
 
 
 @pytest.mark.parametrize(

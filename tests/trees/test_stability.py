@@ -8,6 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.trees.kernels import elimination, matrix_tree, normal_form, stable
 from fstgrad.trees.solution import solve
+from tests.helpers.selection import in_turn
 from tests.helpers.trees import KILLERS, mutual_heads, nested_pairs, normal
 from tests.oracles import elimination as logarithmic
 from tests.oracles import trees as oracle
@@ -39,10 +40,10 @@ def assert_probabilities(marginals):
     np.testing.assert_allclose(marginals[:, 1:].sum(axis=0), 1, atol=GOAL)
 
 
-@pytest.mark.parametrize("single_root", [True, False])
-@pytest.mark.parametrize("scores", KILLERS.values(), ids=KILLERS)
-def test_hessian_products_of_killers(scores, single_root):
+@pytest.mark.parametrize("name, single_root", in_turn(KILLERS, [True, False]))
+def test_hessian_products_of_killers(name, single_root):
     """Against the difference quotient of marginals in long arithmetic."""
+    scores = KILLERS[name]
     v = np.random.default_rng(1).normal(size=scores.shape)
     step = 1e-9
     digits = digits_for(scores)

@@ -117,9 +117,8 @@ def test_choose_cap_says_why_it_stopped():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-def test_choose_cap_bounds_the_exact_risk(kind, seed):
-    rng = np.random.default_rng(seed)
+def test_choose_cap_bounds_the_exact_risk(kind):
+    rng = np.random.default_rng(0)
     target = tuple(int(i) for i in rng.integers(3, size=5))
     loss, by_hand = make_loss(kind, rng, ABC, target)
     scores = rng.normal(size=(5, 4, 3))
