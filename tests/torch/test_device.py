@@ -46,14 +46,10 @@ def test_equals_the_passes_on_the_cpu(name):
         torch.testing.assert_close(own, other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    in_turn(
-        ROWS,
-        [torch.float64, torch.float32, torch.bfloat16],
-        ["CRF risk", "CTCRiskLoss", "LatticeRiskLoss"],
-    ),
-)
+DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("name, dtype", in_turn(ROWS, DTYPES, ["CRF risk", "LatticeRiskLoss"]))
 def test_nothing_waits_for_the_device(name, dtype):
     """A forward and a backward pass, twice with the same cached tables."""
     module = cases.MODULES[name][1]()
@@ -549,17 +545,11 @@ SIZES = [1, 3, 6]
 
 
 KINDS = ["plain", "-inf", "a masked word", "improbable roots", "padding"]
+BOTH = [True, False]
 
 
 @pytest.mark.parametrize(
-    "kind, scale, projective, single_root",
-    [
-        (kind, scale, *family)
-        for (kind, scale), family in in_turn(
-            [(kind, scale) for kind in KINDS for scale in (1.0, 100.0)],
-            [(True, True), (False, False), (True, False), (False, True)],
-        )
-    ],
+    "kind, scale, projective, single_root", pairwise(KINDS, [1.0, 100.0], BOTH, BOTH)
 )
 def test_trees(kind, scale, projective, single_root):
     """log Z, likelihood, entropy, and their gradients, where a determinant has no digits too."""
