@@ -5,6 +5,10 @@ what `tests/first_steps.py` lists.  "imports" is a process that only imports num
 and the framework of the row.  The wheel is the one that `make dist-test` has installed; frameworks
 come from the environment that runs this program.
 
+The second table has the steps of `make bench-readme` with the kernels of the wheel, and with those
+that `fstgrad doctor --warm` compiles for this processor.  Two processes are timed in turn; "times"
+is above 1 where the kernels of the wheel are slower.
+
     make dist-test
     python benchmarks/first_results.py [--quick] [--json FILE]
 """
@@ -39,6 +43,7 @@ print(len(compiled))
 """
 NAMES = "import runpy, sys; print(*runpy.run_path(sys.argv[2])['STEPS'], sep='\\t')"
 IMPORTS = "import sys; sys.path.append(sys.argv[1]); import numba, scipy.linalg"
+SWITCH = "FSTGRAD_SHIPPED_KERNELS"
 FRAMEWORK = {"root models": ", sklearn.base", "tensors": ", torch"}
 
 
@@ -55,6 +60,35 @@ def process(code: str, *arguments: str) -> tuple[float, str]:
             env={**os.environ, "NUMBA_CACHE_DIR": empty},
         )
         return time.perf_counter() - start, (done.stdout.splitlines() or [""])[-1]
+
+
+def shipped_and_own(quick: bool) -> Iterator[Row]:
+    """Yield the seconds of warm steps with the kernels of the wheel and of this processor."""
+    program = [WHEEL, str(ROOT / "benchmarks/_warm_steps.py"), sysconfig.get_path("purelib")]
+    with tempfile.TemporaryDirectory() as empty:
+        both = [
+            subprocess.Popen(
+                program, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, **own},
+            )
+            for own in ({"NUMBA_CACHE_DIR": empty}, {SWITCH: "0"})
+        ]  # fmt: skip
+        names, _ = [process.stdout.readline().rstrip("\n").split("\t") for process in both]
+        for name in names:
+            found: list[list[float]] = [[], []]
+            for _ in range(3 if quick else 9):
+                for process, seconds in zip(both, found, strict=True):
+                    print(name, file=process.stdin, flush=True)
+                    seconds.append(float(process.stdout.readline()))
+            shipped, own = map(min, found)
+            yield {
+                "step": name,
+                "seconds shipped": shipped,
+                "seconds own": own,
+                "times": shipped / own,
+            }
+        for process in both:
+            process.communicate()
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -76,6 +110,7 @@ def rows(quick: bool) -> Iterator[Row]:
             "times the imports": statistics.median(seconds) / statistics.median(imports),
             "functions compiled": int(compiled),
         }
+    yield from shipped_and_own(quick)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ _FAMILIES = {
     "trees": "trees",
 }  # fmt: skip
 MAX_BYTES = 1 << 29  # of all files; a full run of the tests writes about 60 MB
-_DAY = 86_400.0
+_HOUR, _DAY = 3_600.0, 86_400.0
 _RECORD = os.environ.get("FSTGRAD_RECORD_KERNELS", "")
 _ROOT = pathlib.Path(__file__).parents[1]
 _COMMENT, _NAME = re.compile(r"#.*"), re.compile(r"[\w.]+")
@@ -129,7 +129,7 @@ class KernelCache(numba_internals.Cache):  # type: ignore[misc]
 
     def shipped_name(self, sig: Any, codegen: Any) -> str:
         """Return the name of the file that a wheel may bring in the folder of each level."""
-        return f"{self._package}.{self._file(sig, processor(codegen)[0])}"
+        return f"{self._package}.{self._file(sig, platform_of(processor(codegen)[0]))}"
 
     def _file(self, sig: Any, target: object) -> str:
         machine = (repr(sig), target, config.BOUNDSCHECK, config.OPT, IS_FILLED)
@@ -143,7 +143,7 @@ def _read(path: pathlib.Path, target_context: Any) -> Any:
         digest, payload = data[:32], data[32:]
         if hashlib.sha256(payload).digest() != digest:
             return None
-        if time.time() - path.stat().st_mtime > _DAY:
+        if time.time() - path.stat().st_mtime > _HOUR:
             os.utime(path)  # what is used is removed last
     except OSError:
         return None
@@ -185,6 +185,14 @@ def levels_of(platform: str, name: str, features: str) -> list[str]:
     return [level for level, needs in LEVELS.items() if needs <= has]
 
 
+def platform_of(triple: str) -> str:
+    """Return a target triple of LLVM without the release of macOS, which kernels do not depend on.
+
+    LLVM names the release of the machine that compiles: "arm64-apple-darwin23.6.0".
+    """
+    return re.sub(r"(?<=-darwin)[\d.]+$", "", triple)
+
+
 def host_levels() -> list[str]:
     """Return the levels of this processor, the best first."""
     return levels_of(*processor())
@@ -192,8 +200,12 @@ def host_levels() -> list[str]:
 
 def shipped_versions() -> dict[str, str]:
     """Return the versions on which the machine code of a kernel depends."""
-    python = str(sys.implementation.cache_tag)
-    return {"numba": numba.__version__, "llvmlite": llvmlite.__version__, "python": python}
+    return {
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "python": str(sys.implementation.cache_tag),
+        "platform": platform_of(processor()[0]),
+    }
 
 
 def describe_shipped() -> str:
@@ -231,7 +243,7 @@ def usage(folder: pathlib.Path) -> tuple[int, int]:
 def trim(folder: pathlib.Path, max_bytes: int = MAX_BYTES) -> int:
     """Remove kernel files until at most `max_bytes` are left; return the number of removed files.
 
-    The least recently used files are removed first, to the day, and with them what interrupted
+    The least recently used files are removed first, to the hour, and with them what interrupted
     processes left a day ago.
     """
     files = sorted(_files(folder), reverse=True)

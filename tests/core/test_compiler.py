@@ -95,6 +95,15 @@ def test_the_least_recently_used_files_are_removed_first(tmp_path):
     assert kernel_cache.usage(tmp_path) == (2, 200)
 
 
+def test_a_file_that_is_used_is_not_the_next_to_be_removed(copy):
+    run(copy, USE)
+    (path,) = (copy / "cache").rglob("outer*.nbk")
+    before = time.time()
+    os.utime(path, (before, before - 7_200))
+    assert run(copy, USE)[0] == "3.0 1"
+    assert path.stat().st_mtime >= before - 1
+
+
 def test_a_damaged_file_is_compiled_anew(copy):
     """Of three kernels: a file with a bit flipped, one that is cut off, and an empty one."""
     use = (

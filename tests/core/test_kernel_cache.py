@@ -32,6 +32,15 @@ def test_a_processor_runs_its_level_and_those_below(platform, name, features, le
     assert kernel_cache.levels_of(platform, name, features) == levels
 
 
+def test_kernels_of_one_macos_serve_the_next():
+    """LLVM's name of the platform has the release of the machine that builds the wheel."""
+    names = {
+        kernel_cache.platform_of(f"arm64-apple-darwin{release}") for release in ("23.6.0", "25")
+    }
+    assert names == {"arm64-apple-darwin"}
+    assert kernel_cache.platform_of(LINUX) == LINUX
+
+
 def test_each_line_of_the_list_is_a_kernel_and_its_types():
     kernels = precompile.read_manifest()
     assert len(kernels) > 50

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -104,6 +105,38 @@ def test_first_steps_compile_nothing(tmp_path):
         capture_output=True, text=True, check=True, cwd=tmp_path, env=environment,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+DAMAGED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import fstgrad as fg
+from fstgrad.core.kernel_cache import COMPILATIONS, SHIPPED
+assert str(SHIPPED).startswith(sys.argv[1])
+value = fg.StringDistribution(np.zeros((5, 3, 2))).log_partition()
+print(value / np.log(2.0), COMPILATIONS.count)
+"""
+
+
+@pytest.mark.parametrize("damage, is_used", [(0, True), (1, False)])
+def test_damaged_kernels_are_not_used(tmp_path, damage, is_used):
+    """A bit is flipped in every file: the same 2^5 strings, by kernels that are compiled."""
+    import fstgrad
+
+    shutil.copytree(pathlib.Path(fstgrad.__file__).parent, tmp_path / "fstgrad")
+    for path in (tmp_path / "fstgrad/core/compiled").rglob("*.nbk"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= damage
+        path.write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", DAMAGED, str(tmp_path)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "own")},
+    )  # fmt: skip
+    value, count = done.stdout.split()
+    assert float(value) == pytest.approx(5.0, rel=1e-12)
+    assert (count == "0") == is_used
 
 
 def test_doctor_says_which_kernels_are_used():
