@@ -199,12 +199,15 @@ def host_levels() -> list[str]:
 
 
 def shipped_versions() -> dict[str, str]:
-    """Return the versions on which the machine code of a kernel depends."""
+    """Return the versions and settings on which the machine code of a kernel depends."""
     return {
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "python": str(sys.implementation.cache_tag),
         "platform": platform_of(processor()[0]),
+        "NUMBA_BOUNDSCHECK": str(config.BOUNDSCHECK),
+        "NUMBA_OPT": str(int(config.OPT)),
+        "FSTGRAD_DEBUG_EMPTY": str(IS_FILLED),
     }
 
 
@@ -214,11 +217,18 @@ def describe_shipped() -> str:
         text = (SHIPPED / "versions.json").read_text(encoding="utf-8")
     except OSError:
         return "none (built without them, or an editable installation)"
+    if os.environ.get(SWITCH) == "0":
+        return f"unused: {SWITCH} is 0"
     built = json.loads(text)
     levels = built.pop("levels")
+    differing = [
+        f"{name} {built.get(name)}, here {value}"
+        for name, value in shipped_versions().items()
+        if built.get(name) != value
+    ]
+    if differing:
+        return f"unused: built for {'; '.join(differing)}"
     usable = [level for level in host_levels() if level in levels]
-    if built != shipped_versions():
-        return f"unused: built for {built}, this is {shipped_versions()}"
     if not usable:
         return f"unused: built for {', '.join(levels)}, which this processor is not"
     return f"{len(list((SHIPPED / usable[0]).glob('*.nbk')))} for {usable[0]}"

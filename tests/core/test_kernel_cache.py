@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -59,3 +60,30 @@ def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
     listed = {json.dumps(list(kernel)) for kernel in precompile.read_manifest()}
     assert len(needed) > 50
     assert needed - listed == set()
+
+
+@pytest.mark.parametrize(
+    "built, switch, expected",
+    [
+        ({}, "1", "0 for generic"),
+        (
+            {"numba": "0.1", "NUMBA_OPT": "9"},
+            "1",
+            r"unused: built for numba 0\.1, here .*NUMBA_OPT 9",
+        ),
+        (
+            {"levels": ["x86-64-v9"]},
+            "1",
+            "unused: built for x86-64-v9, which this processor is not",
+        ),
+        ({}, "0", "unused: FSTGRAD_SHIPPED_KERNELS is 0"),
+    ],
+)
+def test_why_shipped_kernels_are_not_used(tmp_path, monkeypatch, built, switch, expected):
+    monkeypatch.setattr(kernel_cache, "SHIPPED", tmp_path)
+    monkeypatch.setattr(kernel_cache, "host_levels", lambda: ["generic"])
+    monkeypatch.setenv(kernel_cache.SWITCH, switch)
+    assert kernel_cache.describe_shipped().startswith("none (built without them")
+    versions = {**kernel_cache.shipped_versions(), "levels": ["generic"], **built}
+    (tmp_path / "versions.json").write_text(json.dumps(versions))
+    assert re.match(expected, kernel_cache.describe_shipped())
