@@ -3,7 +3,8 @@
 Every row is a process of its own with an empty cache of kernels.  It imports what it needs and does
 what `tests/first_steps.py` lists.  "imports" is a process that only imports numba, scipy.linalg
 and the framework of the row.  The wheel is the one that `make dist-test` has installed; frameworks
-come from the environment that runs this program.
+come from the environment that runs this program.  Each is the least of several runs in turn, as the
+work of other programs only adds to it.
 
 The second table has the steps of `make bench-readme` with the kernels of the wheel, and with those
 that `fstgrad doctor --warm` compiles for this processor.  Two processes are timed in turn; "times"
@@ -15,7 +16,6 @@ is above 1 where the kernels of the wheel are slower.
 
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import sysconfig
@@ -38,13 +38,24 @@ class Compilations(event.Listener):
     def on_end(self, event):
         pass
 event.register("numba:compile", Compilations())
-runpy.run_path(sys.argv[2])["STEPS"][sys.argv[3]]()
+steps = runpy.run_path(sys.argv[2])
+(steps["STEPS"] | steps["FIRST_COMMANDS"])[sys.argv[3]]()
 print(len(compiled))
 """
-NAMES = "import runpy, sys; print(*runpy.run_path(sys.argv[2])['STEPS'], sep='\\t')"
+NAMES = """
+import runpy, sys
+steps = runpy.run_path(sys.argv[2])
+del steps["STEPS"]["tasks of the command line"]  # many results
+print(*steps["STEPS"], *steps["FIRST_COMMANDS"], sep="\\t")
+"""
 IMPORTS = "import sys; sys.path.append(sys.argv[1]); import numba, scipy.linalg"
 SWITCH = "FSTGRAD_SHIPPED_KERNELS"
-FRAMEWORK = {"root models": ", sklearn.base", "tensors": ", torch"}
+FRAMEWORK = {
+    "root models": ", sklearn.base",
+    "tensors": ", torch",
+    "fstgrad, counts": ", sklearn.base",
+    "fstgrad, images": ", PIL.Image, matplotlib.pyplot",  # it writes pictures
+}
 
 
 def process(code: str, *arguments: str) -> tuple[float, str]:
@@ -63,7 +74,7 @@ def process(code: str, *arguments: str) -> tuple[float, str]:
 
 
 def shipped_and_own(quick: bool) -> Iterator[Row]:
-    """Yield the seconds of warm steps with the kernels of the wheel and of this processor."""
+    """Yield the CPU seconds of warm steps with the kernels of the wheel and of this processor."""
     program = [WHEEL, str(ROOT / "benchmarks/_warm_steps.py"), sysconfig.get_path("purelib")]
     with tempfile.TemporaryDirectory() as empty:
         both = [
@@ -83,8 +94,8 @@ def shipped_and_own(quick: bool) -> Iterator[Row]:
             shipped, own = map(min, found)
             yield {
                 "step": name,
-                "seconds shipped": shipped,
-                "seconds own": own,
+                "seconds CPU shipped": shipped,
+                "seconds CPU own": own,
                 "times": shipped / own,
             }
         for process in both:
@@ -105,9 +116,9 @@ def rows(quick: bool) -> Iterator[Row]:
             seconds.append(wall)
         yield {
             "case": name,
-            "seconds": statistics.median(seconds),
-            "seconds of imports": statistics.median(imports),
-            "times the imports": statistics.median(seconds) / statistics.median(imports),
+            "seconds": min(seconds),
+            "seconds of imports": min(imports),
+            "times the imports": min(seconds) / min(imports),
             "functions compiled": int(compiled),
         }
     yield from shipped_and_own(quick)

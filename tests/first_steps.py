@@ -4,6 +4,7 @@ Wheels bring the kernels that these steps call compiled; `make kernels` records 
 """
 
 import contextlib
+import functools
 import io
 import os
 import pathlib
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 BASH = shutil.which("bash") or "bash"  # on Windows that of Git, not that of the system
 COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = sorted((ROOT / "docs/cli/tasks").glob("*.md"))
 _ABC = fg.Alphabet("abc")
 _GOLD = "abcab"
 
@@ -150,17 +152,31 @@ def tensors() -> None:
         fgt.mrf_nll(pixels, torch.eye(2), labels, grid, method=method).backward()
 
 
+def ten_pairs() -> None:
+    """Compute the gradient of ten pairs on the command line."""
+    pairs = shlex.quote((ROOT / "data/cmudict2000.tsv").as_posix())
+    _run(f"head -n 10 {pairs} | fstgrad grad - --tokens-y words")
+
+
 def tasks() -> None:
     """Run the commands that docs/cli/tasks show, as far as the installed extras allow."""
+    for page in PAGES:
+        with contextlib.suppress(MissingDependencyError):
+            _commands(page)
+
+
+def _commands(page: pathlib.Path, *, up_to_first: bool = False) -> None:
+    """Run the commands of a page in an empty folder; `up_to_first`: until the first of fstgrad."""
+    lines = COMMAND.findall(page.read_text(encoding="utf-8"))
+    first = next(i for i, line in enumerate(lines) if "fstgrad " in line)
     home = pathlib.Path.cwd()
-    for page in sorted((ROOT / "docs/cli/tasks").glob("*.md")):
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(MissingDependencyError):
-            os.chdir(folder)
-            try:
-                for line in COMMAND.findall(page.read_text(encoding="utf-8")):
-                    _run(line)
-            finally:
-                os.chdir(home)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for line in lines[: first + 1] if up_to_first else lines:
+                _run(line)
+        finally:
+            os.chdir(home)
 
 
 def _run(line: str) -> None:
@@ -206,7 +222,12 @@ STEPS: dict[str, Callable[[], None]] = {
     "root models": root_models,
     "the first example": readme,
     "tensors": tensors,
+    "fstgrad grad, ten pairs": ten_pairs,
     "tasks of the command line": tasks,
+}
+# the first result of each task; `tasks` has them, too
+FIRST_COMMANDS = {
+    f"fstgrad, {page.stem}": functools.partial(_commands, page, up_to_first=True) for page in PAGES
 }
 
 

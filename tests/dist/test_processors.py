@@ -35,13 +35,13 @@ print(host_levels()[0], compiled, value.hex())
 """
 
 
-def first_gradient(tmp_path, *emulator):
+def first_gradient(tmp_path, *emulator, **own):
     """Return the best level, the compiled kernels and the value of a first gradient."""
     python = pathlib.Path(sys.executable).resolve()
     done = subprocess.run(
         [*emulator, python, "-c", FIRST, sysconfig.get_path("purelib")],
         capture_output=True, text=True, check=True, cwd=tmp_path,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), **own},
     )  # fmt: skip
     return done.stdout.split()
 
@@ -53,3 +53,12 @@ def test_a_processor_runs_the_shipped_kernels_of_its_level(tmp_path, model, leve
     assert found[:2] == [level, "[]"]
     here = first_gradient(tmp_path)
     assert float.fromhex(found[2]) == pytest.approx(float.fromhex(here[2]), rel=1e-13)
+
+
+def test_the_emulator_stops_at_instructions_of_a_better_level(tmp_path):
+    """So the test above can fail: numba is told of a level that the processor is not."""
+    wrong = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+    with pytest.raises(subprocess.CalledProcessError) as stopped:
+        first_gradient(tmp_path, "qemu-x86_64", "-cpu", "Nehalem", **wrong)
+    assert "Illegal instruction" in stopped.value.stderr
+    assert first_gradient(tmp_path, **wrong)[:2] == ["x86-64-v3", "[]"]
