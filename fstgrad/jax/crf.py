@@ -18,7 +18,7 @@ from fstgrad.jax.operators import host_callback, no_tangent, shape_of
 from fstgrad.jax.predictions import detached, integer, key_words, undifferentiable
 from fstgrad.objectives.base import Array
 from fstgrad.objectives.predictions import PADDING
-from fstgrad.strings.linear_chain import GOLD_FORBIDDEN, NO_STRING, LinearChains
+from fstgrad.strings.linear_chain import GOLD_FORBIDDEN, NO_STRING, MaskedChains
 
 UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
 
@@ -171,12 +171,12 @@ _step_sums.defvjp(_no_second_derivative, _no_second_derivative)
 def _by_emission(
     infeasible: Infeasible, emissions: Any, transitions: Any, tags: Any
 ) -> tuple[Array, Array]:
-    scores, steps = np.asarray(emissions), np.asarray(transitions)
-    chains, order, paths = compacted(scores, steps, np.asarray(tags))
-    solved, values = chains.solve(allows_infeasible=True), np.zeros(len(scores))
-    gradient, reasons = np.zeros(scores.shape), {}
-    for i, path in enumerate(paths):
-        places = order[i, : len(path)]
+    scores, ids = np.asarray(emissions), np.asarray(tags)
+    chains, values = _chains(scores, transitions, ids), np.zeros(len(scores))
+    solved, reasons = chains.solve(allows_infeasible=True), {}
+    gradient = chains.placed(solved.node)
+    for i, row in enumerate(ids):
+        path = row[row >= 0]
         score = chains.score(i, path)
         if len(path) == 0:
             reasons[i] = "no position is left by mask and ignore_index"
@@ -185,10 +185,10 @@ def _by_emission(
         elif solved.log_z[i] == -np.inf:
             reasons[i] = NO_STRING
         if i in reasons:
+            gradient[i] = 0.0
             continue
         values[i] = solved.log_z[i] - score
-        gradient[i, places] = solved.node[i, : len(path)]
-        gradient[i, places, path] -= 1.0
+        gradient[i, row >= 0, path] -= 1.0
     if reasons and infeasible == "raise":
         raise InfeasibleError.of_items(reasons, REMEDY)
     return values.astype(scores.dtype), gradient.astype(scores.dtype)
@@ -197,7 +197,8 @@ def _by_emission(
 def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tuple[Array]:
     """Return the gradient in the transitions: weighted expected minus observed steps."""
     weights = np.asarray(upstream, dtype=np.float64)
-    chains, _, paths = compacted(*map(np.asarray, (emissions, transitions, tags)))
+    chains = _chains(emissions, transitions, tags)
+    paths = [row[row >= 0] for row in np.asarray(tags)]
     is_finite = [len(path) > 0 and chains.score(i, path) > -np.inf for i, path in enumerate(paths)]
     weights = np.where(is_finite, weights, 0.0)  # the others are infeasible
     table = chains.pair_sums(chains.solve(allows_infeasible=True), weights)
@@ -206,14 +207,13 @@ def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tupl
     return (table.astype(np.asarray(transitions).dtype),)
 
 
-def compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
-    """Return the chains without unused positions, the original positions, and the gold strings."""
-    _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
-    order = np.argsort(tags < 0, axis=1, kind="stable")
-    paths = [row[row >= 0] for row in tags]
-    moved = np.take_along_axis(emissions, order[..., None], axis=1).astype(np.float64)
-    moved -= offsets(moved.max(axis=2))[..., None]
-    return LinearChains(moved, transitions, np.array([len(path) for path in paths])), order, paths
+def _chains(emissions: Any, transitions: Any, tags: Any) -> MaskedChains:
+    """Return the chains of the positions where tags are not `UNUSED`."""
+    scores, ids = np.asarray(emissions), np.asarray(tags)
+    _check_tags(np.where(ids == UNUSED, 0, ids), scores.shape[2])
+    shifted = scores.astype(np.float64)
+    shifted -= offsets(shifted.max(axis=2))[..., None]
+    return MaskedChains(shifted, np.asarray(transitions), ids >= 0)
 
 
 class CRF:
@@ -273,7 +273,7 @@ class CRF:
 
     def mbr(self) -> jax.Array:
         """Return the tags with the fewest expected errors (B, T): those with largest marginals."""
-        return self._tags(lambda chains, _: chains.solve().node.argmax(axis=2))
+        return self._tags(lambda chains, _: chains.placed(chains.solve().node).argmax(axis=2))
 
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent tag sequences of each item (B, k, T); key : a `jax.random.key`."""
@@ -288,10 +288,10 @@ class CRF:
         k = positive_integer("k", k)
 
         def host(*arrays: Any) -> tuple[Array, Array]:
-            chains, order, paths = _chains(*arrays)
+            chains = _chains(*arrays)
             tags, scores = chains.kbest(k)
             log_probs = log_probability(scores, chains.solve().log_z[:, None])
-            return _placed(tags, order, paths), log_probs.astype(self._scores.dtype)
+            return _padded(tags, arrays[2]), log_probs.astype(self._scores.dtype)
 
         items, length = self._kept.shape
         rows = shape_of((items, k), self._scores.dtype)
@@ -301,14 +301,13 @@ class CRF:
 
     def _tags(
         self,
-        choose: Callable[[LinearChains, np.random.Generator], Array],
+        choose: Callable[[MaskedChains, np.random.Generator], Array],
         words: Any = None,
         k: int | None = None,
     ) -> jax.Array:
         def host(seed: Any, *arrays: Any) -> tuple[Array]:
-            chains, order, paths = _chains(*arrays)
-            tags = choose(chains, np.random.default_rng(np.asarray(seed).tolist()))
-            return (_placed(tags, order, paths),)
+            tags = choose(_chains(*arrays), np.random.default_rng(np.asarray(seed).tolist()))
+            return (_padded(tags, arrays[2]),)
 
         items, length = self._kept.shape
         shape = shape_of((items, *(() if k is None else (k,)), length), integer())
@@ -321,14 +320,8 @@ class CRF:
         return detached(self._scores), detached(self.transitions), marks
 
 
-def _chains(emissions: Any, transitions: Any, marks: Any) -> Any:
-    return compacted(*map(np.asarray, (emissions, transitions, marks)))
-
-
-def _placed(tags: Array, order: Array, paths: list[Array]) -> Array:
-    """Return tags (B, ..., T) moved back to their positions, with the integer size of JAX."""
-    table = np.full(tags.shape, PADDING, dtype=integer())
-    for i, path in enumerate(paths):
-        rows = tags[i, ..., : len(path)]
-        table[i][..., order[i, : len(path)]] = np.where(rows < 0, PADDING, rows)
-    return table
+def _padded(tags: Array, marks: Any) -> Array:
+    """Return tags (B, [k,] T) with padding outside of the mask, with the integer size of JAX."""
+    outside = np.asarray(marks) < 0
+    outside = outside if tags.ndim == 2 else outside[:, None]
+    return np.where(outside | (tags < 0), PADDING, tags).astype(integer())

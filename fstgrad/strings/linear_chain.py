@@ -8,6 +8,7 @@ table is never built: each position of the whole batch needs one matrix product.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ BLOCK = 32  # items per kernel call: fixed, so that results do not depend on the
 SAFE = 1e-250  # least factor of `forward_backward` at which underflow loses below 1e-50 of Z
 
 Each = Callable[[int, Callable[[int], None]], None]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,15 @@ class Solved:
     log_z : (B,) float64, nats
     node : (B, T, n) float64
         node[i, t, y] = P(y at position t of item i); 0 beyond the lengths.
-    before, after : (T B n,) float64, see `kernels.linear_chain.forward_backward`
-        One array (T, items of the block, n) per block of `BLOCK` items, concatenated.
+    factors : (2, T B n) float64, `before` and `after` of `kernels.linear_chain.forward_backward`
+        Each has one array (T, items of the block, n) per block of `BLOCK` items, concatenated.
     is_wide : (B,) bool
         Items whose weights exceed the range of float64; their factors are 0.
     """
 
     log_z: FloatArray
     node: FloatArray
-    before: FloatArray
-    after: FloatArray
+    factors: FloatArray
     is_wide: BoolArray
 
 
@@ -67,15 +68,14 @@ class Expectation:
     value : (B,) float64
     node : (B, T, n) float64
         The covariance of the cost with the number of y at position t: the gradient in emissions.
-    prefix, suffix : (T B n,) float64
-        `Solved.before` times the expected cost up to a position, less the value, given its symbol,
-        and `Solved.after` times that from the position on; in the layout of `Solved`.
+    factors : (2, T B n) float64, prefix and suffix
+        `before` times the expected cost up to a position, less the value, given its symbol, and
+        `after` times that from the position on; in the layout of `Solved.factors`.
     """
 
     value: FloatArray
     node: FloatArray
-    prefix: FloatArray
-    suffix: FloatArray
+    factors: FloatArray
 
 
 def one_by_one(count: int, run: Callable[[int], None]) -> None:
@@ -151,11 +151,11 @@ class LinearChains:
         """
         forward_backward: Callable[..., None] = kernels.linear_chain.forward_backward
         items, length, n = self.emissions.shape
-        before, after, node = np.zeros((3, self.emissions.size))  # one allocation: large pages
-        node, log_z, least = node.reshape(items, length, n), np.zeros(items), np.ones(items)
+        tables = np.zeros((3, self.emissions.size))  # one allocation: large pages
+        node, log_z, least = tables[2].reshape(items, length, n), np.zeros(items), np.ones(items)
         step = np.exp(self.transitions - _finite(self._steepest))
         turned = np.ascontiguousarray(step.T)
-        factors = _blocks(before, after, items, n)
+        factors = _blocks(tables[:2], items, n)
 
         def run(block: int) -> None:
             part, left, right = factors[block]
@@ -176,7 +176,7 @@ class LinearChains:
             log_z[i], node[i], _ = self._solve_wide(i)
         if not allows_infeasible:
             self._check_feasible(log_z)
-        return Solved(log_z, node, before, after, is_wide & (log_z > -np.inf))
+        return Solved(log_z, node, tables[:2], is_wide & (log_z > -np.inf))
 
     def score(self, i: int, symbols: IntArray) -> float:
         """Return the log-weight of a string of item i in nats."""
@@ -188,10 +188,8 @@ class LinearChains:
 
         `solved` is the result of `solve`, `weights` are (B,).  O(B T n^2).
         """
-        factors = solved.before, solved.after
-        return step_sums(self.transitions, *factors, weights, self.each) + self.wide_sums(
-            solved.is_wide, weights
-        )
+        total = step_sums(self.transitions, solved.factors, weights, self.each)
+        return total + self.wide_sums(solved.is_wide, weights)
 
     def wide_sums(self, is_wide: BoolArray, weights: FloatArray) -> FloatArray:
         """Return the part (n, n) of `pair_sums` due to the wide items, which have no factors."""
@@ -207,15 +205,15 @@ class LinearChains:
         """
         conditional_costs: Callable[..., None] = kernels.linear_chain.conditional_costs
         items, length, n = self.emissions.shape
-        prefix, suffix = np.zeros((2, self.emissions.size))
+        products = np.zeros((2, self.emissions.size))
         value, node = np.zeros(items), np.zeros((items, length, n))
         step = np.exp(self.transitions - _finite(self._steepest))
         weighted = step * step_costs
         steps = kernels.linear_chain.StepCosts(
             step, np.ascontiguousarray(step.T), weighted, np.ascontiguousarray(weighted.T)
         )
-        factors = _blocks(solved.before, solved.after, items, n)
-        tables = _blocks(prefix, suffix, items, n)
+        factors = _blocks(solved.factors, items, n)
+        tables = _blocks(products, items, n)
 
         def run(block: int) -> None:
             (part, before, after), (_, left, right) = factors[block], tables[block]
@@ -232,7 +230,7 @@ class LinearChains:
         self.each(len(factors), run)
         for i in np.flatnonzero(solved.is_wide).tolist():
             value[i], node[i], _ = self._expectation_of_wide(i, costs[i], step_costs)
-        return Expectation(value, node, prefix, suffix)
+        return Expectation(value, node, products)
 
     def wide_covariances(
         self, is_wide: BoolArray, costs: FloatArray, step_costs: FloatArray, weights: FloatArray
@@ -398,24 +396,71 @@ class LinearChains:
             raise InfeasibleError.of_items(reasons)
 
 
+class MaskedChains(LinearChains):
+    """Linear chains of the positions inside a mask (B, T), which may be anywhere.
+
+    The chains have these positions one after the other; strings are returned at their places, and
+    -1 outside of the mask.  `taken` and `placed` convert other tables.
+    """
+
+    def __init__(
+        self,
+        emissions: npt.NDArray[np.floating],
+        transitions: npt.NDArray[np.floating],
+        mask: BoolArray,
+        each: Each = one_by_one,
+    ) -> None:
+        lengths = mask.sum(axis=1)
+        is_front = (mask == (np.arange(mask.shape[1]) < lengths[:, None])).all()
+        self._order = None if is_front else np.argsort(~mask, axis=1, kind="stable")
+        super().__init__(self.taken(emissions), transitions, lengths, each)
+
+    def taken(self, table: Array) -> Array:
+        """Return a table (B, T, ...) with the positions inside the mask in front."""
+        if self._order is None:
+            return table
+        return table[np.arange(len(table))[:, None], self._order]
+
+    def placed(self, table: Array) -> Array:
+        """Return a table (B, T, ...) of the chains with the positions at their places."""
+        if self._order is None:
+            return table
+        result: Array = empty_like(table)
+        result[np.arange(len(table))[:, None], self._order] = table
+        return result
+
+    def best(self) -> tuple[IntArray, FloatArray]:
+        """Return the best strings (B, T) at their places, and their log-weights (B,)."""
+        strings, scores = super().best()
+        return self.placed(strings), scores
+
+    def kbest(self, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the k best strings (B, k, T) at their places, and their log-weights (B, k)."""
+        strings, scores = super().kbest(k)
+        return self.placed(strings.swapaxes(1, 2)).swapaxes(1, 2), scores
+
+    def sample(self, k: int, rng: np.random.Generator) -> IntArray:
+        """Return k independent strings of each item, (B, k, T), at their places."""
+        return self.placed(super().sample(k, rng).swapaxes(1, 2)).swapaxes(1, 2)
+
+
 def step_sums(
     transitions: FloatArray,
-    before: FloatArray,
-    after: FloatArray,
+    factors: FloatArray | tuple[FloatArray, FloatArray],
     weights: FloatArray,
     each: Each = one_by_one,
 ) -> FloatArray:
     """Return `LinearChains.pair_sums` (n, n) from the factors of the pair marginals.
 
-    `before` and `after` are those of `Solved`, `weights` are (B,).  O(B T n^2).
+    `factors` are those of `Solved`, `weights` are (B,).  O(B T n^2).
     """
     n = len(transitions)
-    factors, total = _blocks(before, after, len(weights), n), np.zeros((n, n))
-    space = empty(max((left.size for _, left, _ in factors), default=0))  # shared by all threads
+    blocks, total = _blocks(factors, len(weights), n), np.zeros((n, n))
+    space = empty(max((left.size for _, left, _ in blocks), default=0))  # shared by all threads
 
     def run(block: int) -> None:
         rows = slice(block * BLOCK, min(n, (block + 1) * BLOCK))
-        for part, left, right in factors:
+        for part, left, right in blocks:
             following = right[1:].reshape(-1, n)
             size = len(following)
             count = rows.stop - rows.start
@@ -431,27 +476,28 @@ def step_sums(
 
 def step_covariances(
     transitions: FloatArray,
-    factors: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    factors: FloatArray,
     step_costs: FloatArray,
     weights: FloatArray,
     each: Each = one_by_one,
 ) -> FloatArray:
     """Return sum_i weights[i] Cov(cost, number of steps from x to y in item i), (n, n).
 
-    `factors` are `before` and `after` of `Solved`, `prefix` and `suffix` of `Expectation`; items
-    without factors add nothing.  It is the gradient in the transitions.  O(B T n^2).
+    `factors` (4, T B n) are those of `Solved` and of `Expectation`; items without factors add
+    nothing.  It is the gradient in the transitions.  O(B T n^2).
     """
     before, after, prefix, suffix = factors
-    total = step_costs * step_sums(transitions, before, after, weights, each)
-    total += step_sums(transitions, prefix, after, weights, each)
-    total += step_sums(transitions, before, suffix, weights, each)
+    total = step_costs * step_sums(transitions, (before, after), weights, each)
+    total += step_sums(transitions, (prefix, after), weights, each)
+    total += step_sums(transitions, (before, suffix), weights, each)
     return total
 
 
 def _blocks(
-    before: FloatArray, after: FloatArray, items: int, n: int
+    factors: FloatArray | tuple[FloatArray, FloatArray], items: int, n: int
 ) -> list[tuple[slice, FloatArray, FloatArray]]:
     """Return for each block its items and its factors, each (T, items of the block, n)."""
+    before, after = factors
     length = len(before) // (items * n) if items else 0
     parts = [slice(low, min(items, low + BLOCK)) for low in range(0, items, BLOCK)]
 

@@ -36,7 +36,8 @@ Reading order
 - `device`, `fused` : the same objectives in operations of PyTorch, and kernels in Triton.
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.
-- `ctc`, `nbest`, `crf`, `lattices`, `mrf`, `mrf_dense`, `costs` : those of the other structures.
+- `ctc`, `nbest`, `lattices`, `mrf`, `mrf_dense`, `costs` : those of the other structures.
+- `chain_operators`, `crf` : those of chains.
 - `tree_operators`, `trees` : those of trees.
 - `modules`, `nn`, `predictions` : the objectives as modules; layers with parameters; best
   structures and samples.

@@ -3,41 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from fstgrad.core.checks import LARGEST_SCORE, Seed, generator, instance, one_of, positive_integer
-from fstgrad.core.distribution import FAR, log_probability
-from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.checks import LARGEST_SCORE, Seed, instance, one_of, positive_integer
+from fstgrad.core.distribution import FAR
+from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.infeasible import REMEDY, Infeasible, check_infeasible
 from fstgrad.losses import Loss
-from fstgrad.objectives.base import Array
-from fstgrad.strings.linear_chain import (
-    GOLD_FORBIDDEN,
-    NO_POSITION,
-    NO_STRING,
-    Each,
-    LinearChains,
-    one_by_one,
-    step_covariances,
-    step_sums,
-)
-from fstgrad.torch import arguments, strings
-from fstgrad.torch.arrays import (
-    computes_on_device,
-    to_float64,
-    to_numpy,
-    to_tensor,
-    upcast,
-    validated,
-)
+from fstgrad.strings.linear_chain import GOLD_FORBIDDEN, NO_POSITION, NO_STRING
+from fstgrad.torch import arguments, chain_operators, strings
+from fstgrad.torch.arrays import computes_on_device, upcast, validated
 from fstgrad.torch.device import chains as on_device
+from fstgrad.torch.device.sums import valid
 from fstgrad.torch.operators import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
-from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import no_vmap, refuse_transforms, uncompiled
-
-SMALL = 2**21  # with fewer steps in all chains, a thread costs more than it saves
+from fstgrad.torch.transforms import no_vmap, uncompiled
 
 
 class CRF:
@@ -109,8 +89,9 @@ class CRF:
     @validated
     def log_partition(self) -> torch.Tensor:
         """Return log Z (B,) in nats; once differentiable."""
-        chain = self._compact(self.mask)
-        return (self._log_partition(chain) + chain.offset.double().sum(1)).to(self._dtype)
+        chain = self._chain(self.mask)
+        log_z = chain_operators.log_partition(chain.scored)
+        return (log_z + chain.offset.double().sum(1)).to(self._dtype)
 
     @validated
     def nll(
@@ -194,30 +175,27 @@ class CRF:
             choices: Any = {"reduction": reduction, "infeasible": infeasible}
             return strings.risk(*given, loss, **choices)  # type: ignore[arg-type]
         added, none = _costs_of(tags, chain, costs), torch.zeros_like(costs)
-        if infeasible == "raise":
-            value = self._expectation(chain, added, none)
-        elif self._on_device:
-            scored = chain.emissions, self._steps(), tags, chain.inside
-            bad = self._log_partition(chain).detach().isnan() & on_device.are_valid(*scored)
-            value = self._expectation(chain.with_one_position(bad), added, none)
+        if infeasible == "zero":
+            log_z = chain_operators.log_partition(chain.scored, allows_infeasible=True).detach()
+            bad = log_z == -torch.inf
+            if self._on_device:
+                bad = log_z.isnan() & on_device.are_valid(*chain.scored, tags)
+            chain = chain.with_one_position(bad)
+        value = chain_operators.expectation(chain.scored, added, none)
+        if infeasible == "zero":
             value = torch.where(bad, 0.0, value)
-        else:
-            log_z = self._log_partition(chain, allows_infeasible=True).detach()
-            kept = ((log_z != -torch.inf) & (chain.lengths > 0)).nonzero()[:, 0]
-            value = torch.zeros_like(log_z)
-            if len(kept) > 0:
-                of_kept = self._expectation(chain.of_items(kept), added[kept], none)
-                value = value.index_put((kept,), of_kept)
         return reduced(value.to(self._dtype), reduction)
 
     @validated
     def entropy(self) -> torch.Tensor:
         """Return the entropy -E[log p(y)] (B,) in nats; once differentiable."""
-        chain = self._compact(self.mask)
-        log_z, node = self._solved(chain)
+        chain = self._chain(self.mask)
+        log_z, node = chain_operators.solve(chain.scored)
         costs = torch.where(node > 0, chain.emissions.detach(), 0.0)
+        steps = chain.steps.detach()
+        steps = torch.where(steps > -LARGEST_SCORE, steps, 0.0)  # the others have probability 0
         # the derivatives of log Z and of the costs cancel
-        value = log_z - self._expectation(chain, costs, _finite(self._steps().detach()))
+        value = log_z - chain_operators.expectation(chain.scored, costs, steps)
         return value.clamp_min(0.0).to(self._dtype)
 
     @validated
@@ -235,17 +213,18 @@ class CRF:
         is_known = not (torch.compiler.is_compiling() or self._on_device)
         if is_known and not _same_mask(self.mask, other.mask):
             raise InvalidInputError("other has another mask; give both the same mask")
-        p, q = self._compact(self.mask), other._compact(other.mask)
-        log_z, node = self._solved(p)
-        p_steps, q_steps = self._steps().detach(), other._steps()
+        p, q = self._chain(self.mask), other._chain(other.mask)
+        log_z, node = chain_operators.solve(p.scored)
+        p_steps, q_steps = p.steps.detach(), q.steps
         occurs, p_allows = node > 0, p_steps > -LARGEST_SCORE
         q_forbids = q.emissions == -torch.inf, q_steps == -torch.inf
         costs = torch.where(occurs & ~q_forbids[0], p.emissions.detach() - q.emissions, 0.0)
         steps = torch.where(p_allows & ~q_forbids[1], p_steps - q_steps, 0.0)
-        value = other._log_partition(q) - log_z + self._expectation(p, costs, steps)
+        value = chain_operators.log_partition(q.scored) - log_z
+        value = value + chain_operators.expectation(p.scored, costs, steps)
         infinite = [(occurs & q_forbids[0]).to(costs), (p_allows & q_forbids[1]).to(steps)]
         if not is_known or any(bool(table.any()) for table in infinite):
-            forbidden = self._expectation(p, *infinite).detach() > 0
+            forbidden = chain_operators.expectation(p.scored, *infinite).detach() > 0
             value = value.masked_fill(forbidden, torch.inf)
         return value.clamp_min(0.0).to(self._dtype)
 
@@ -262,13 +241,9 @@ class CRF:
             )
         ignore_index = arguments.integer("ignore_index", ignore_index)
         mask = self.mask if self.mask is not None else gold != ignore_index
-        chain = self._compact(mask)
-        if self._on_device:
-            return chain, gold.masked_fill(~chain.inside, 0)
-        tags = gold.gather(1, chain.order) if chain.order is not None else gold
-        if not torch.compiler.is_compiling():
-            check_tags("gold", tags, chain.inside, self.emissions.shape[2])
-        return chain, tags.masked_fill(~chain.inside, 0)
+        if not (self._on_device or torch.compiler.is_compiling()):
+            check_tags("gold", gold, mask, self.emissions.shape[2])
+        return self._chain(mask), gold.masked_fill(~mask, 0)
 
     def _margin(
         self,
@@ -281,19 +256,17 @@ class CRF:
 
         infeasible : the option of the caller, if it has one
         """
+        score = chain_operators.path_scores(chain.scored, tags)
         if self._on_device:
-            given = (chain.emissions, self._steps(), tags, chain.inside)
-            values = self._log_partition(augmented) - on_device.path_scores(*given)
+            values = chain_operators.log_partition(augmented.scored) - valid(score)
             if infeasible == "zero":
-                values = torch.where(values.isnan() & on_device.are_valid(*given), 0.0, values)
+                is_bad = values.isnan() & on_device.are_valid(*chain.scored, tags)
+                values = torch.where(is_bad, 0.0, values)
             return values.to(self._dtype)
-        score = _zero_outside(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
-        steps = upcast(self.transitions)[tags[:, :-1], tags[:, 1:]]
-        total = score.double().sum(1) + _zero_outside(chain.inside[:, 1:], steps).double().sum(1)
         allows = infeasible == "zero" or not torch.compiler.is_compiling()
-        log_z = self._log_partition(augmented, allows_infeasible=allows)
-        empty, excluded = chain.lengths == 0, total == -torch.inf
-        are_bad, values = empty | excluded | (log_z == -torch.inf), log_z - total
+        log_z = chain_operators.log_partition(augmented.scored, allows_infeasible=allows)
+        empty, excluded = ~chain.inside.any(dim=1), score == -torch.inf
+        are_bad, values = empty | excluded | (log_z == -torch.inf), log_z - score
         if infeasible == "zero":
             values = torch.where(are_bad, 0.0, values)
         elif not torch.compiler.is_compiling() and bool(are_bad.any()):
@@ -317,19 +290,12 @@ class CRF:
     @validated
     def marginals(self) -> torch.Tensor:
         """Return p(y_t = tag) (B, T, n), 0 where the mask is False; not differentiable."""
-        chain = self._compact(self.mask)
-        if self._on_device:
-            return on_device.marginals(chain.emissions, self._steps(), chain.inside)
-        _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
-        return self._placed(node, chain, 0.0).to(self._dtype)
+        return chain_operators.solve(self._chain(self.mask).scored)[1].to(self._dtype)
 
     @uncompiled
     def decode(self) -> torch.Tensor:
         """Return the best tags (B, T), -100 where the mask is False; ties go to smaller tags."""
-        chain = self._compact(self.mask)
-        if self._on_device:
-            return self._kbest(chain, 1)[0][:, 0]
-        return self._placed(self._tensor(self._chains(chain).best()[0]), chain, IGNORE_INDEX)
+        return chain_operators.best(self._chain(self.mask).scored)
 
     @uncompiled
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -338,26 +304,14 @@ class CRF:
         If an item has fewer sequences, the remaining log p are -inf and the tags are -100.
         """
         k = positive_integer("k", k)
-        chain = self._compact(self.mask)
-        if self._on_device:
-            lists, totals = self._kbest(chain, k)
-            log_z = self._log_partition(chain).detach()
-            return lists, (totals - log_z[:, None]).clamp_max(0.0).to(self._dtype)
-        chains = self._chains(chain)
-        tags, scores = chains.kbest(k)
-        log_probs = torch.from_numpy(log_probability(scores, chains.solve().log_z[:, None]))
-        return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
+        tags, log_probs = chain_operators.kbest(self._chain(self.mask).scored, k)
+        return tags, log_probs.to(self._dtype)
 
     @uncompiled
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent tag sequences of each item (B, k, T), -100 as padding."""
-        chain = self._compact(self.mask)
-        if self._on_device:
-            k = positive_integer("k", k)
-            tags = on_device.sample(chain.emissions, self._steps(), chain.inside, k, rng)
-            return tags.masked_fill(tags < 0, IGNORE_INDEX)
-        drawn = self._chains(chain).sample(positive_integer("k", k), generator(rng))
-        return self._lists(drawn, chain)
+        k = positive_integer("k", k)
+        return chain_operators.sample(self._chain(self.mask).scored, k, rng)
 
     @uncompiled
     def mbr(self) -> torch.Tensor:
@@ -375,38 +329,22 @@ class CRF:
     def _dtype(self) -> torch.dtype:
         return upcast(self.emissions).dtype
 
-    def _steps(self) -> torch.Tensor:
-        return upcast(self.transitions)
-
-    def _compact(self, mask: torch.Tensor | None) -> "_Chain":
-        """Return the emissions of the positions inside the mask, moved to the front."""
+    def _chain(self, mask: torch.Tensor | None) -> "_Chain":
+        """Return the scores of the positions inside a mask, with those of start and end."""
         emissions = upcast(self.emissions)
-        items, length, n = emissions.shape
-        place, order = torch.arange(length, device=emissions.device), None
         if mask is None:
-            lengths = torch.full((items,), length, device=emissions.device)
-        else:
-            lengths = mask.sum(dim=1)
-        inside = place < lengths[:, None]
-        if self._on_device:  # where positions may be left out anywhere
-            inside = inside if mask is None else mask
-        # usually all padding is at the end, but a compiled graph cannot check this
-        elif mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
-            order = torch.argsort(~mask, dim=1, stable=True)
-            emissions = emissions.gather(1, order[..., None].expand(items, length, n))
+            mask = torch.ones(emissions.shape[:2], dtype=torch.bool, device=emissions.device)
         # differences of scores keep their digits even if a whole position is masked by finfo.min
-        emissions, offset = self._recentered(emissions, inside)
-        rank = inside.cumsum(dim=1)
-        if self.start is not None:
-            first = inside & (rank == 1)
-            emissions = emissions + _zero_outside(first[..., None], upcast(self.start))
-        if self.end is not None:
-            last = inside & (rank == lengths[:, None])
-            emissions = emissions + _zero_outside(last[..., None], upcast(self.end))
-        if self.start is not None or self.end is not None:  # which may be masks too
-            emissions, further = self._recentered(emissions, inside)
+        emissions, offset = self._recentered(emissions, mask)
+        if self.start is not None or self.end is not None:
+            rank = mask.cumsum(dim=1)
+            for ends, place in ((self.start, 1), (self.end, rank[:, -1:])):
+                if ends is not None:
+                    is_end = mask & (rank == place)
+                    emissions = emissions + _zero_outside(is_end[..., None], upcast(ends))
+            emissions, further = self._recentered(emissions, mask)  # start and end may be masks too
             offset = offset + further
-        return _Chain(emissions, lengths, inside, order, offset)
+        return _Chain(emissions, upcast(self.transitions), mask, offset)
 
     def _recentered(
         self, emissions: torch.Tensor, inside: torch.Tensor
@@ -423,41 +361,6 @@ class CRF:
         if self._on_device or torch.compiler.is_compiling() or bool(offset.any()):
             emissions = emissions - offset[..., None]
         return emissions, offset
-
-    def _log_partition(self, chain: "_Chain", *, allows_infeasible: bool = False) -> torch.Tensor:
-        if not torch.compiler.is_compiling():
-            refuse_transforms([chain.emissions, self.transitions])
-        if self._on_device:
-            return on_device.log_partition(chain.emissions, self._steps(), chain.inside)
-        given = (chain.emissions, self._steps(), chain.lengths)
-        log_z: torch.Tensor = _solve(*given, allows_infeasible)[0]
-        return log_z
-
-    def _kbest(self, chain: "_Chain", k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        emissions, steps = chain.emissions.detach(), self._steps().detach()
-        tags, scores = on_device.kbest(emissions, steps, chain.inside, k)
-        return tags.masked_fill(tags < 0, IGNORE_INDEX), scores
-
-    def _solved(self, chain: "_Chain") -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log Z (B,) float64 and the marginals, without derivatives."""
-        emissions, steps = chain.emissions.detach(), self._steps().detach()
-        if self._on_device:
-            log_z = on_device.log_partition(emissions, steps, chain.inside)
-            return log_z, on_device.marginals(emissions, steps, chain.inside)
-        log_z, node, *_ = _solve(emissions, steps, chain.lengths)
-        return log_z, node
-
-    def _expectation(
-        self, chain: "_Chain", costs: torch.Tensor, step_costs: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the expected sum (B,) float64 of costs (B, T, n) and of costs of steps (n, n)."""
-        if not torch.compiler.is_compiling():
-            refuse_transforms([chain.emissions, self.transitions])
-        steps = self._steps()
-        if self._on_device:
-            return on_device.expectation(chain.emissions, steps, costs, step_costs, chain.inside)
-        value: torch.Tensor = _expect(chain.emissions, steps, chain.lengths, costs, step_costs)[0]
-        return value
 
     def _costs(self, loss: Any) -> torch.Tensor | None:
         """Return costs [gold, predicted] of tags, checked; None for a `Loss`."""
@@ -476,27 +379,8 @@ class CRF:
 
     def _pairs(self, chain: "_Chain") -> torch.Tensor:
         """Return the scores (B, T, n+1, n) of pairs of tags."""
-        rows = torch.nn.functional.pad(self._steps(), (0, 0, 0, 1))
+        rows = torch.nn.functional.pad(chain.steps, (0, 0, 0, 1))
         return chain.emissions[:, :, None, :] + rows.to(chain.emissions.dtype)
-
-    def _chains(self, chain: "_Chain") -> LinearChains:
-        return _chains(chain.emissions, self._steps(), chain.lengths)
-
-    def _tensor(self, tags: Any) -> torch.Tensor:
-        padded = torch.from_numpy(np.where(tags < 0, IGNORE_INDEX, tags))
-        return padded.to(self.emissions.device)
-
-    def _lists(self, tags: Any, chain: "_Chain") -> torch.Tensor:
-        """Return lists of compact tags (B, k, T) moved back to their positions."""
-        rows = self._tensor(tags).transpose(1, 2)
-        return self._placed(rows, chain, IGNORE_INDEX).transpose(1, 2)
-
-    def _placed(self, table: torch.Tensor, chain: "_Chain", rest: float) -> torch.Tensor:
-        """Return a compact table (B, T, ...) moved back to its positions, `rest` elsewhere."""
-        if chain.order is None:
-            return table
-        order = chain.order.reshape(*chain.order.shape, *(1,) * (table.ndim - 2)).expand_as(table)
-        return torch.full_like(table, rest).scatter(1, order, table)
 
 
 def linear_chain_nll(
@@ -528,18 +412,20 @@ def check_tags(name: str, tags: torch.Tensor, inside: torch.Tensor, n: int) -> N
 
 
 class _Chain(NamedTuple):
-    """Emissions (B, T, n), of which the first `lengths` are used.
+    """Emissions (B, T, n), steps (n, n), and the mask (B, T) of the positions that are used.
 
-    inside : (B, T), True at the positions that are used.
-    order : (B, T), the original positions; None if they are unchanged.
     offset : (B, T), the amount subtracted from all emissions of a position.
     """
 
     emissions: torch.Tensor
-    lengths: torch.Tensor
+    steps: torch.Tensor
     inside: torch.Tensor
-    order: torch.Tensor | None
     offset: torch.Tensor
+
+    @property
+    def scored(self) -> chain_operators.Chain:
+        """The arguments of the operators."""
+        return self.emissions, self.steps, self.inside
 
     def with_one_position(self, items: torch.Tensor) -> "_Chain":
         """Return the chains, of which `items` (B,) bool have one position with scores of 0."""
@@ -548,21 +434,6 @@ class _Chain(NamedTuple):
             emissions=torch.where(items[:, None, None], 0.0, self.emissions),
             inside=torch.where(items[:, None], first, self.inside),
         )
-
-    def of_items(self, places: torch.Tensor) -> "_Chain":
-        """Return the chains of some items."""
-        return _Chain(*(None if table is None else table[places] for table in self))  # type: ignore[arg-type]
-
-
-def _chains(*given: torch.Tensor) -> LinearChains:
-    """Return the chains of emissions, transitions and lengths."""
-    emissions, transitions, lengths = map(to_numpy, given)
-    return LinearChains(emissions, transitions, lengths, _loop_over_blocks(emissions))
-
-
-def _loop_over_blocks(emissions: Array) -> Each:
-    """Return a loop over the blocks of a batch: in threads, unless the batch is too small."""
-    return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
 def _costs_of(tags: torch.Tensor, chain: "_Chain", costs: torch.Tensor) -> torch.Tensor:
@@ -575,11 +446,6 @@ def _costs_of(tags: torch.Tensor, chain: "_Chain", costs: torch.Tensor) -> torch
     return _zero_outside(chain.inside[..., None], table)
 
 
-def _finite(steps: torch.Tensor) -> torch.Tensor:
-    """Return the scores of steps, 0 for forbidden ones, which have probability 0."""
-    return torch.where(steps > -LARGEST_SCORE, steps, 0.0)
-
-
 def _same_mask(mask: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     if mask is None or other is None:
         return all(bool(m.all()) for m in (mask, other) if m is not None)
@@ -589,207 +455,3 @@ def _same_mask(mask: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 def _zero_outside(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return values, 0 outside of the mask; in contrast to a product, -inf does not give NaN."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
-
-
-@torch.library.custom_op(
-    "fstgrad::chains",
-    mutates_args=(),
-    schema="(Tensor emissions, Tensor transitions, Tensor lengths, bool allows_infeasible=False) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-def _solve(
-    emissions: torch.Tensor,
-    transitions: torch.Tensor,
-    lengths: torch.Tensor,
-    allows_infeasible: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return log Z (B,) float64, marginals like the emissions, and factors kept on the CPU.
-
-    allows_infeasible : whether infeasible items have log Z = -inf and marginals of 0.
-    """
-    chains = _chains(emissions, transitions, lengths)
-    solved = chains.solve(allows_infeasible=allows_infeasible)
-    log_z = to_tensor(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
-    factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
-    return (log_z, to_tensor(solved.node, emissions), *factors)  # type: ignore[return-value]
-
-
-@_solve.register_fake
-def _(
-    emissions: torch.Tensor,
-    transitions: torch.Tensor,
-    lengths: torch.Tensor,
-    allows_infeasible: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    items = emissions.shape[0]
-    factor = torch.empty(emissions.numel(), dtype=torch.float64)
-    return (
-        emissions.new_empty(items, dtype=torch.float64),
-        emissions.new_empty(emissions.shape),
-        factor,
-        torch.empty_like(factor),
-        torch.empty(items, dtype=torch.bool),
-    )
-
-
-@torch.library.custom_op(
-    "fstgrad::chain_steps",
-    mutates_args=(),
-    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor before, Tensor after, "
-    "Tensor is_wide, Tensor weights) -> Tensor",
-)
-def _step_sums(
-    emissions: torch.Tensor,
-    transitions: torch.Tensor,
-    lengths: torch.Tensor,
-    before: torch.Tensor,
-    after: torch.Tensor,
-    is_wide: torch.Tensor,
-    weights: torch.Tensor,
-) -> torch.Tensor:
-    """Return sum_i weights[i] E[number of steps from x to y in item i], like the transitions."""
-    left, right, wide, weight = map(to_numpy, (before, after, is_wide, weights))
-    steps = np.asarray(to_numpy(transitions), dtype=np.float64)
-    total = step_sums(steps, left, right, weight, _loop_over_blocks(to_numpy(emissions)))
-    if wide.any():
-        total += _chains(emissions, transitions, lengths).wide_sums(wide, weight)
-    return to_tensor(total, transitions)
-
-
-@_step_sums.register_fake
-def _(emissions: torch.Tensor, transitions: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-    return transitions.new_empty(transitions.shape)
-
-
-@torch.library.custom_op(
-    "fstgrad::chain_expectation",
-    mutates_args=(),
-    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor costs, Tensor step_costs)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-def _expect(
-    emissions: torch.Tensor,
-    transitions: torch.Tensor,
-    lengths: torch.Tensor,
-    costs: torch.Tensor,
-    step_costs: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return expected costs (B,) float64, covariances and marginals like the emissions.
-
-    The factors (4, ...), as `step_covariances` takes them, and the last tensor stay on the CPU.
-    """
-    chains = _chains(emissions, transitions, lengths)
-    solved = chains.solve()
-    found = chains.expectation(solved, to_float64(costs), to_float64(step_costs))
-    factors = np.stack([solved.before, solved.after, found.prefix, found.suffix])
-    return (
-        to_tensor(found.value, emissions.new_empty(0, dtype=torch.float64)),
-        to_tensor(found.node, emissions),
-        to_tensor(solved.node, emissions),
-        torch.from_numpy(factors),
-        torch.from_numpy(solved.is_wide),
-    )
-
-
-@_expect.register_fake
-def _(emissions: torch.Tensor, *rest: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    items = emissions.shape[0]
-    return (
-        emissions.new_empty(items, dtype=torch.float64),
-        emissions.new_empty(emissions.shape),
-        emissions.new_empty(emissions.shape),
-        torch.empty((4, emissions.numel()), dtype=torch.float64),
-        torch.empty(items, dtype=torch.bool),
-    )
-
-
-@torch.library.custom_op(
-    "fstgrad::chain_step_covariances",
-    mutates_args=(),
-    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor costs, Tensor step_costs,"
-    " Tensor factors, Tensor is_wide, Tensor weights) -> Tensor",
-)
-def _step_covariances(
-    emissions: torch.Tensor,
-    transitions: torch.Tensor,
-    lengths: torch.Tensor,
-    costs: torch.Tensor,
-    step_costs: torch.Tensor,
-    factors: torch.Tensor,
-    is_wide: torch.Tensor,
-    weights: torch.Tensor,
-) -> torch.Tensor:
-    """Return sum_i weights[i] Cov(cost, number of steps from x to y in item i)."""
-    steps, by_step, weight = map(to_float64, (transitions, step_costs, weights))
-    each = _loop_over_blocks(to_numpy(emissions))
-    total = step_covariances(steps, tuple(to_numpy(factors)), by_step, weight, each)
-    if (wide := to_numpy(is_wide)).any():
-        chains = _chains(emissions, transitions, lengths)
-        total += chains.wide_covariances(wide, to_float64(costs), by_step, weight)
-    return to_tensor(total, transitions)
-
-
-@_step_covariances.register_fake
-def _(emissions: torch.Tensor, transitions: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-    return transitions.new_empty(transitions.shape)
-
-
-def _backward_of_expectation(
-    ctx: Any, *upstream: torch.Tensor | None
-) -> tuple[torch.Tensor | None, ...]:
-    if any(direction is not None for direction in upstream[1:]):
-        raise _no_second_derivative()
-    weights = upstream[0]
-    if weights is None:
-        return (None,) * 5
-    *given, covariance, node, factors, is_wide = ctx.saved_tensors
-    emissions, transitions, lengths, costs, step_costs = given
-    each = weights[:, None, None]
-    by_emission = by_step = by_cost = by_step_cost = None
-    if ctx.needs_input_grad[0]:
-        by_emission = each.to(covariance.dtype) * covariance
-    if ctx.needs_input_grad[1]:
-        by_step = _step_covariances(*given, factors, is_wide, weights)
-    if ctx.needs_input_grad[3]:
-        by_cost = (each.to(node.dtype) * node).to(costs.dtype)
-    if ctx.needs_input_grad[4]:
-        chain = emissions, transitions, lengths
-        by_step_cost = _step_sums(*chain, factors[0], factors[1], is_wide, weights)
-        by_step_cost = by_step_cost.to(step_costs.dtype)
-    return by_emission, by_step, None, by_cost, by_step_cost
-
-
-def _remember(ctx: Any, inputs: Sequence[Any], output: Sequence[torch.Tensor]) -> None:
-    tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
-    ctx.save_for_backward(*tensors, *output[1:])
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-    if any(direction is not None for direction in upstream[1:]):
-        raise _no_second_derivative()
-    weights = upstream[0]
-    if weights is None:
-        return None, None, None, None
-    emissions, transitions, lengths, node, *factors = ctx.saved_tensors
-    by_emission = weights[:, None, None].to(node.dtype) * node
-    if not ctx.needs_input_grad[1]:
-        return by_emission, None, None, None
-    by_step = _step_sums(emissions, transitions, lengths, *factors, weights)
-    return by_emission, by_step, None, None
-
-
-def _no_second_derivative(*_: Any) -> NotSupportedError:
-    return NotSupportedError(
-        "CRF has first derivatives only; crf_nll on scores (B, L, n+1, n) has two"
-    )
-
-
-def _refuse(ctx: Any, *upstream: torch.Tensor) -> None:
-    raise _no_second_derivative()
-
-
-_solve.register_autograd(_backward, setup_context=_remember)
-_step_sums.register_autograd(_refuse)
-_expect.register_autograd(_backward_of_expectation, setup_context=_remember)
-_step_covariances.register_autograd(_refuse)

@@ -111,7 +111,7 @@ def test_mbr_is_the_largest_marginal():
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr("fstgrad.torch.crf.SMALL", 0)
+    monkeypatch.setattr("fstgrad.torch.chain_operators.SMALL", 0)
     emissions = torch.randn(70, 6, 5, requires_grad=True)
     transitions, gold = torch.randn(5, 5, requires_grad=True), torch.randint(5, (70, 6))
     found = []

@@ -18,7 +18,7 @@ import torch
 
 from fstgrad.core.checks import IntArray
 from fstgrad.torch.arrays import to_device
-from fstgrad.torch.device.sums import finite, is_used
+from fstgrad.torch.device.sums import Weights, finite, is_used
 
 Packed = TypeVar("Packed")
 _PACKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
@@ -118,21 +118,16 @@ def _rows(target: IntArray, states: int) -> tuple[IntArray, IntArray | None]:
     return table.reshape(*shape, WIDTH), leads.reshape(shape)
 
 
-def log_sums(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:
-    """Return the log of the sum of exp(values) over the arcs into each state."""
+def log_sums(weights: Weights, arcs: Arcs) -> Weights:
+    """Return the log of the sum of exp(weights) over the arcs into each state, and its tangent."""
+    values, *tangents = weights
     result: torch.Tensor = _LogSums.apply(values, *arcs)  # type: ignore[no-untyped-call]
-    return result
-
-
-def expected_sums(
-    values: torch.Tensor, tangent: torch.Tensor, arcs: Arcs
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `log_sums`, and its tangent if the values have the given one; 0 for a sum of 0."""
-    result = log_sums(values, arcs)
+    if not tangents:
+        return (result,)
     into = at_target(result, arcs)
     exists = (values > -torch.inf) & (into > -torch.inf)
     shares = torch.where(exists, values - torch.where(exists, into, 0.0), -torch.inf).exp()
-    return result, sums(shares * torch.where(exists, tangent, 0.0), arcs)
+    return result, sums(shares * torch.where(exists, tangents[0], 0.0), arcs)
 
 
 def sums(values: torch.Tensor, arcs: Arcs) -> torch.Tensor:

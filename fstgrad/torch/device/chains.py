@@ -6,12 +6,13 @@ A position outside of the mask leaves its item as it is.  Scores of a position a
 largest one, and so are the forward weights, so that float32 keeps the digits of long sequences.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from fstgrad.core.checks import Seed, generator
-from fstgrad.torch.device.sums import finite, log_product, log_sum, valid
+from fstgrad.torch.device.sums import Weights, finite, log_sum, products, valid
 from fstgrad.torch.fused.available import fused, labels_of_chain
 
 
@@ -29,70 +30,53 @@ def log_partition(
 def _log_partition(
     emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    *_, (forward, offset) = _forward(emissions, transitions, mask)
+    *_, ((forward,), offset) = _forward(emissions, transitions, mask)
     return valid(_where_any(mask, log_sum(forward).double() + offset))
 
 
-def marginals(
+def solve(
     emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Return the probability of each tag (B, T, n), 0 outside of the mask; no gradient."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log Z (B,) float64 and the marginals (B, T, n), 0 outside of the mask; no gradient."""
     with torch.enable_grad():
         scores = emissions.detach().requires_grad_()
         log_z = log_partition(scores, transitions.detach(), mask)
         (table,) = torch.autograd.grad(log_z.sum(), scores)
-    return table
+    return log_z.detach(), table
 
 
 def expectation(
     emissions: torch.Tensor,
     transitions: torch.Tensor,
+    mask: torch.Tensor,
     costs: torch.Tensor,
     step_costs: torch.Tensor,
-    mask: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the expected sum (B,) float64 of costs (B, T, n) and of costs (n, n) of steps.
+    """Return the expected sum (B,) float64 of costs (B, T, n) and of costs (n, n) of steps."""
+    along = (table.to(emissions.dtype) for table in (costs, step_costs))
+    *_, ((forward, mean), _) = _forward(emissions, transitions, mask, *along)
+    return _where_any(mask, (forward.softmax(dim=1) * mean).sum(dim=1).double())
 
-    The equations of `fstgrad.strings.kernels.linear_chain.conditional_costs`; autograd keeps
-    tables (B, n, n) of all positions.
+
+def scores_at(
+    emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, before: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return whether all tags (B, T) of an item are tags, and the scores of these and of steps.
+
+    By one-hot rows, so that nothing is scattered back.
+
+    before : (B, T - 1), the tags from which the steps to the later ones lead
     """
-    costs, step_costs = costs.to(emissions.dtype), step_costs.to(emissions.dtype)
-    started = torch.zeros_like(mask[:, :1])
-    weights = sums = torch.zeros_like(emissions[:, 0])
-    levels = zip(emissions.unbind(1), costs.unbind(1), mask[..., None].unbind(1), strict=True)
-    for t, (arrived, cost, here) in enumerate(levels):
-        if t > 0:
-            terms = weights[:, :, None] + transitions
-            into = terms.logsumexp(dim=1)
-            share = (terms - finite(into)[:, None]).exp()
-            prefix = (share * (sums[:, :, None] + step_costs)).sum(dim=1)
-            arrived = arrived + torch.where(started, into, 0.0)
-            cost = cost + torch.where(started, prefix, 0.0)
-        shift = finite(arrived.detach().amax(dim=1, keepdim=True))
-        weights = torch.where(here, arrived - shift, weights)
-        sums = torch.where(here, cost, sums)
-        started = started | here
-    return _where_any(mask, (weights.softmax(dim=1) * sums).sum(dim=1).double())
-
-
-def path_scores(
-    emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Return the scores (B,) float64 of tags (B, T), NaN if one is no tag or is forbidden."""
     n = emissions.shape[2]
-    wrong = (mask & ((tags < 0) | (tags >= n))).any(dim=1)
-    known = torch.where(mask, tags, 0).clamp(0, n - 1)
-    own = mask[..., None] & (known[..., None] == torch.arange(n, device=tags.device))
-    score = torch.where(own, emissions, 0.0).sum(dim=2).double().sum(dim=1)
-    place = torch.arange(tags.shape[1], device=tags.device).expand_as(tags)
-    latest = torch.where(mask, place, -1).cummax(dim=1).values[:, :-1]  # the position before
-    steps = _Entries.apply(transitions, known.gather(1, latest.clamp_min(0)), known[:, 1:])  # type: ignore[no-untyped-call]
-    score = score + torch.where(mask[:, 1:] & (latest >= 0), steps, 0.0).double().sum(dim=1)
-    return torch.where(wrong, torch.nan, valid(score))
+    known, rows = tags.clamp(0, n - 1), before.clamp(0, n - 1)
+    is_own = known[..., None] == torch.arange(n, device=tags.device)
+    scores = torch.where(is_own, emissions, 0.0).sum(dim=2)
+    steps = _Entries.apply(transitions, rows, known[:, 1:])  # type: ignore[no-untyped-call]
+    return (known == tags).all(dim=1), scores, steps
 
 
 def are_valid(
-    emissions: torch.Tensor, transitions: torch.Tensor, tags: torch.Tensor, mask: torch.Tensor
+    emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor, tags: torch.Tensor
 ) -> torch.Tensor:
     """Return whether the numbers and the tags of an item are valid, (B,): it may be infeasible."""
     good = (emissions < torch.inf).all(dim=2) & (tags >= 0) & (tags < emissions.shape[2])
@@ -138,7 +122,8 @@ def sample(
     emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor, k: int, rng: Seed
 ) -> torch.Tensor:
     """Return k tag sequences (B, k, T), -1 where `kbest` has it: forward sums, backward draws."""
-    weights = [weights for weights, _ in _forward(emissions.detach(), transitions.detach(), mask)]
+    levels = _forward(emissions.detach(), transitions.detach(), mask)
+    weights = [forward for (forward,), _ in levels]
     source = _source(rng, mask.device)
 
     def draw(scores: torch.Tensor) -> torch.Tensor:
@@ -160,19 +145,36 @@ def sample(
     return torch.where(mask[:, None] & good[:, None, None], torch.stack(tags[::-1], dim=2), -1)
 
 
-def _forward(emissions: torch.Tensor, transitions: torch.Tensor, mask: torch.Tensor) -> Any:
-    """Yield the forward weights (B, n) after each position, less an offset (B,) float64."""
+def _forward(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    mask: torch.Tensor,
+    costs: torch.Tensor | None = None,
+    step_costs: torch.Tensor | None = None,
+) -> Iterator[tuple[Weights, torch.Tensor]]:
+    """Yield the forward weights (B, n) after each position, less an offset (B,) float64.
+
+    With costs, their tangents are the expected costs up to the position.
+    """
     inside = mask[..., None].unbind(1)
+    tables = [emissions] if costs is None else [emissions, costs]
     started = torch.zeros_like(inside[0])
-    weights = torch.zeros_like(emissions[:, 0])
-    offset = torch.zeros_like(weights[:, 0], dtype=torch.float64)
-    for t, (scores, here) in enumerate(zip(emissions.unbind(1), inside, strict=True)):
-        arrived = scores
+    weights: Weights = tuple(torch.zeros_like(emissions[:, 0]) for _ in tables)
+    offset = torch.zeros_like(emissions[:, 0, 0], dtype=torch.float64)
+    levels = zip(*(table.unbind(1) for table in tables), strict=True)
+    for t, (level, here) in enumerate(zip(levels, inside, strict=True)):
+        arrived = list(level)
         if t > 0:
-            into = _advanced(weights, transitions, t)
-            arrived = arrived + torch.where(started, into, 0.0)
-        shift = finite(arrived.detach().amax(dim=1, keepdim=True))
-        weights = torch.where(here, arrived - shift, weights)
+            into = _advanced(weights, transitions, step_costs, t)
+            arrived = [
+                own + torch.where(started, before, 0.0)
+                for own, before in zip(level, into, strict=True)
+            ]
+        shift = finite(arrived[0].detach().amax(dim=1, keepdim=True))
+        arrived[0] = arrived[0] - shift
+        weights = tuple(
+            torch.where(here, now, before) for now, before in zip(arrived, weights, strict=True)
+        )
         offset = offset + torch.where(here, shift, 0.0)[:, 0].double()
         started = started | here
         yield weights, offset
@@ -183,11 +185,16 @@ def _into(transitions: torch.Tensor, t: int) -> torch.Tensor:
     return transitions if transitions.ndim == 2 else transitions[:, t]
 
 
-def _advanced(weights: torch.Tensor, transitions: torch.Tensor, t: int) -> torch.Tensor:
-    """Return the log-sums (B, n) of weights (B, n) and the transitions into a position."""
-    if transitions.ndim == 2:
-        return log_product(weights[None], transitions[None])[0]
-    return log_product(weights[:, None], transitions[:, t])[:, 0]
+def _advanced(
+    weights: Weights, transitions: torch.Tensor, step_costs: torch.Tensor | None, t: int
+) -> Weights:
+    """Return the sums of weights (B, n) and of the transitions into a position."""
+    if transitions.ndim == 4:
+        into = products(tuple(table[:, None] for table in weights), transitions[:, t])
+        return tuple(table[:, 0] for table in into)
+    step = None if step_costs is None else step_costs[None]
+    into = products(tuple(table[None] for table in weights), transitions[None], step)
+    return tuple(table[0] for table in into)
 
 
 def _where_any(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -211,8 +218,6 @@ def _source(rng: Seed, device: torch.device) -> torch.Generator | None:
 
 
 class _Entries(torch.autograd.Function):
-    """table[rows, columns] (B, L); the backward pass is a product with one-hot rows."""
-
     @staticmethod
     def forward(
         ctx: Any, table: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor

@@ -1,7 +1,7 @@
 """Strings of order 1 and 2 along their loss automata, one position at a time.
 
 The forward weights of a level are (B, S, X): items, states of B, last symbols (X = 1 at order 1).
-With a tangent, the weights of B are 1 and the tangent is the loss, whose mean is the risk.
+For a risk, the weights of B are 1, and the loss is the tangent, whose mean is the risk.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ import torch
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.torch.arrays import to_device
-from fstgrad.torch.device.arcs import Arcs, expected_sums, log_sums, packed, recent
-from fstgrad.torch.device.sums import expected_product, finite, log_product, log_sum, valid
+from fstgrad.torch.device.arcs import Arcs, log_sums, packed, recent
+from fstgrad.torch.device.sums import Weights, finite, products, totals, valid
 
 
 class Level(NamedTuple):
@@ -76,64 +76,42 @@ def _rows(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
     return rows - finite(largest)[..., None]
 
 
-def _solved(rows: torch.Tensor, batch: Batch, *, is_risk: bool) -> tuple[torch.Tensor, Any]:
+def _solved(
+    rows: torch.Tensor, batch: Batch, *, is_risk: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,), NaN for an item without a string, and the mean loss if it is a risk."""
-    weights, tangent = torch.zeros_like(rows[:, 0, :1, :1]), None
-    initial, total = batch.initial, torch.zeros_like(batch.initial)
-    offset = torch.zeros_like(initial) if is_risk else initial
+    weights: Weights = (torch.zeros_like(rows[:, 0, :1, :1]),)
+    offset, total = batch.initial, torch.zeros_like(batch.initial)
     if is_risk:
-        tangent = torch.zeros_like(weights) + initial.to(rows.dtype)[:, None, None]
-    mean = torch.zeros_like(total)
+        weights, offset = (*weights, weights[0] + offset.to(rows.dtype)[:, None, None]), total
+    mean = total
     for t, (scores, level) in enumerate(zip(rows.unbind(1), batch.levels, strict=True)):
         contexts = scores
         if scores.shape[1] > 1:
             contexts = scores[:, :-1] if t > 0 else scores[:, -1:]
-        weights, tangent = _advanced(weights, tangent, contexts, level)
-        shift = finite(weights.detach().amax(dim=(1, 2), keepdim=True))
-        weights, offset = weights - shift, offset + shift[:, 0, 0].double()
+        logs, *tangent = _advanced(weights, contexts, level)
+        shift = finite(logs.detach().amax(dim=(1, 2), keepdim=True))
+        weights, offset = (logs - shift, *tangent), offset + shift[:, 0, 0].double()
         if level.ends is not None and level.final is not None:
-            flat, final = weights.flatten(1), level.final.to(rows.dtype)
-            if tangent is None:
-                value = log_sum((weights + final[..., None]).flatten(1))
-            else:
-                final_loss = finite(final)[..., None]
-                exists = torch.where(final > -torch.inf, 0.0, -torch.inf)[..., None]
-                ones = flat.new_zeros(1, flat.shape[1], 1)
-                value, own = expected_product(
-                    (weights + exists).flatten(1)[None], (tangent + final_loss).flatten(1)[None],
-                    ones,
-                )  # fmt: skip
-                value, own = value[0, :, 0], own[0, :, 0]
-                mean = torch.where(level.ends, own.double(), mean)
+            final = level.final.to(rows.dtype)[..., None]
+            ended: Weights = (weights[0] + final,)
+            if is_risk:
+                exists = torch.where(final > -torch.inf, 0.0, -torch.inf)
+                ended = weights[0] + exists, weights[1] + finite(final)
+            value, *loss = totals(tuple(table.flatten(1) for table in ended))
             total = torch.where(level.ends, value.double() + offset, total)
+            mean = torch.where(level.ends, loss[0].double(), mean) if loss else mean
         if rows.shape[2] == 1:
-            weights, tangent = _summed(weights, tangent)
+            weights = tuple(table[..., None] for table in totals(weights))
     return valid(total), mean
 
 
-def _advanced(
-    weights: torch.Tensor, tangent: torch.Tensor | None, scores: torch.Tensor, level: Level
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the weights (B, S', n) after a position, and their tangent."""
-    cost = level.arcs.by_symbol(level.cost).to(weights.dtype)  # (B, n, S)
-    if tangent is None:
-        arrived = log_product(weights, scores).transpose(1, 2) + cost
-        return log_sums(arrived, level.arcs).transpose(1, 2), None
-    arrived, mean = expected_product(weights, tangent, scores)
-    arrived, mean = expected_sums(arrived.transpose(1, 2), mean.transpose(1, 2) + cost, level.arcs)
-    return arrived.transpose(1, 2), mean.transpose(1, 2)
-
-
-def _summed(
-    weights: torch.Tensor, tangent: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return weights (B, S, n) summed over the last symbol, (B, S, 1)."""
-    ones = weights.new_zeros(1, weights.shape[2], 1)
-    if tangent is None:
-        return log_sum(weights)[..., None], None
-    flat = expected_product(weights.flatten(0, 1)[None], tangent.flatten(0, 1)[None], ones)
-    total, mean = (table.reshape(*weights.shape[:2], 1) for table in flat)
-    return total, mean
+def _advanced(weights: Weights, scores: torch.Tensor, level: Level) -> Weights:
+    """Return the weights (B, S', n) after a position; costs add to logarithms or to the tangent."""
+    cost = level.arcs.by_symbol(level.cost).to(scores.dtype)  # (B, n, S)
+    *others, last = (table.transpose(1, 2) for table in products(weights, scores))
+    arrived = log_sums((*others, last + cost), level.arcs)
+    return tuple(table.transpose(1, 2) for table in arrived)
 
 
 class _Moved(torch.autograd.Function):

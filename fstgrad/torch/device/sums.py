@@ -2,8 +2,9 @@
 
 With v_j = log sum_i exp(u_i + w_ij), the derivative of v_j in u_i and in w_ij is
 p_ij = exp(u_i + w_ij - v_j), a probability.  It is computed again in the backward pass, from u, w
-and v.  With a tangent u' of u, the tangent of v_j is sum_i p_ij u'_i: expectations are computed so.
-An item whose value is NaN gets 0 where nothing arrives from above.
+and v.  With tangents u' and w', the tangent of v_j is sum_i p_ij (u'_i + w'_ij): expectations are
+computed so.  `Weights` are u alone, or u and u'; sums of them have as many tables.  An item whose
+value is NaN gets 0 where nothing arrives from above.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+Weights = tuple[torch.Tensor, ...]
 CELLS = 2**26  # the largest table of terms; larger ones are computed in parts
 
 
@@ -20,14 +22,29 @@ def log_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     O(G S I J).  -inf where all terms are; every range of scores is right, because no term
     is exponentiated before the largest one is subtracted.
     """
-    result: torch.Tensor = _LogProduct.apply(left, right)  # type: ignore[no-untyped-call]
+    return products((left,), right)[0]
+
+
+def products(left: Weights, right: torch.Tensor, step: torch.Tensor | None = None) -> Weights:
+    """Return `log_product`, and its tangent if `left` has one; `step` is that of `right`, or 0.
+
+    The tangent of a sum of 0 is 0.
+    """
+    tangent = left[1] if len(left) > 1 else None
+    result: Weights = _Products.apply(left[0], right, tangent, step)  # type: ignore[no-untyped-call]
     return result
 
 
 def log_sum(values: torch.Tensor) -> torch.Tensor:
     """Return the log of the sum of exp(values) over the last axis."""
-    flat = values.reshape(1, -1, values.shape[-1])
-    return log_product(flat, values.new_zeros(1, values.shape[-1], 1)).reshape(values.shape[:-1])
+    return totals((values,))[0]
+
+
+def totals(weights: Weights) -> Weights:
+    """Return the sums over the last axis."""
+    *shape, size = weights[0].shape
+    flat = tuple(table.reshape(1, -1, size) for table in weights)
+    return tuple(t.reshape(shape) for t in products(flat, weights[0].new_zeros(1, size, 1)))
 
 
 def finite(values: torch.Tensor) -> torch.Tensor:
@@ -48,67 +65,46 @@ def valid(values: torch.Tensor) -> torch.Tensor:
     return torch.where(values == -torch.inf, torch.nan, values)
 
 
-def expected_product(
-    left: torch.Tensor, tangent: torch.Tensor, right: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `log_product`, and its tangent if `left` has the given one; 0 where the sum is 0."""
-    result: tuple[torch.Tensor, torch.Tensor] = _ExpectedProduct.apply(left, tangent, right)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _LogProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        parts = [_terms(left[:, rows], right).logsumexp(2) for rows in _slices(left, right)]
-        result = _joined(parts)
-        ctx.save_for_backward(left, right, result)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        left, right, result = ctx.saved_tensors
-        (weights,) = upstream
-        left, right, result = _active(weights, left, right, result)
-        by_left, by_right = [], torch.zeros_like(right)
-        for rows in _slices(left, right):
-            flow = _shares(left, right, result, rows) * weights[:, rows, None, :]
-            by_left.append(flow.sum(dim=3))
-            by_right = by_right + flow.sum(dim=1)
-        return _joined(by_left), by_right
-
-
-class _ExpectedProduct(torch.autograd.Function):
+class _Products(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, left: torch.Tensor, tangent: torch.Tensor, right: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx: Any,
+        left: torch.Tensor,
+        right: torch.Tensor,
+        tangent: torch.Tensor | None,
+        step: torch.Tensor | None,
+    ) -> Weights:
         results, means = [], []
         for rows in _slices(left, right):
             terms = _terms(left[:, rows], right)
             results.append(terms.logsumexp(2))
-            shares = (terms - finite(results[-1])[:, :, None]).exp()
-            means.append((shares * tangent[:, rows, :, None]).sum(dim=2))
-        result, mean = _joined(results), _joined(means)
-        ctx.save_for_backward(left, tangent, right, result, mean)
-        return result, mean
+            if tangent is not None:
+                shares = (terms - finite(results[-1])[:, :, None]).exp()
+                means.append((shares * _terms(tangent[:, rows], step)).sum(dim=2))
+        output = tuple(_joined(parts) for parts in (results, means) if parts)
+        ctx.save_for_backward(left, right, tangent, step, *output)
+        return output
 
     @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        left, tangent, right, result, mean = ctx.saved_tensors
-        weights, by_mean = upstream
-        left, right, result, tangent, mean = _active(
-            weights.abs() + by_mean.abs(), left, right, result, tangent, mean
-        )
-        by_left, by_tangent, by_right = [], [], torch.zeros_like(right)
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        left, right, tangent, step, *output = ctx.saved_tensors
+        given = [*output, tangent] if tangent is not None else output
+        used = torch.stack([table.abs() for table in upstream]).sum(dim=0)
+        left, right, result, *means = _active(used, left, right, *given)
+        by_left, by_tangent, by_right, by_step = [], [], torch.zeros_like(right), None
         for rows in _slices(left, right):
-            shares = _shares(left, right, result, rows)
-            flow = shares * by_mean[:, rows, None, :]
-            by_tangent.append(flow.sum(dim=3))
-            change = tangent[:, rows, :, None] - mean[:, rows, None, :]
-            flow = shares * weights[:, rows, None, :] + flow * change
+            shares = (_terms(left[:, rows], right) - result[:, rows, None, :]).exp()
+            flow = shares * upstream[0][:, rows, None, :]
+            if means:
+                mean, tangent = means
+                own = shares * upstream[1][:, rows, None, :]
+                flow = flow + own * (_terms(tangent[:, rows], step) - mean[:, rows, None, :])
+                by_tangent.append(own.sum(dim=3))
+                if step is not None:
+                    by_step = own.sum(dim=1) if by_step is None else by_step + own.sum(dim=1)
             by_left.append(flow.sum(dim=3))
             by_right = by_right + flow.sum(dim=1)
-        return _joined(by_left), _joined(by_tangent), by_right
+        return _joined(by_left), by_right, _joined(by_tangent) if means else None, by_step
 
 
 def _active(
@@ -123,14 +119,8 @@ def _active(
     return [torch.where(active, left, -torch.inf), right, *rest]
 
 
-def _shares(
-    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, rows: slice
-) -> torch.Tensor:
-    return (_terms(left[:, rows], right) - result[:, rows, None, :]).exp()
-
-
-def _terms(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return left[..., None] + right[:, None]
+def _terms(left: torch.Tensor, right: torch.Tensor | None) -> torch.Tensor:
+    return left[..., None] if right is None else left[..., None] + right[:, None]
 
 
 def _slices(left: torch.Tensor, right: torch.Tensor) -> Iterator[slice]:
