@@ -71,8 +71,11 @@ def test_a_built_grammar_is_the_same_loss(run, tmp_path, name):
     code, out, _ = run("grammar", "build", name, "-o", tmp_path / "x.far")
     assert code == 0
     assert f"--loss {tmp_path}/x.far:{name}" in out
-    run("grammar", "build", name, "-o", tmp_path / "x.fst")
-    for loss in (name, f"{tmp_path}/x.far:{name}", f"{tmp_path}/x.fst"):
+    losses = [name, f"{tmp_path}/x.far:{name}"]
+    if name == "damerau":
+        run("grammar", "build", name, "-o", tmp_path / "x.fst")
+        losses.append(tmp_path / "x.fst")
+    for loss in losses:
         code, out, err = run("loss", tmp_path / "pair.tsv", "--loss", loss, *options)
         assert (code, float(out)) == (0, value), err
 
