@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
@@ -119,29 +120,37 @@ def test_the_p_value_of_a_discrepancy_is_that_of_all_divisions(monkeypatch):
     """Against the definition: a kernel mean for each pair of columns, all divisions of the rows."""
     rng = np.random.default_rng(3)
     x, y = rng.poisson(1.0, (4, 3)), rng.poisson(3.0, (5, 3))
+    pairs = list(map(list, itertools.combinations(range(3), 2)))
 
-    def kernel_mean(u, v, own):
-        k = np.exp(-0.5 * ((u[:, None] - v[None]) ** 2).sum(axis=-1))
-        return (k.sum() - len(u) * own) / (len(u) * (len(v) - own))
+    def gaussian(u, v):
+        return np.exp(-0.5 * ((u[:, None] - v[None]) ** 2).sum(axis=-1))
 
-    def squared(u, v):
-        pairs = itertools.combinations(range(3), 2)
+    def product(u, v):
+        return np.outer(u.prod(axis=1), v.prod(axis=1))
+
+    def squared(rows, kernel, inside):
+        outside = [k for k in range(9) if k not in inside]
         return np.mean([
-            kernel_mean(u[:, c], u[:, c], 1) + kernel_mean(v[:, c], v[:, c], 1)
-            - 2 * kernel_mean(u[:, c], v[:, c], 0) for c in map(list, pairs)
+            np.mean([k[i, j] for i, j in itertools.permutations(inside, 2)])
+            + np.mean([k[i, j] for i, j in itertools.permutations(outside, 2)])
+            - 2 * k[np.ix_(inside, outside)].mean()
+            for k in (kernel(rows[:, c], rows[:, c]) for c in pairs)
         ])  # fmt: skip
 
-    rows = np.log1p(np.concatenate([x, y])) / np.log1p(x).std(axis=0)
-    real = squared(rows[:4], rows[4:])
-    values = []
-    for inside in itertools.combinations(range(9), 4):
-        outside = [k for k in range(9) if k not in inside]
-        values.append(squared(rows[list(inside)], rows[outside]))
+    both = np.concatenate([x, y])
+    tables = (np.log1p(both) / np.log1p(x).std(axis=0), stats.zscore(stats.rankdata(both, axis=0)))
+    divisions = list(map(list, itertools.combinations(range(9), 4)))
+    values = np.array([
+        [squared(rows, kernel, inside) for inside in divisions]
+        for rows, kernel in zip(tables, (gaussian, product), strict=True)
+    ])  # fmt: skip
+    single = np.array([[(row >= value - 1e-12).mean() for value in row] for row in values])
+    smallest = single.min(axis=0)
     monkeypatch.setattr(report, "PERMUTATIONS", 40_000)
     value, p = report.discrepancy_test(x * 1.0, y * 1.0, rng)
-    assert value == pytest.approx(real, abs=1e-12)
-    assert p == pytest.approx(np.mean(np.array(values) >= real - 1e-12), abs=0.01)
-    assert report.pair_discrepancy(x * 1.0, y * 1.0, rng) == pytest.approx(real, abs=1e-12)
+    assert value == pytest.approx(values[0, 0], abs=1e-12)
+    assert p == pytest.approx(np.mean(smallest <= smallest[0]), abs=0.01)
+    assert report.pair_discrepancy(x * 1.0, y * 1.0, rng) == pytest.approx(value, abs=1e-12)
 
 
 def test_a_selection_prints_its_values():
@@ -192,15 +201,69 @@ def test_a_set_that_no_resampled_fit_has_is_not_stable(monkeypatch):
     assert [found.stability for found in sets] == [0.0] * len(sets)
 
 
-def test_p_values_of_independent_columns_are_uniform_where_columns_are_independent():
-    """The share of p-values below u is u, up to three standard errors; 1 for every one is wrong."""
-    found = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        x = rng.poisson(1.0, size=(120, 4)).astype(np.float64)
-        found.append(report._of_independent_columns(x, rng).p_value)
-    for u in (0.25, 0.5, 0.75):
-        assert abs(np.mean(np.array(found) <= u) - u) < 3 * (u * (1 - u) / 60) ** 0.5
+def correlated_counts(seed, rows, correlation):
+    """Poisson counts of four columns, of which the first two and the last two are dependent."""
+    covariance = np.kron(np.eye(2), [[1.0, correlation], [correlation, 1.0]])
+    normal = np.random.default_rng(seed).multivariate_normal(np.zeros(4), covariance, size=rows)
+    return stats.poisson.ppf(stats.norm.cdf(normal), 1.0)
+
+
+def test_independence_is_told_from_dependence(monkeypatch):
+    """A correlation of 0.3 in 150 rows is seen, as by the exact test of one pair; none is invented.
+
+    Where columns are independent, the share of p-values below u is u, up to three standard errors.
+    """
+    monkeypatch.setattr(report, "PERMUTATIONS", 199)
+    rng = np.random.default_rng(0)
+    null, dependent = (
+        np.array([
+            report.independence_p_value(correlated_counts(seed, 150, correlation), rng)
+            for seed in range(60)
+        ])
+        for correlation in (0.0, 0.3)
+    )  # fmt: skip
+    for u in (0.05, 0.25, 0.5, 0.75):
+        assert abs(np.mean(null <= u) - u) < 3 * (u * (1 - u) / 60) ** 0.5
+    alone = [
+        min(stats.spearmanr(x[:, i], x[:, i + 1]).pvalue for i in (0, 2))
+        for x in (correlated_counts(seed, 150, 0.3) for seed in range(60))
+    ]
+    assert np.mean(dependent < 0.05) >= np.mean(np.array(alone) < 0.05 / 6) - 0.05
+    single = np.random.default_rng(1).poisson(1.0, (150, 40)) * 1.0
+    single[:, 39] = single[:, 0]
+    assert report.independence_p_value(single, rng) < 0.01
+
+
+def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
+    """Equal columns, different correlations; and samples of the distribution of the data."""
+    monkeypatch.setattr(report, "PERMUTATIONS", 199)
+    rng = np.random.default_rng(0)
+    other, same = (
+        np.array([
+            report.discrepancy_test(
+                correlated_counts(seed, 150, 0.4), correlated_counts(seed + 100, 300, rho), rng
+            )[1]
+            for seed in range(30)
+        ])
+        for rho in (0.0, 0.4)
+    )  # fmt: skip
+    assert np.mean(other < 0.05) > 0.9
+    assert np.mean(same < 0.05) < 0.05 + 3 * (0.05 * 0.95 / 30) ** 0.5
+
+
+@pytest.mark.parametrize(("model", "alone", "verdict"), [
+    (0.5, 0.5, "the model fits; correlations between columns of the data are not significant"),
+    (0.0, 0.5, "the model does not fit; correlations between columns of the data are not signif"),
+    (0.5, 0.0, "the model fits: only independent columns can be told from the data"),
+    (0.0, 0.0, "the model fits no better than independent columns, but its samples can be told"),
+])  # fmt: skip
+def test_a_verdict_says_which_of_the_two_tests_failed(model, alone, verdict):
+    x = np.arange(6.0)[:, None]
+    found = report.FitReport(
+        ["a"], report._columns(x), report._columns(x), report.PairStatistics(0.1, 0.2, model),
+        report.PairStatistics(0.1, 0.1, alone), 1.0, [],
+    )  # fmt: skip
+    assert found.verdict.startswith(verdict)
 
 
 @pytest.mark.parametrize("offset", [False, True])
