@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -18,9 +19,9 @@ from fstgrad.cli.parameter_types import (
     nbest_option,
     resamples_option,
 )
-from fstgrad.cli.reading import composed, read_columns, read_input
+from fstgrad.cli.reading import column_names, composed, read_columns, read_input
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import located, read_rows
+from fstgrad.io import Row, located, read_rows, read_table
 from fstgrad.io.matching import listed
 from fstgrad.learning import measures
 from fstgrad.learning.comparison import compare as compared
@@ -42,15 +43,15 @@ def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.
 
     INPUT is a file with one x per line, or - for standard input.  If the model was trained with
-    tags, give them in a column on the same side of x as in training.  For an empty x, the output is
-    an empty line.
+    tags, give them in a column on the same side of x as in training.  In a file of pairs, as in
+    training, y is not read; in a CSV file, the column named x is.  For an empty x, the output is an
+    empty line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
     new: dict[str, None] = {}
-    for row in read_rows(input):
+    for row, texts in _inputs(input, tags):
         with located(row):
-            texts = read_columns(row, ("x",), tags and min(tags, 2))  # the rows have no column y
             x = read_input(texts, reading)
             best = _best(fitted, x, nbest) if len(x) else []
         new |= dict.fromkeys(_new_symbols(fitted, x))
@@ -63,6 +64,23 @@ def predict(model: str, input: str, nbest: int | None) -> None:
             echo("\t".join(columns))
     if new:
         note(f"fstgrad: not in the pairs of the training: the symbols {listed(map(repr, new))}")
+
+
+def _inputs(path: str, tags: int | None) -> Iterator[tuple[Row, dict[str, str]]]:
+    """Yield the rows of a file with the texts of x and the tags; y is left out of pairs."""
+    names: tuple[str, ...] = ("x",)
+    place = tags and min(tags, 2)
+    is_csv = path.lower().endswith((".csv", ".csv.gz"))
+    rows = read_table(path, column_names(names, place)) if is_csv else read_rows(path)
+    for number, row in enumerate(rows):
+        if number == 0 and row.raw.count(b"\t") == len(column_names(("x", "y"), tags)) - 1:
+            names, place = ("x", "y"), tags
+            order = column_names(names, place)
+            note(f"fstgrad: {path} has pairs: column {order.index('y') + 1}, y, is not read")
+        with located(row):
+            texts = read_columns(row, names, place)
+        texts.pop("y", None)
+        yield row, texts
 
 
 def _new_symbols(fitted: SequenceModel, x: Any) -> list[str]:

@@ -240,8 +240,8 @@ def train(
     margins and risks of other losses use --method auto.  Risk alone learns little from zero
     weights: use crf-then-risk.  Standard error shows one line per epoch.
     """
-    _check_options(model, training, choice, estimation, validation)
     model, estimation = _with_default_bounds(model, estimation, choice)
+    _check_options(model, training, choice, estimation, validation)
     reading = reading_for_loss(reading, choice, ("tokens_y",))
     reading = ModelReading(**dataclasses.asdict(reading), decompose=decompose)
     if curves is not None:

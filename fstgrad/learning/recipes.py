@@ -13,7 +13,7 @@ import numpy as np
 
 from fstgrad.core.checks import real_number
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.objective import OBJECTIVE_KINDS, ObjectiveKind
+from fstgrad.learning.objective import OBJECTIVE_KINDS, ObjectiveKind, PairObjective
 from fstgrad.learning.outcomes import XY
 from fstgrad.learning.templates import symbols_of
 
@@ -44,6 +44,22 @@ def l2_for_targets(l2: float, Y: Sequence[Sized]) -> float:
     given rare feature.  So l2 is larger for targets of more than 10 symbols.
     """
     return l2 * max(1.0, sum(map(len, Y)) / (_USUAL_SYMBOLS * len(Y)))
+
+
+def faster_cap(objective: PairObjective) -> str:
+    """Return the settings that make an epoch faster, as a remedy; "" if a cap does not.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> faster_cap(PairObjective(fg.QGramCounts(abc := fg.Alphabet("ab"), 2), fg.Hamming(abc)))
+    "method='capped' with cap=1 is faster: losses above 1 count as 1"
+    """
+    loss = objective.loss
+    if objective.is_likelihood or loss is None or loss.semiring != "tropical":
+        return ""
+    cap = objective.cap / 2 if isinstance(objective.cap, float) and objective.cap < 2 else 1.0
+    return f"method='capped' with cap={cap:g} is faster: losses above {cap:g} count as {cap:g}"
 
 
 def hold_out(

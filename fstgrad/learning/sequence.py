@@ -52,6 +52,7 @@ from fstgrad.learning.recipes import (
     RECIPES,
     WEAKER_L2,
     Objective,
+    faster_cap,
     hold_out,
     l2_for_targets,
 )
@@ -284,7 +285,9 @@ class SequenceModel:
         validate = None if validation is None else self._validate(*validation)
         save = lambda state: None if path is None else state.save(path, digest)  # noqa: E731
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
-            trainer = Trainer(batch, training, settings, validate, self.callbacks, save)
+            trainer = Trainer(
+                batch, training, settings, validate, self.callbacks, save, faster_cap(objective)
+            )
             trainer.run(state)
             trainer.train_with_weaker_l2(state)
             if ends_on_all and len(training) < len(pairs):

@@ -15,6 +15,7 @@ import json
 import math
 import pathlib
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -31,6 +32,7 @@ from fstgrad.learning.outcomes import CHUNK_SIZE, Chunk, Sums
 Optimizer = Literal["adam", "sgd", "lbfgs"]
 OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
 LARGEST_WEIGHT = 1e250  # nats; larger weights can give scores that no method accepts
+SLOW_EPOCH = 60.0  # seconds; a warning names the remedy for a slower one
 LBFGS_ROUND = 20  # iterations of L-BFGS between two checkpoints
 _MOMENT_DECAY = (0.9, 0.999)  # decays of the two moments of Adam
 
@@ -269,6 +271,8 @@ class Trainer:
         A callback that returns True ends the training.
     save : callable (state)
         Called after every epoch of minibatches, every 20 iterations of L-BFGS, and at the end.
+    remedy : str
+        What makes epochs faster, for a warning; "" without a warning.
     """
 
     batch: ChunkSums
@@ -277,6 +281,7 @@ class Trainer:
     validate: Callable[[FloatArray], float] | None = None
     callbacks: Sequence[Callback] = ()
     save: Callable[[State], None] = lambda _state: None
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         """Clear the flag that a callback has ended the training."""
@@ -362,15 +367,29 @@ class Trainer:
             state.steps,
         )
         total = Sums(np.zeros_like(state.w))
-        for k in np.random.default_rng([seed, number]).permutation(len(minibatches)):
+        order = np.random.default_rng([seed, number]).permutation(len(minibatches))
+        for step, k in enumerate(order):
+            before = time.perf_counter()
             sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
             total.add(sums)
             steps.take(sums)
+            if number == 0 and step == 1:  # kernels may be compiled in the first step
+                self._warn_if_slow(len(order) * (time.perf_counter() - before))
         steps.catch_up()
         state.steps = steps.taken
         mean, gradient = total.mean()
         gradient += settings.l2 * state.w
         self._record(state, mean + self._penalty(state.w), gradient, started)
+
+    def _warn_if_slow(self, seconds: float) -> None:
+        """Warn if an epoch takes more than SLOW_EPOCH and there is a remedy."""
+        if self.remedy and seconds > SLOW_EPOCH:
+            warnings.warn(
+                f"an epoch of {self.settings.stage} takes about {seconds / 60:.0f} min; "
+                + self.remedy,
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _minibatches(self) -> list[list[tuple[int, list[Any]]]]:
         """Return the chunks of each minibatch; the pairs are shuffled once for all epochs.

@@ -11,6 +11,7 @@ import pytest
 
 from fstgrad.cli.main import main
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.learning import trainer
 from fstgrad.learning.sequence import SequenceModel
 
 WORDS = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
@@ -75,6 +76,15 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     (tmp_path / "new").write_text("abC\n\nzaC\n")
     new = run("predict", model, tmp_path / "new")[2]
     assert new == "fstgrad: not in the pairs of the training: the symbols 'C', 'z'\n"
+    (tmp_path / "c.csv").write_text("y,x\nA,abca\n,c\n")
+    assert run("predict", model, tmp_path / "c.csv")[1] == "abca\tA B C A\nc\tC\n"
+    (tmp_path / "two").write_text("abca\tA B\nc\tB\nc\n")
+    code, out, err = run("predict", model, tmp_path / "two")
+    assert (code, out) == (1, "abca\tA B C A\nc\tC\n")
+    assert "two:3: 1 column(s)" in err
+    assert (
+        run("predict", model, pairs)[2] == f"fstgrad: {pairs} has pairs: column 2, y, is not read\n"
+    )
     lines = run("predict", model, tmp_path / "x", "--nbest", 2)[1].splitlines()
     assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
     measures = json.loads(run("evaluate", model, pairs)[1])
@@ -353,6 +363,19 @@ def test_syllables_are_taken_apart(run, tmp_path):
     (tmp_path / "x").write_text("".join(f"{latin[s]}\n" for s in new) + "\n")
     out = run("predict", model, tmp_path / "x")[1]
     assert out == "".join(f"{latin[s]}\t{s}\n" for s in new) + "\n"
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_slow_epoch_is_announced_with_a_remedy(run, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "SLOW_EPOCH", 0.0)
+    words = ("--tokens-y", "words", "--epochs", 1, "-o", tmp_path / "m")
+    loss = ("--loss", "hamming", "--objective", "risk", *words)
+    code, _, err = run("train", pairs, *loss, "--seconds", 0.5)
+    remedy = "min; --method capped with --cap 1 is faster: losses above 1 count as 1"
+    assert (code, err.count(remedy)) == (0, 1)
+    assert err.index(remedy) < err.index("epoch 1 (risk)")
+    assert "--cap 0.5 is faster" in run("train", pairs, *loss, "--method", "capped", "--cap", 1)[2]
+    assert "is faster" not in run("train", pairs, *words)[2]
 
 
 @pytest.mark.parametrize(
