@@ -160,7 +160,7 @@ def test_lattices(kind):
     ):
         lattice = fg.Lattice.from_nbest(strings, scores, loss.alphabet)
         check(*of_distribution(lattice, lattice, "ab", np.ones(lattice.num_arcs)))
-        check(lattice.recentered.marginals, lattice.best_path)
+        check(lattice.recentered.marginals, lattice.best_path, lattice.to_confusion_network)
         ones = np.ones(lattice.num_arcs)
         check(lattice.entropy_and_gradient, lambda: lattice.third_order(ones, ones))
         check(lambda: lattice.entropy_hessian_product(ones))

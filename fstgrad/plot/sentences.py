@@ -1,5 +1,6 @@
 """Draw spanning trees as arcs over a sentence, and lattices as confusion networks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_WORDS = 80
+_LEAST = 5e-3  # probability of what a confusion network shows
 _ROUNDING = 1e-6  # tolerated rounding error of probabilities
 
 
@@ -175,10 +177,10 @@ def confusion_network(
     reference: Sequence[str | None] | None = None,
     dark: bool = False,
 ) -> "Figure":
-    """Return a figure of a lattice's words by place, shaded by posterior, the likeliest on top.
+    """Return a figure of a lattice's words, shaded by posterior, the likeliest on top.
 
-    The place of an arc is the largest number of words on a path to it, so no path has two words at
-    one place.  "–" is the event that a path has no word at this place.
+    All paths are aligned to one, as in `Lattice.to_confusion_network`.  "–" is the event that a
+    path has no word in this column; columns with words of less than 0.005 are left out.
 
     Parameters
     ----------
@@ -186,9 +188,10 @@ def confusion_network(
         Or {title: lattice}, such as one with its scores before and after training, below each
         other.
     top : int
-        The number of rows: the most words to show at one place, besides those of `path`.
+        The number of rows: the most words to show in one column.
     path : arc numbers, optional
-        A path whose words to frame, such as the best one, or the oracle.
+        A path whose words to frame, such as the best one, or the oracle; the others are aligned to
+        it.  By default, they are aligned to the most probable one.
     reference : sequence of str or None, optional
         A text to write below each word of `path`, such as the word of a reference that is aligned
         with it.
@@ -204,8 +207,8 @@ def confusion_network(
     >>> abc = fg.Alphabet(["a", "an", "old", "cold"])
     >>> lattice = fg.Lattice.from_nbest([["a", "cold"], ["an", "old"]], [0.0, 0.0], abc)
     >>> figure = fg.plot.confusion_network(lattice)
-    >>> sorted(text.get_text().split()[0] for text in figure.axes[0].texts)[:4]
-    ['a', 'an', 'cold', 'old']
+    >>> sorted(text.get_text() for text in figure.axes[0].texts)
+    ['a  0.50', 'an  0.50', 'cold  0.50', 'old  0.50']
     """
     top = positive_integer("top", top)
     networks = {
@@ -224,13 +227,13 @@ def confusion_network(
 
 
 class _Network(NamedTuple):
-    """What is drawn of a lattice: words by place, the likeliest first.
+    """What is drawn of a lattice: words by column, the likeliest first.
 
-    slots : (word, posterior) pairs of each place.
-    framed : the word to frame at each place, or "".
-    below : the text below each place, or "".
-    rows : most words to show at one place.
-    edges : (places + 1,) left and right sides of the places, in widths of letters.
+    slots : (word, posterior) pairs of each column.
+    framed : the word to frame in each column, or "".
+    below : the text below each column, or "".
+    rows : most words to show in one column.
+    edges : (columns + 1,) left and right sides of the columns, in widths of letters.
     """
 
     slots: list[list[tuple[str, float]]]
@@ -241,22 +244,33 @@ class _Network(NamedTuple):
 
 
 def _network(lattice: Any, top: int, path: Any, reference: Sequence[str | None] | None) -> _Network:
-    slots, depth = _slots(lattice)
-    chosen = _framed(lattice, depth, path, reference)
-    if not slots:
-        raise InvalidInputError("the lattice has no word; there is nothing to draw")
-    framed, below = (
-        [chosen.get(place, ("", ""))[side] for place in range(len(slots))] for side in (0, 1)
-    )
-    for slot, word in zip(slots, framed, strict=True):
+    if not hasattr(lattice, "to_confusion_network"):
+        raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
+    aligned, pivot = lattice.to_confusion_network(path)
+    texts = _framed(lattice, path, reference)
+    columns, framed, below = [], [], []
+    for k, alternatives in enumerate(aligned):
+        slot = [("–" if word is None else word, math.exp(score)) for word, score in alternatives]
+        slot = [(word, p) for word, p in slot if word != "–" or p > _LEAST]
+        if k in pivot and texts:
+            word, text = texts.pop(0)
+        elif sum(p for word, p in slot if word != "–") < _LEAST:
+            continue
+        else:
+            word, text = "", ""
         at = next((i for i, (other, _) in enumerate(slot) if other == word), 0)
         slot.insert(min(at, top - 1), slot.pop(at))
-    rows = min(top, max(map(len, slots)))
+        columns.append(slot)
+        framed.append(word)
+        below.append(text)
+    if not columns:
+        raise InvalidInputError("the lattice has no word; there is nothing to draw")
+    rows = min(top, max(map(len, columns)))
     widths = [
         max(5, *(len(text) + 5 for text in (*(word for word, _ in slot[:rows]), text_below)))
-        for slot, text_below in zip(slots, below, strict=True)
+        for slot, text_below in zip(columns, below, strict=True)
     ]
-    return _Network(slots, framed, below, rows, np.concatenate([[0.0], np.cumsum(widths)]))
+    return _Network(columns, framed, below, rows, np.concatenate([[0.0], np.cumsum(widths)]))
 
 
 def _add_network(axes: "Axes", theme: Theme, network: _Network) -> None:
@@ -285,46 +299,17 @@ def _add_network(axes: "Axes", theme: Theme, network: _Network) -> None:
 
 
 def _framed(
-    lattice: Any, depth: list[int], path: Any, reference: Sequence[str | None] | None
-) -> dict[int, tuple[str, str]]:
-    """Return {place: (word of the path, text below)}."""
+    lattice: Any, path: Any, reference: Sequence[str | None] | None
+) -> list[tuple[str, str]]:
+    """Return the words of a path and the texts below them."""
     if path is None:
         if reference is not None:
             raise InvalidInputError("reference has no effect without path; give both")
-        return {}
-    arcs = index_array("path", path, len(lattice.label), (None,))
-    arcs = arcs[lattice.label[arcs] >= 0]
-    texts = [""] * len(arcs) if reference is None else [text or "–" for text in reference]
-    if len(texts) != len(arcs):
+        return []
+    words = lattice.alphabet.decode(lattice.string(path))
+    texts = [""] * len(words) if reference is None else [text or "–" for text in reference]
+    if len(texts) != len(words):
         raise InvalidInputError(
-            f"reference has {len(texts)} entries and path {len(arcs)} words; give one for each"
+            f"reference has {len(texts)} entries and path {len(words)} words; give one for each"
         )
-    return {
-        depth[lattice.graph.source[arc]]: (lattice.alphabet.symbols[lattice.label[arc]], text)
-        for arc, text in zip(arcs.tolist(), texts, strict=True)
-    }
-
-
-def _slots(lattice: Any) -> tuple[list[list[tuple[str, float]]], list[int]]:
-    """Return the (word, posterior) pairs of each place, likeliest first, and places of states."""
-    if not all(hasattr(lattice, name) for name in ("marginals", "graph", "label")):
-        raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
-    posterior = lattice.marginals()
-    graph, label = lattice.graph, lattice.label
-    depth = [0] * graph.num_states
-    for source, nextstate, reads in zip(
-        graph.source.tolist(), graph.nextstate.tolist(), (label >= 0).tolist(), strict=True
-    ):
-        depth[nextstate] = max(depth[nextstate], depth[source] + reads)
-    tables: list[dict[str, float]] = [{} for _ in range(max(depth))]
-    for i in np.flatnonzero(label >= 0).tolist():
-        table = tables[depth[graph.source[i]]]
-        word = lattice.alphabet.symbols[label[i]]
-        table[word] = table.get(word, 0.0) + float(posterior[i])
-    found = []
-    for table in tables:
-        rest = 1.0 - sum(table.values())
-        if rest > 5e-3:
-            table["–"] = rest
-        found.append(sorted(table.items(), key=lambda item: -item[1]))
-    return found, depth
+    return list(zip(words, texts, strict=True))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.losses.automata.band import Band
 from fstgrad.openfst import Fst, Symbols, from_arrays
 from fstgrad.strings.lattices import build, search
+from fstgrad.strings.lattices.confusion import ConfusionNetwork, slot_counts
 from fstgrad.strings.lattices.graph import NO_SYMBOL, Flow, Graph
 from fstgrad.strings.lattices.loss import LatticeLoss, compose
 
@@ -36,7 +37,7 @@ class Lattice(ArrayDistribution):
     About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About paths:
     `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `third_order`,
     `entropy` (of the strings, too, if each has one path), `entropy_and_gradient`, `cross_entropy`,
-    `kl`, `sample_paths`, `best_path`.
+    `kl`, `sample_paths`, `best_path`, `to_confusion_network`.
 
     Attributes
     ----------
@@ -419,6 +420,56 @@ class Lattice(ArrayDistribution):
         """Return the most probable path as (arcs, log_prob)."""
         path, total = search.best_path(self.graph, self.recentered.scores)
         return path, log_probability(total, self._flow.log_z)
+
+    def to_confusion_network(self, path: npt.ArrayLike | None = None) -> ConfusionNetwork:
+        """Return the words of all paths, aligned to those of one path by edit distance.
+
+        The expected number of times that a path reads a word is the sum of its probabilities over
+        the slots.  Where two paths meet, both have the alignment of the least expected cost; where
+        none meet before the end, as in an n-best list, each has the least number of edits.
+
+        Parameters
+        ----------
+        path : arc numbers, optional
+            The pivot.  By default, the most probable path.
+
+        Returns
+        -------
+        ConfusionNetwork
+            Its `slots` are those of `from_confusion_network`, and `pivot` the slots of the path.
+
+        Notes
+        -----
+        O(A S) for S slots, of which there are up to nine for each word of the path.
+
+        References
+        ----------
+        Xu, Povey, Mangu, Zhu (2011), "Minimum Bayes risk decoding and system combination based on a
+        recursion for edit distance".
+
+        Examples
+        --------
+        >>> words = Alphabet(["a", "an", "old", "cold"])
+        >>> lattice = Lattice.from_nbest([["a", "cold"], ["an", "old"], ["old"]], [0.0] * 3, words)
+        >>> for slot in lattice.to_confusion_network().slots:
+        ...     print({word: round(float(np.exp(score)), 2) for word, score in slot})
+        {'a': 0.33, 'an': 0.33, None: 0.33}
+        {'old': 0.67, 'cold': 0.33}
+        """
+        arcs = self.best_path()[0] if path is None else path
+        pivot = self.string(cast(IntArray, arcs))
+        tables, of_pivot = slot_counts(self.graph, self.label, self._flow, pivot)
+        kept = [k for k, table in enumerate(tables) if table or k in of_pivot]
+        slots = []
+        for k in kept:
+            choices: dict[str | None, float] = {
+                self.alphabet.symbols[i]: p for i, p in sorted(tables[k].items())
+            }
+            if (rest := 1.0 - sum(choices.values())) > 1e-12:
+                choices[None] = rest
+            ranked = sorted(choices.items(), key=lambda item: -round(item[1], 12))
+            slots.append([(word, float(np.log(min(p, 1.0)))) for word, p in ranked])
+        return ConfusionNetwork(slots, np.searchsorted(kept, of_pivot))
 
     def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
         """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.

@@ -353,3 +353,87 @@ def test_a_sum_of_losses_of_the_empty_string():
     assert value == pytest.approx(loss("", "abca"), abs=1e-12)
     assert value > 0
     assert gradient.shape == (0,)
+
+
+def levenshtein(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (x != y)))
+    return row[-1]
+
+
+def expected_counts_and_edits(network, pivot):
+    """The expected count of each symbol, and of edits, of a network; its slots sum to 1."""
+    counts, edits = dict.fromkeys("abc", 0.0), 0.0
+    of_pivot = dict(zip(network.pivot.tolist(), pivot, strict=True))
+    assert sorted(of_pivot) == network.pivot.tolist()
+    for k, slot in enumerate(network.slots):
+        p = {symbol: np.exp(score) for symbol, score in slot}
+        assert sum(p.values()) == pytest.approx(1.0, abs=1e-10)
+        edits += 1.0 - p.get(of_pivot.get(k), 0.0)
+        for symbol in p.keys() - {None}:
+            counts[symbol] += p[symbol]
+    return counts, edits
+
+
+@SETTINGS
+@given(**LATTICES)
+def test_a_confusion_network_keeps_the_words_of_all_paths(seed, scale, masked):
+    """Expected counts of symbols against enumeration; edits are at least those of each path."""
+    case = RandomLattice(seed, scale=scale, masked=masked)
+    if not is_feasible(case):
+        return
+    lattice, paths = case.lattice(), case.paths
+    path = lattice.sample_paths(1, seed)[0]
+    for pivot, network in (
+        (lattice.string(lattice.best_path()[0]), lattice.to_confusion_network()),
+        (lattice.string(path), lattice.to_confusion_network(path)),
+    ):
+        counts, edits = expected_counts_and_edits(network, ABC.decode(pivot))
+        strings = [ABC.decode(np.array(y, dtype=np.int64)) for y in paths.strings]
+        for symbol in "abc":
+            expected = paths.probs() @ [y.count(symbol) for y in strings]
+            assert counts[symbol] == pytest.approx(expected, abs=1e-9)
+        least = paths.probs() @ [levenshtein(y, ABC.decode(pivot)) for y in strings]
+        assert edits >= least - 1e-9
+
+
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_confusion_network_of_an_nbest_list_has_the_edits_of_each_hypothesis(seed):
+    rng = np.random.default_rng(seed)
+    lists = ["".join(rng.choice(list("abc"), size=rng.integers(0, 7))) for _ in range(6)]
+    scores = rng.normal(size=6)
+    lattice = fg.Lattice.from_nbest(lists, scores, ABC)
+    counts, edits = expected_counts_and_edits(
+        lattice.to_confusion_network(), best := lists[int(scores.argmax())]
+    )
+    p = np.exp(scores) / np.exp(scores).sum()
+    assert edits == pytest.approx(p @ [levenshtein(y, best) for y in lists], abs=1e-9)
+    assert counts["a"] == pytest.approx(p @ [y.count("a") for y in lists], abs=1e-9)
+
+
+def test_a_word_of_all_paths_is_one_word_of_the_confusion_network():
+    """The last word of a lattice whose paths have two to five words; one word before forty."""
+    abc = fg.Alphabet(["ja", "ich", "will", "bitte", *map(str, range(40))])
+    lists = [["ich", "will", "bitte"], ["ja", "bitte"], ["ja", "ich", "will", "will", "bitte"]]
+    arcs = [(0, 1, "ja"), (0, 1, None), (1, 2, "ich"), (1, 2, None), (2, 3, "will"), (2, 3, None)]
+    columns = zip(*[*arcs, (3, 4, "bitte")], strict=True)
+    source, nextstate, words = map(list, columns)
+    labels = [-1 if word is None else int(abc.encode([word])[0]) for word in words]
+    shared = fg.Lattice.from_arcs(source, nextstate, labels, np.zeros(7), abc, final=[4])
+    for lattice in (shared, fg.Lattice.from_nbest(lists, np.zeros(3), abc)):
+        slots = lattice.to_confusion_network().slots
+        assert slots[-1] == [("bitte", pytest.approx(0.0, abs=1e-12))]
+        assert all("bitte" not in dict(slot) for slot in slots[:-1])
+    long = fg.Lattice.from_nbest([["bitte"], list(map(str, range(40)))], [1.0, 0.0], abc)
+    assert len(long.to_confusion_network().slots) == 40
+    empty = fg.Lattice.from_nbest([[], ["ja", "ich"]], [1.0, 0.0], abc).to_confusion_network()
+    assert [slot[1][0] for slot in empty.slots] == ["ja", "ich"]
+    assert empty.pivot.tolist() == []
+    again = fg.Lattice.from_confusion_network(empty.slots, abc)
+    assert again.log_prob(["ja", "ich"]) == pytest.approx(2 * np.log(1 / (1 + np.e)))
+    with pytest.raises(fg.InvalidInputError, match="path"):
+        long.to_confusion_network([99])
