@@ -10,8 +10,9 @@ from fstgrad.cli.commands.grammar_fit import compare, fit
 from fstgrad.cli.commands.grammar_options import (
     alphabet_option,
     chosen_alphabet,
-    load_loss,
+    loss_over_data,
     reference_argument,
+    symbols_are_words,
     symbols_option,
 )
 from fstgrad.cli.output import echo
@@ -272,13 +273,15 @@ def explain(
     """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
 
     FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst, x.txt), such as learned
-    costs.  If the symbols of the grammar are words, separate them by spaces.
+    costs.  If the symbols of the grammar are words, separate them by spaces.  Symbols that are not
+    in the alphabet of a grammar are added to it.
     """
-    loss = load_loss(reference, alphabet, symbols)
-    is_text = loss.alphabet.is_characters
+    is_words = symbols_are_words(reference, alphabet, symbols)
+    texts = [text.split() if is_words else list(text) for text in (hypothesis, target)]
+    loss = loss_over_data(reference, [(texts[0], texts[1])], alphabet, symbols)
     x, y = (
-        loss.alphabet.encode(list(text) if is_text else text.split(), name=name)
-        for name, text in (("hypothesis", hypothesis), ("target", target))
+        loss.alphabet.encode(text, name=name)
+        for name, text in zip(("hypothesis", "target"), texts, strict=True)
     )
     echo(str(explain_pair(pair_transducer(loss), x, y, nbest)))
 

@@ -78,7 +78,10 @@ class Alpha(click.ParamType):  # type: ignore[type-arg]
 
 @click.group(cls=Group)
 def grm() -> None:
-    """Generalized root models: k-wise graphical models of counts."""
+    """Generalized root models: k-wise graphical models of counts.
+
+    `fit --alpha cv` chooses the penalty by cross-validation; `report` tells how well a model fits.
+    """
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT))
@@ -182,7 +185,8 @@ def fit(
 ) -> None:
     """Fit a model to COUNTS, a table whose rows are samples.
 
-    Its name ends in .npz, .npy, .mtx, .csv, .tsv, .mat, or in .csv.gz or .tsv.gz.
+    Its name ends in .npz, .npy, .mtx, .csv, .tsv, .mat, or in .csv.gz or .tsv.gz.  For
+    cross-validation, use --alpha cv.
     """
     from fstgrad.grm.model import GeneralizedRootModel
 

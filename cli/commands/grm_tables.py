@@ -40,7 +40,7 @@ layout_options = option_group(
         "--index-column", multiple=True, metavar="COLUMN",
         help="Column of .csv and .tsv tables with the names of the rows: its name, or its number "
         f"from 1; {NO_COLUMN} if there is none.  May be repeated for tables with different names.  "
-        "[default: a column without a name]",
+        "[default: a column without a name, or a first one of different texts]",
     ),
     heading="CSV and TSV tables",
 )  # fmt: skip

@@ -374,7 +374,11 @@ def denoise(
         f"{changed:.1%} of the pixels changed their level"
     )
     if not changed.any():
-        echo("no pixel changed its level; try a larger --coupling or --noise", err=True)
+        echo(
+            "no pixel changed its level: none differs enough from its neighbours; if the image is "
+            "noisy, try a larger --coupling or --noise",
+            err=True,
+        )
 
 
 def _shown_levels(means: FloatArray) -> str:

@@ -150,7 +150,7 @@ class UnusedArcsWarning(UserWarning):
 
 
 class AmbiguousRuleWarning(UserWarning):
-    """A rule of a grammar reads a class several times, where the same symbol may be meant."""
+    """A rule of a grammar reads a class twice, or symbols in a row, where another may be meant."""
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -24,6 +24,7 @@ NO_COLUMN = "none"  # as an index column: all columns are numbers
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _ALIKE = re.compile(r"[-+$(]?(\d[\d.,_ ']*%?|inf(inity)?|0x[\da-f]+)\)?", re.I | re.ASCII)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+_INDEX = 'give index_column="1" if it names the row'
 _YEARS = (1000, 2999)
 _RUN = 3  # numbers a, a + 1, a + 2: so many in a first row or column may be names
 # headers of distinct numbers that may be names of rows
@@ -61,7 +62,7 @@ def read_numbers(
 
     A first line of texts is the header, and so is one that begins with "#"; a first line of numbers
     is a row.  A column whose name is empty (as pandas writes it), or which the header lacks (as R
-    writes it), has the names of the rows.
+    writes it), has the names of the rows, and so has a first one of different texts below a header.
 
     Parameters
     ----------
@@ -98,6 +99,10 @@ def read_numbers(
         names.insert(0, "")
     rows = _Rows(file, len(names))
     place = rows.place_index(first.line, names, header, index_column)
+    is_guess = place is None and index_column is None and header is not False
+    is_guess = is_guess and is_text and second is not None and _begins_with_text(second.cells)
+    if is_guess:
+        rows.place = place = 0
     own = [name for at, name in enumerate(names) if at != place]
     if header is None:
         header = _is_header(f"{file}:{first.line}", names, own)
@@ -109,6 +114,8 @@ def read_numbers(
         rows.read(first)
     for record in chain([] if second is None else [second], records):
         rows.read(record)
+    if is_guess:
+        rows.check_labels()
     rows.check_finite()
     if header is None and _may_be_names(own, rows):
         raise InvalidInputError(_may_be(f"{file}:{first.line}", own))
@@ -209,6 +216,17 @@ class _Rows:
         self.lines.append(line)
         self.blank = 0
 
+    def check_labels(self) -> None:
+        """Raise RowError unless the first column has a different text in each row."""
+        seen: dict[str, int] = {}
+        for line, label in zip(self.lines, self.labels, strict=True):
+            if not _is_text(label):
+                raise self.error(line, 0, f"is {shown(label)}, and texts before; {_INDEX}")
+            if label in seen:
+                what = f"is {shown(label)}, as in line {seen[label]}"
+                raise self.error(line, 0, f"{what}, and no number; {_INDEX}, or delete the column")
+            seen[label] = line
+
     def check_finite(self) -> None:
         """Raise InvalidInputError without numbers, RowError if a number is not finite."""
         if not self.numbers:
@@ -272,7 +290,7 @@ class _Rows:
         elif "," in cell:
             said += "; write a decimal point, and nothing between thousands"
         elif place == 0 and self.place is None and self.width > 1:
-            said += '; give index_column="1" if it names the row'
+            said += f"; {_INDEX}"
         elif not self.lines and not self.names:
             said += "; give header=True if line 1 names the columns"
         return self.error(line, place, said)
@@ -343,6 +361,16 @@ def _options(asked: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
+
+
+def _is_text(cell: str) -> bool:
+    """Return whether a field looks neither like a number nor like a missing one."""
+    return _ALIKE.fullmatch(cell) is None and not _is_number(cell) and cell.lower() not in _MISSING
+
+
+def _begins_with_text(cells: list[str]) -> bool:
+    """Return whether the first of several fields is a text, and the second a number."""
+    return len(cells) > 1 and _is_text(cells[0].strip()) and _is_number(cells[1].strip())
 
 
 def _is_header(place: str, names: list[str], own: list[str]) -> bool | None:

@@ -94,6 +94,11 @@ def test_explanations(run, rules):
     ]
     assert "without ab -> ba: 2\n" in out
     assert "without end: 1.5" in out
+    rules.with_name("new.tsv").write_text("abx\tbay\n")  # outside the alphabet
+    cost = float(run("loss", "new.tsv", "--loss", "two.rules")[1])
+    code, out, _ = run("grammar", "explain", "two.rules", "abx", "bay", "-k", "1")
+    assert (code, float(out.split()[0])) == (0, cost)
+    assert "1  substitute x -> y" in out
     code, out, _ = run("grammar", "explain", "phonetic", "K AE T", "G AE T", "-k", "1")
     assert out.splitlines()[:3] == [
         "0.25  K AE T",
@@ -229,7 +234,7 @@ def test_fit_and_compare(run, rules, tmp_path):
         (1, "none.tsv is empty", ["compare", "edit", "edit", "none.tsv"]),
         (1, "words is empty", ["compare", "edit", "edit", "p.tsv", "--words", "words"]),
         (1, "hypothesis\\[0\\] is 'x', which is not in the alphabet",
-         ["explain", "two.rules", "x", "a"]),
+         ["explain", "two.rules", "x", "a", "--symbols", "abe"]),
         (2, "give letters, digits and _", ["new", "no-name"]),
         (1, "the folder|does not exist", ["new", "absent/name"]),
         (2, "choose|Invalid value", ["new", "name", "--template", "x"]),

@@ -44,6 +44,18 @@ def test_tables_of_other_programs(tmp_path, text, name, rows):
     assert table.rows == rows
 
 
+def test_a_first_column_of_different_texts_names_the_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("document,cat,dog\nn1,1,2\nn2,0,3\n")
+    table = read_numbers(path)
+    assert (table.names, table.rows) == (["cat", "dog"], ["n1", "n2"])
+    assert table.reading.endswith("; column 1 ('document') has the names of the rows")
+    assert table.values.tolist() == [[1.0, 2.0], [0.0, 3.0]]
+    for given in ({"index_column": "none"}, {"header": False}):
+        with pytest.raises(FstgradError, match="not a number"):
+            read_numbers(path, **given)
+
+
 def test_names_keep_their_separators(tmp_path):
     path = written(tmp_path, '"a, ""b""",c d\n1,2.5e1\n')
     table = read_numbers(path)
@@ -152,7 +164,12 @@ def test_an_index_that_was_saved_twice_is_no_data(tmp_path):
         ("cat,dog\n1_0,2\n", "is '1_0', not a number"),
         ("cat,dog\n1,\uff12\n", "is '\uff12', not a number"),
         ("cat,dog\n1,TRUE\n", "is 'TRUE', not a number"),
-        ("doc,dog\nx,1\n", r':2: column 1 \(\'doc\'\) is \'x\', .*index_column="1" if it names'),
+        ("doc,dog\nx,1\ny,2\nx,3\n", r":4: .*'doc'\) is 'x', as in line 2.*index_column=\"1\" if"),
+        ("doc,dog\nx,1\n7,2\n", r":3: column 1 \('doc'\) is '7', and texts.*index_column=\"1\""),
+        ("doc,dog\nx,1\nNA,2\n", r":3: column 1 \('doc'\) is 'NA', and texts before"),
+        ("doc,dog\n1,1\nx,2\n", r":3: column 1 .* is 'x', not a number; .*index_column=\"1\""),
+        ("doc,dog\nx,y\n", r":2: column 1 .* is 'x', not a number; .*index_column=\"1\""),
+        ("doc,2019\nx,1\n", ":1: 'doc' is a text and '2019' a number; .*header=True"),
         ("x,1,2\ny,2,3\n", ":1: 'x' is a text and '1' a number; .*index_column=\"1\""),
         ("cat,cat\n1,2\n", ":1: column 1 .* has the name of column 2"),
         ("cat,dog,\n1,2,\n", ":1: column 3 .* has no name"),

@@ -210,6 +210,18 @@ def test_a_repeated_class_that_may_mean_the_same_symbol_gives_a_warning():
     RuleSet.parse(f"{DOUBLED}C1 C2 -> C1 0.2\nC C -> 0 0.2\nC C -> C C 0.2")  # no warning
 
 
+def test_a_list_of_symbols_in_a_rule_is_a_string_and_gives_a_warning():
+    letters = "alphabet = oóöőab\n"
+    said = r"x.rules:2: .* string 'oó'; .* 'o <-> ö' and 'ó <-> ő', for the string 'oó <-> öő'"
+    with pytest.warns(fg.AmbiguousRuleWarning, match=said) as warned:
+        first, _ = RuleSet.parse(f"{letters}accent: o ó <-> ö ő 0.5", "x.rules").rules
+    assert len(warned) == 1
+    assert first.pairs == ((("o", "ó"), ("ö", "ő")),)
+    for rule in ("oó <-> öő 1", "o ó -> ó o 1", "o ó -> ö 1", "V a -> V b 1", '"o" ó -> ö ő 1'):
+        RuleSet.parse(f"{letters}V = o ó\n{rule}")  # no warning
+    RuleSet.parse("alphabet = AA A B C D\nA B -> C D 1")
+
+
 def test_near_names():
     text = "alphabet = abc\nvowel = a\nstop : b\nb -> vovel 0.5"
     with pytest.raises(fg.FstError, match="did you mean vowel"):

@@ -242,10 +242,28 @@ class _Reader:
             self.examples.append(example)
         elif is_rule(line):
             parts = parse_rule(line)
+            self._warn_of_lists(parts, f"{self.name}:{line_number}: ")
             self.rules.append(self._rule(line_number, parts))
             if parts.both:
                 turned = parts._replace(left_side=parts.right_side, right_side=parts.left_side)
                 self.rules.append(self._rule(line_number, turned))
+
+    def _warn_of_lists(self, parts: RuleLine, line: str) -> None:
+        """Warn if both sides have as many single symbols, with spaces as in a class, none alike."""
+        read, written = ([t.text for t in side] for side in (parts.left_side, parts.right_side))
+        is_list = all(
+            len(token.text) == 1 and not token.quoted and not self._is_class(token)
+            for token in (*parts.left_side, *parts.right_side)
+        )
+        is_text = self.alphabet is None or self.alphabet.is_characters
+        if is_text and is_list and len(read) == len(written) > 1 and not {*read} & {*written}:
+            arrow = "<->" if parts.both else "->"
+            rules = " and ".join(f"'{a} {arrow} {b}'" for a, b in zip(read, written, strict=True))
+            warn(
+                f"{line}the rule reads the string '{''.join(read)}'; for each symbol alone write "
+                f"{rules}, for the string '{''.join(read)} {arrow} {''.join(written)}'",
+                AmbiguousRuleWarning,
+            )
 
     def _rule(self, line_number: int, parts: RuleLine) -> Rule:
         pairs = self._pairs(parts.left_side, parts.right_side, f"{self.name}:{line_number}: ")
