@@ -53,7 +53,7 @@ def test_a_network_of_all_strings_has_the_bands_of_strings(kind, band):
 def test_bands_lie_above_the_loss_and_end_in_it(kind):
     """Risks by band, on lattices whose paths of one end have several lengths."""
     checked = 0
-    for seed in range(12):
+    for seed in range(30):
         case, loss = RandomLattice(seed), LOSSES[kind]
         if not case.paths.paths:
             continue
