@@ -283,8 +283,9 @@ def score(
             test = compared[how]
             echo(json.dumps(test._asdict()) if outputs.as_json else f"\n{test}")
     if outputs.html is not None:
-        page = Page(f"fstgrad score: {hypotheses} against {references}")
-        _fill(page, results, compared, systems[0], job)
+        named = " and ".join(paths)
+        page = Page(f"fstgrad score: {named} against {references}")
+        _fill(page, results, compared, systems[0], paths, job)
         write_text(outputs.html, page.text())
 
 
@@ -293,14 +294,15 @@ def _fill(
     results: Mapping[Decode, Score],
     compared: Mapping[Decode, Comparison],
     system: System,
+    paths: Sequence[str],
     job: "_Job",
 ) -> None:
-    """Add the scores, comparisons and lattices of a system to a page."""
+    """Add the scores, comparisons and lattices of the first system to a page."""
     for how, result in results.items():
-        page.heading(f"Error rates, {how}" if system.lattices else "Error rates")
+        page.heading(f"Error rates of {paths[0]}" + f", {how}" * bool(system.lattices))
         add_score(page, result, system.names)
         if how in compared:
-            add_comparison(page, compared[how])
+            add_comparison(page, compared[how], *paths)
     if system.lattices:
         first = next(iter(results.values()))
         add_lattices(page, first, system.lattices, system.names, job.loss)

@@ -98,9 +98,9 @@ def add_confusions(page: Page, edits: Edits, top: int = 200) -> None:
     page.table(("kind", "prediction", "target", "number"), rows[:top])
 
 
-def add_comparison(page: Page, comparison: Comparison) -> None:
-    """Add the comparison with the other system."""
-    page.heading("Comparison with the other system")
+def add_comparison(page: Page, comparison: Comparison, first: str, second: str) -> None:
+    """Add the comparison of two systems, named after their files."""
+    page.heading(f"Comparison of {first} (first) and {second} (second)")
     rows = [
         ("error rate", comparison.symbol_error, comparison.symbol_difference, comparison.p_symbol),
         ("wrong pairs", comparison.word_error, comparison.word_difference, comparison.p_word),
@@ -112,7 +112,8 @@ def add_comparison(page: Page, comparison: Comparison) -> None:
             for name, rates, change, p in rows
         ],
     )
-    page.note(f"Matched pairs (MAPSSWE): {comparison.matched_pairs}.")
+    for note in comparison.notes():
+        page.note(f"{note[0].upper()}{note[1:]}.")
 
 
 def add_lattices(

@@ -44,14 +44,22 @@ def interval(values: FloatArray) -> Interval:
     return Interval(float(values[0]), float(lower), float(upper))
 
 
-def p_value(differences: FloatArray, changed: int) -> float:
-    """Return the two-sided p-value of no difference: twice the share of draws of other sign.
+def difference(differences: FloatArray, changed: int) -> tuple[Interval, float]:
+    """Return the first of k + 1 differences with its interval, and the p-value of no difference.
 
-    It is at least 2^(1 - k), where k = `changed` is the number of items that differ: that of k
-    differences of one sign, if both signs are equally likely.  Draws from a few items all agree.
+    p is twice the share of draws of other sign, but at least 1 / k and 2^(1 - n), where
+    n = `changed` is the number of items that differ: the probability that n differences have one
+    sign, if both are equally likely.  The interval has 0 if, and only if, p > 1 - LEVEL: its bounds
+    are drawn differences, or 0 where draws from a few items all agree.
     """
-    drawn = differences[1:]
+    drawn = np.sort(differences[1:])
     if not differences.any():
-        return 1.0
-    tail = min(float(np.mean(drawn <= 0)), float(np.mean(drawn >= 0)))
-    return float(min(1.0, max(2 * tail, 1 / len(drawn), 2.0 ** (1 - changed))))
+        return Interval(0.0, 0.0, 0.0), 1.0
+    size = len(drawn)
+    outside = int(size * (1 - LEVEL) / 2 + 1e-9)  # of the draws, on each side
+    tail = min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))
+    p = min(1.0, max(2 * tail / size, 1 / size, 2.0 ** (1 - changed)))
+    lower, upper = float(drawn[outside]), float(drawn[-1 - outside])
+    if p > 1 - LEVEL:
+        lower, upper = min(lower, 0.0), max(upper, 0.0)
+    return Interval(float(differences[0]), lower, upper), p

@@ -6,13 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.bootstrap import Interval, interval, p_value, resampled_sums
+from fstgrad.core.bootstrap import LEVEL, Interval, difference, interval, resampled_sums
 from fstgrad.core.checks import BoolArray, IntArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
 from fstgrad.learning.edits import Edits, Symbols
 from fstgrad.learning.measures import parallel_strings
 from fstgrad.losses.automata.kernels.arguments import DELETE, MATCH
+
+_FEW = 20  # pairs that differ, below which a note says so
 
 
 class MatchedPairs(NamedTuple):
@@ -49,8 +51,10 @@ class Comparison(NamedTuple):
     symbol_error : the sum of edit distances divided by the symbols of the targets, for both.
     word_difference, symbol_difference : second minus first; negative if the second is better.
     p_word, p_symbol : two-sided p-values for the hypothesis of no difference, by a paired
-        bootstrap.
+        bootstrap.  p is at most 0.05 if, and only if, the interval of the difference excludes 0.
     matched_pairs : the matched-pairs test of the symbol errors.
+    changed : number of pairs with different numbers of errors; with fewer than 20, the intervals of
+        a bootstrap are too narrow.
     """
 
     pairs: int
@@ -61,6 +65,7 @@ class Comparison(NamedTuple):
     p_word: float
     p_symbol: float
     matched_pairs: MatchedPairs
+    changed: int
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -79,7 +84,21 @@ class Comparison(NamedTuple):
                 f"{name:<12}{first.value:>9.2%}{second.value:>9.2%}{100 * change.value:>+10.2f} %  "
                 f"{ends:<20}  {p:.4g}"
             )
-        return "\n".join([*lines, f"matched pairs (MAPSSWE): {self.matched_pairs}"])
+        return "\n".join([*lines, *self.notes()])
+
+    def notes(self) -> list[str]:
+        """Return what the numbers are, and whether there are too few pairs for them."""
+        notes = [
+            f"intervals and p-values: paired bootstrap of {self.pairs:,} pairs; p is at most "
+            f"{1 - LEVEL:.2g} where the interval excludes 0"
+        ]
+        if 0 < self.changed < _FEW:
+            notes.append(
+                f"only {self.changed} of the pairs differ in their number of errors: too few for a "
+                f"bootstrap, whose intervals are then too narrow; p is at least "
+                f"{2.0 ** (1 - self.changed):.2g}"
+            )
+        return [*notes, f"matched pairs (MAPSSWE): {self.matched_pairs}"]
 
 
 def compare(
@@ -123,15 +142,19 @@ def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> 
     sums = resampled_sums(np.stack(columns, axis=1).astype(np.float64), resamples, rng)
     word = sums[:, :2] / sums[:, 6:]
     symbol = sums[:, 2:4] / np.maximum(sums[:, 4:6], 1.0)
+    word_difference, p_word = difference(word[:, 1] - word[:, 0], int(np.sum(wrong[0] != wrong[1])))
+    changed = int(np.sum(errors[0] != errors[1]))
+    symbol_difference, p_symbol = difference(symbol[:, 1] - symbol[:, 0], changed)
     return Comparison(
         len(first.sizes),
         (interval(word[:, 0]), interval(word[:, 1])),
         (interval(symbol[:, 0]), interval(symbol[:, 1])),
-        interval(word[:, 1] - word[:, 0]),
-        interval(symbol[:, 1] - symbol[:, 0]),
-        p_value(word[:, 1] - word[:, 0], int((wrong[0] != wrong[1]).sum())),
-        p_value(symbol[:, 1] - symbol[:, 0], int((errors[0] != errors[1]).sum())),
+        word_difference,
+        symbol_difference,
+        p_word,
+        p_symbol,
         matched_pairs(*segment_errors(first, second)),
+        changed,
     )
 
 

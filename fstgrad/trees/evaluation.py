@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.bootstrap import Interval, interval, p_value, resampled_sums
+from fstgrad.core.bootstrap import Interval, difference, interval, resampled_sums
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.trees.distribution import TreeDistribution
@@ -103,7 +103,8 @@ class AttachmentComparison(NamedTuple):
 
     first, second : the shares of right words, each with its 95 percent bootstrap interval.
     difference : second minus first, with its interval.
-    p_value : two-sided, of a paired bootstrap over sentences, for no difference.
+    p_value : two-sided, of a paired bootstrap over sentences, for no difference; at most 0.05 if,
+        and only if, the interval of the difference excludes 0.
     """
 
     first: Interval
@@ -161,7 +162,7 @@ def compare_parsers(
             one, two = (_shares(sums[:, k], sums[:, 2]) for k in range(2))
             changed = int((counted[:, label] != counted[:, label + 1]).sum())
             found[name] = AttachmentComparison(
-                interval(one), interval(two), interval(two - one), p_value(two - one, changed)
+                interval(one), interval(two), *difference(two - one, changed)
             )
     return found
 

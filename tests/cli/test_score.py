@@ -275,9 +275,10 @@ def test_lattices(files, run, tmp_path):
 
 
 def test_the_page_has_errors_confusions_and_lattices(files, run, tmp_path):
-    files(n__tsv="a\t1\tx <b> c\nb\t0\ty\nb\t-1\tz\n", r__tsv="a\tx d\nb\tz z\n", m__tsv=REFS)
+    nbest = "a\t1\tx <b> c\nb\t0\ty\nb\t-1\tz\n"
+    files(n__tsv=nbest, r__tsv="a\tx d\nb\tz z\n", m__tsv=nbest)
     code, _, err = run(
-        "score", "n.tsv", "r.tsv", "--compare", "n.tsv", "--decode", "best", "--html", "p.html"
+        "score", "n.tsv", "r.tsv", "--compare", "m.tsv", "--decode", "best", "--html", "p.html"
     )
     assert (code, err) == (0, "")
     page = (tmp_path / "p.html").read_text()
@@ -285,6 +286,8 @@ def test_the_page_has_errors_confusions_and_lattices(files, run, tmp_path):
     assert re.search("<td>substituted</td><td>c</td><td>d</td>", page)
     assert "<b>" not in page
     assert (page.count("<svg"), page.count("MAPSSWE")) == (2, 1)
+    assert "n.tsv and m.tsv against r.tsv" in page
+    assert "Comparison of n.tsv (first) and m.tsv (second)" in page
     assert "b: 2 errors; oracle: z; reference: z z" in page
     files(h="a\n", r="a\n")
     assert run("score", "h", "r", "--html", "empty.html")[0] == 0

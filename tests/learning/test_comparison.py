@@ -44,6 +44,29 @@ def test_a_few_pairs_are_no_evidence():
     assert compare(["a"] * 30, ["b"] * 30, ["b"] * 30).p_word == 1 / 2000
 
 
+def test_the_interval_has_0_where_p_is_not_small():
+    """Also of few pairs, whose draws all agree, and of numbers of draws that are no multiple."""
+    rng, seen = np.random.default_rng(2), set()
+    for i in range(300):
+        pairs = int(rng.integers(1, 12 if i % 2 else 60))
+        first, second = (
+            ["a" if u > rate else "b" for u in rng.random(pairs)] for rate in (0.5, 0.1)
+        )
+        draws = (1, 30, 333, 400)[i % 4]
+        found = compare(first, second, ["a"] * pairs, resamples=draws, rng=rng)
+        rows = ((found.word_difference, found.p_word), (found.symbol_difference, found.p_symbol))
+        for change, p in rows:
+            assert (p > 0.05) == (change.lower <= 0 <= change.upper)
+            seen.add(p > 0.05)
+    assert seen == {True, False}
+    found = compare(["a"] * 3 + ["b"] * 2, ["b"] * 5, ["b"] * 5)
+    assert (found.p_word, found.changed) == (0.25, 3)
+    assert found.word_difference == (-0.6, -1.0, 0.0)
+    assert "only 3 of the pairs differ" in str(found)
+    assert "paired bootstrap of 5 pairs" in str(found)
+    assert "only" not in str(compare(["a"] * 30, ["b"] * 30, ["b"] * 30))
+
+
 def test_other_numbers_of_items_are_named():
     with pytest.raises(fg.InvalidInputError, match="have 1, 2 and 1 items"):
         compare(["a"], ["a", "b"], ["a"])
