@@ -15,6 +15,7 @@ _REMEDIES = (
     (r"infer\('([\w-]+)'\)", "method", r"\1"),
     (r"decode\('([\w-]+)'\)", "method", r"\1"),
     (r"the table of symbols \(words\.txt in Kaldi and k2\)", "symbols", "words.txt"),
+    (r"iconv -f LATIN1 -t UTF-8 \(or -f UTF-16\)", "encoding", "latin1 (or utf-16)"),
     (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
 )
 _METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"

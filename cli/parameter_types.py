@@ -6,8 +6,8 @@ Index
   input or is given twice, the command fails before it computes anything.
 - `Number`, `Integer`, `COUNT`, `SEED`, ... : types of numbers.  NaN is always an error.
 - `gib_to_bytes` : a number of GiB in bytes.
-- `nbest_option`, `draws_option`, `output_npz`, `resamples_option`, `bootstrap_seed_option` :
-  options of more than one family.
+- `nbest_option`, `draws_option`, `output_npz`, `resamples_option`, `bootstrap_seed_option`,
+  `encoding_option`, `normalize_option` : options of more than one family, or for all of them.
 """
 
 import os
@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 
 from fstgrad.cli.command import Decorator
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import INTEGER, check_writable, to_number
+from fstgrad.io import INTEGER, check_writable, fallback_encoding, to_number
 
 _PATHS = "fstgrad.paths"  # key in ctx.meta: a list of (path, is it an output?)
 _STANDARD_INPUT = "/dev/stdin"  # leads to the file of a redirection `< FILE`
@@ -276,6 +276,28 @@ resamples_option = click.option(
 )
 bootstrap_seed_option = click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
+)
+
+
+def _read_as(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        try:
+            ctx.with_resource(fallback_encoding(value))
+        except InvalidInputError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+
+encoding_option = click.option(
+    "--encoding",
+    metavar="NAME",
+    expose_value=False,
+    callback=_read_as,
+    help="Encoding of the files that are not UTF-8, such as latin1 or utf-16.",
+)
+normalize_option = click.option(
+    "--normalize",
+    type=click.Choice(["nfc", "nfd", "nfkc", "nfkd"]),
+    help="Bring texts and ids into this form of Unicode.",
 )
 output_npz = click.option(
     "-o",

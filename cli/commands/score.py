@@ -14,6 +14,7 @@ from fstgrad.cli.commands.page import Page
 from fstgrad.cli.commands.score_page import add_comparison, add_lattices, add_score
 from fstgrad.cli.commands.score_systems import (
     FORMAT_NAMES,
+    Fold,
     Reading,
     System,
     groups_of,
@@ -33,7 +34,9 @@ from fstgrad.cli.parameter_types import (
     Number,
     Output,
     bootstrap_seed_option,
+    encoding_option,
     nbest_option,
+    normalize_option,
     resamples_option,
 )
 from fstgrad.core.alphabet import Alphabet
@@ -58,6 +61,7 @@ class ReadingOptions:
     reference_format: str
     tokens: Tokens | None
     ignore_case: bool
+    normalize: str | None
     alternatives: bool
     drop: tuple[str, ...]
     replace: str | None
@@ -113,6 +117,8 @@ _reading_options = option_group(
     click.option(
         "--ignore-case", is_flag=True, help="Compare texts and ids in lower case, as sclite does."
     ),
+    normalize_option,
+    encoding_option,
     click.option(
         "--alternatives",
         is_flag=True,
@@ -248,10 +254,10 @@ def score(
     """
     tokens: Tokens = files.tokens or ("chars" if choice.loss == "cer" else "words")
     _check_tokens(choice, files.tokens)
+    fold = Fold(files.ignore_case, files.normalize)
     reading = Reading(
-        tokens, files.format, files.reference_format, files.ignore_case, files.alternatives,
-        files.symbols, files.acoustic_scale,
-        word_rules(files.drop, files.replace, files.ignore_case),
+        tokens, files.format, files.reference_format, fold, files.alternatives, files.symbols,
+        files.acoustic_scale, word_rules(files.drop, files.replace, fold),
     )  # fmt: skip
     paths = [path for path in (hypotheses, outputs.other) if path is not None]
     segments = read_references(references, paths, reading)
@@ -324,7 +330,7 @@ def _note_unicode_forms(systems: Sequence[Sequence[Text]], targets: Sequence[Tex
     if len(are_composed) > 1:
         note(
             "fstgrad: only some of the files are in Unicode form NFC, so that equal letters may "
-            "count as errors; convert all to it (unicodedata.normalize in Python)"
+            "count as errors; give --normalize nfc"
         )
 
 

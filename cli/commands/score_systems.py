@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from fstgrad.learning.score import Decode, Text, decoded
 from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection
+from fstgrad.openfst.lattice_text import starts_as_kaldi
 from fstgrad.strings import Lattice
 
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
@@ -40,13 +42,28 @@ _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: bet
 
 
 @dataclass(frozen=True)
+class Fold:
+    """How texts and ids are changed before they are compared: to lower case, to a Unicode form."""
+
+    ignore_case: bool
+    form: str | None
+
+    def __call__(self, text: str) -> str:
+        """Return a text after the changes."""
+        text = text.lower() if self.ignore_case else text
+        if self.form is None:
+            return text
+        return unicodedata.normalize(self.form.upper(), text)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
 class Reading:
     """How utterances are read; `tokens` are those of the loss."""
 
     tokens: Tokens
     format: str
     reference_format: str
-    ignore_case: bool
+    fold: Fold
     alternatives: bool
     symbols_file: str | None
     acoustic_scale: float
@@ -57,20 +74,19 @@ class Reading:
     def are_lattices(self, path: str) -> bool:
         """Return whether the hypotheses of a path are lattices."""
         if self.format == "auto":
-            return os.path.isdir(path) or path.lower().endswith(_LATTICES)
+            is_named = os.path.isdir(path) or path.lower().endswith(_LATTICES)
+            return is_named or (os.path.isfile(path) and starts_as_kaldi(path))
         return self.format == "lattices"
 
     def texts(self, path: str, side: str, format: str, *, joined: bool = True) -> list[Utterance]:
-        """Return the utterances of a file, in lower case with `ignore_case`."""
+        """Return the utterances of a file, with texts and names after `fold`."""
         found = read_transcripts(path, side, format, joined=joined)  # type: ignore[arg-type]
         if not self.alternatives:
             _note_alternatives(found)
-        if not self.ignore_case:
-            return found
         return [
             one._replace(
-                name=None if one.name is None else one.name.lower(),
-                texts=tuple(text.lower() for text in one.texts),
+                name=None if one.name is None else self.fold(one.name),
+                texts=tuple(map(self.fold, one.texts)),
             )
             for one in found
         ]
@@ -174,6 +190,9 @@ def read_system(
         collection = read_collection(
             path, symbols=reading.symbols_file, acoustic_scale=reading.acoustic_scale
         )
+        renamed = {reading.fold(name): fst for name, fst in collection.items()}
+        if len(renamed) == len(collection):
+            collection = renamed
         collection = _in_order(collection, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets, reading)))
     if references[0].span is not None:
@@ -302,11 +321,14 @@ def _lattices(
             "a table of symbols, give it as --symbols",
             err=True,
         )
-    reading.seen.update(labels)
-    results = {word for label in labels for word in reading.rules.words((label,))}
-    alphabet = Alphabet(sorted(labels | results | of_targets or {"-"}))
+    changes = WordRules({(word,): (new,) for word in labels if (new := reading.fold(word)) != word})
+    folded = {reading.fold(label) for label in labels}
+    reading.seen.update(folded)
+    results = {word for label in folded for word in reading.rules.words((label,))}
+    alphabet = Alphabet(sorted(labels | folded | results | of_targets or {"-"}))
     for name, fst in collection.items():
-        yield reading.rules.lattice(lattice_over(alphabet, path, name, fst))
+        lattice = lattice_over(alphabet, path, name, fst)
+        yield reading.rules.lattice(changes.lattice(lattice))
 
 
 def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) -> list[str]:
@@ -345,18 +367,18 @@ def note_optional(words: Sequence[str]) -> None:
         )
 
 
-def word_rules(drop: Iterable[str], path: str | None, ignore_case: bool) -> WordRules:
-    """Return the rules of --drop and --replace, in lower case with `ignore_case`."""
+def word_rules(drop: Iterable[str], path: str | None, fold: Fold) -> WordRules:
+    """Return the rules of --drop and --replace, whose words are changed by `fold`."""
     words: list[str | re.Pattern[str]] = []
     for word in drop:
         if word.startswith("^"):
-            words.append(_pattern("--drop", word, re.IGNORECASE if ignore_case else 0))
+            words.append(_pattern("--drop", word, re.IGNORECASE if fold.ignore_case else 0))
         else:
-            words.append(word.lower() if ignore_case else word)
-    return WordRules.of(words, {} if path is None else _replacements(path, ignore_case))
+            words.append(fold(word))
+    return WordRules.of(words, {} if path is None else _replacements(path, fold))
 
 
-def _replacements(path: str, ignore_case: bool) -> dict[str, str]:
+def _replacements(path: str, fold: Fold) -> dict[str, str]:
     """Return the words of a file of rows old TAB new, or of plain rules old => new of a GLM.
 
     Comments begin with ;; and headers of a GLM with "* ".
@@ -377,9 +399,7 @@ def _replacements(path: str, ignore_case: bool) -> dict[str, str]:
                 raise InvalidInputError(
                     "alternatives and contexts of a GLM are not read; give words => words"
                 )
-            if ignore_case:
-                old, new = old.lower(), new.lower()
-            old, new = " ".join(old.split()), " ".join(new.split())
+            old, new = (" ".join(fold(side).split()) for side in (old, new))
             if found.setdefault(old, new) != new:
                 raise InvalidInputError(f"{old!r} became {found[old]!r} before; give one of them")
     return found

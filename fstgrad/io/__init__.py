@@ -10,6 +10,7 @@ Index
 - `read_rows` : the lines of any text.
 - `read_numbers`, `Table` : a table of numbers in CSV or TSV, with the names of columns and rows.
 - `read_lines`, `read_text`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
+- `fallback_encoding` : reads files in another encoding than UTF-8.
 - `read_transcripts`, `Utterance` : the utterances of a file, by name.
 - `in_segments` : the words of a file, cut into the segments of another.
 - `to_number`, `NUMBER`, `INTEGER` : the number that a text writes; the forms of numbers.
@@ -57,6 +58,7 @@ from fstgrad.io.text import (
     Pair,
     Row,
     Tokens,
+    fallback_encoding,
     located,
     read_alphabet,
     read_bytes,
@@ -73,9 +75,9 @@ from fstgrad.io.transcripts import read_transcripts
 
 __all__ = [
     "INTEGER", "NO_COLUMN", "NUMBER", "Field", "Items", "Pair", "Path", "Row", "Table", "Tokens",
-    "Utterance", "check_writable", "in_segments", "json_object", "listed", "load_array",
-    "load_arrays", "located", "matched", "memory_limit", "read_alphabet", "read_arrays",
-    "read_bytes", "read_confusion", "read_lines", "read_numbers", "read_pairs", "read_rows",
-    "read_table", "read_text", "read_transcripts", "read_weights", "replacing", "shown",
-    "to_number", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
+    "Utterance", "check_writable", "fallback_encoding", "in_segments", "json_object", "listed",
+    "load_array", "load_arrays", "located", "matched", "memory_limit", "read_alphabet",
+    "read_arrays", "read_bytes", "read_confusion", "read_lines", "read_numbers", "read_pairs",
+    "read_rows", "read_table", "read_text", "read_transcripts", "read_weights", "replacing",
+    "shown", "to_number", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

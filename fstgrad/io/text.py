@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO, Any, Literal, NamedTuple
 
@@ -38,7 +39,9 @@ NUMBER = re.compile(
 INTEGER = re.compile(r"[-+]?[0-9]+")  # int() also reads 1_000 and digits of other scripts
 # the first bytes of files compressed by gzip, zip (also spreadsheets), bzip2, xz and zstd
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-_CONVERT = "convert the text to UTF-8, from UTF-16 by iconv -f UTF-16 -t UTF-8"
+_CONVERT = "convert the text: iconv -f LATIN1 -t UTF-8 (or -f UTF-16)"
+# of the files that are not UTF-8; None: they are an error
+_ENCODING: ContextVar[str | None] = ContextVar("_ENCODING", default=None)
 
 
 def to_number(text: str) -> float:
@@ -164,10 +167,46 @@ def _numbered(path: Path) -> Iterator[tuple[str, int, bytes]]:
     """Yield the name of the file, the number of the line and its bytes, for each line."""
     name = "<stdin>" if str(path) == "-" else str(path)
     with _binary(path) as lines:
+        if (encoding := _ENCODING.get()) is not None:
+            lines = io.BytesIO(_as_utf8(lines.read(), name, encoding))
         for number, raw in enumerate(iter(lambda: lines.readline(LINE + 1), b""), start=1):
             if len(raw) > LINE:
                 raise RowError(f"{name}:{number}: a line of more than {LINE:,} bytes; is it text?")
             yield name, number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+
+
+@contextmanager
+def fallback_encoding(encoding: str) -> Iterator[None]:
+    """Read text files that are not UTF-8 in another encoding, as long as the block runs.
+
+    Raises
+    ------
+    InvalidInputError
+        Python has no encoding of this name.
+    """
+    try:
+        "".encode(encoding)
+    except LookupError as error:
+        raise InvalidInputError(f"no encoding {encoding!r}; give latin1, utf-16, cp1252") from error
+    token = _ENCODING.set(encoding)
+    try:
+        yield
+    finally:
+        _ENCODING.reset(token)
+
+
+def _as_utf8(data: bytes, name: str, encoding: str) -> bytes:
+    """Return the text of a file in UTF-8, from the encoding if it is not UTF-8 without NUL."""
+    try:
+        if b"\0" not in data:
+            data.decode("utf-8")
+            return data
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode(encoding).encode("utf-8")
+    except UnicodeError as error:
+        raise InvalidInputError(f"{name} is neither UTF-8 nor {encoding}: {error}") from error
 
 
 def not_csv(place: str, error: Exception) -> RowError:

@@ -10,7 +10,7 @@ from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
 from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
 from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
-from fstgrad.openfst.lattice_text import parse_lattices
+from fstgrad.openfst.lattice_text import parse_lattices, starts_as_kaldi
 from fstgrad.openfst.text import parse_text, read_symbols
 
 RULES = ".rules"  # of an archive: the entry NAME.rules names the rules of the arcs of NAME
@@ -132,14 +132,15 @@ def read_collection(
     if symbols is not None:
         symbols = path_name(symbols, "symbols")
     given, scale = pathlib.Path(path_name(path)), real_number("acoustic_scale", acoustic_scale)
-    if not given.is_dir() and not _LATTICE_FILE.fullmatch(given.name):
+    is_text = given.is_file() and starts_as_kaldi(given)  # also lat.1.gz
+    if not (given.is_dir() or is_text or _LATTICE_FILE.fullmatch(given.name)):
         found = _entries(os.fspath(path))
     else:
         table = None if symbols is None else read_symbols(symbols)
         found, files = {}, dict[str, pathlib.Path]()
         for file in sorted(given.iterdir()) if given.is_dir() else [given]:
             match = _LATTICE_FILE.fullmatch(file.name)
-            if match is None:
+            if match is None and given.is_dir():
                 continue
             if file.suffix == ".fst":
                 entries = {"": read_file(file)}
@@ -149,7 +150,7 @@ def read_collection(
                 )
                 entries = {key: from_arrays(arcs.arrays()) for key, arcs in texts.items()}
             for key, fst in entries.items():
-                name = key or match[1]
+                name = key or (file.name if match is None else match[1])
                 if name in files:
                     raise FstError(
                         f"{files[name]} and {file} have one name, {name!r}; keep one of them"

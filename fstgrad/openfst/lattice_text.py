@@ -11,18 +11,20 @@ k2       source nextstate label [word] score state, the last line; label -1 lead
 ======== =================================== =============================================
 
 An archive of Kaldi has several entries: a line with the key, the lines of a lattice in one of these
-forms, a blank line.  The costs of Kaldi are added up; the scores of k2
-are log-weights, the opposite of costs.
+forms, a blank line.  There, 5,0 is a cost of two parts; elsewhere it may be a number with a decimal
+comma, which is an error.  The costs of Kaldi are added up; the scores of k2 are log-weights, the
+opposite of costs.
 """
 
 import re
 from collections.abc import Container, Iterable
+from itertools import islice, takewhile
 
 import numpy as np
 
 from fstgrad.core.checks import instance, real_number
-from fstgrad.core.errors import FstError
-from fstgrad.io import NUMBER
+from fstgrad.core.errors import FstError, FstgradError
+from fstgrad.io import NUMBER, Path, read_rows
 from fstgrad.openfst.arrays import Symbols
 from fstgrad.openfst.lines import (
     KALDI,
@@ -37,6 +39,7 @@ from fstgrad.openfst.symbols import EPSILONS
 from fstgrad.openfst.text import TextArcs, check_known, parse_lines
 
 _EPSILON = "<eps>"
+_SEEN = 100  # lines of a file that tell its form
 _WORDS = (
     "labels are numbers; give the table of symbols (words.txt in Kaldi and k2), or write words, as "
     "Kaldi's int2sym.pl -f 3 does:"
@@ -85,9 +88,10 @@ def parse_lattices(
         not STATE.fullmatch(first.fields[0]) or _is_kaldi(line for line in rows)
     )
     entries = _entries(rows) if is_archive else {"": [line for line in rows if line.fields]}
+    of_kaldi = is_archive and bool(_kaldi_costs(rows))  # also whole numbers, as 5,0
     found = {}
     for key, lines in entries.items():
-        if _is_kaldi(lines):
+        if of_kaldi or _is_kaldi(lines):
             converted = [_kaldi(line, acoustic_scale) for line in lines]
             found[key] = _acceptor(converted, name, symbols)
         elif _is_k2(lines, known):
@@ -119,6 +123,13 @@ def _entries(rows: list[Line]) -> dict[str, list[Line]]:
 
 def _att(lines: list[Line], name: str, symbols: Symbols | None, known: Container[str]) -> TextArcs:
     lines = list(map(checked_line, lines))
+    for line in lines:
+        if (cost := _kaldi_costs([line])) and cost != line.fields[2:3]:
+            raise line.error(
+                f"the cost {cost[0]!r} has several parts, which only lattices of Kaldi have (a "
+                "decimal comma must be a point); those begin with a line with their key, as in an "
+                "archive:"
+            )
     arcs = parse_lines(lines, name, symbols, acceptor=True, known=known)
     names = dict(arcs.symbols)
     for arc in np.flatnonzero(arcs.ilabel != arcs.olabel)[:1]:
@@ -129,16 +140,35 @@ def _att(lines: list[Line], name: str, symbols: Symbols | None, known: Container
     return arcs
 
 
-def _is_kaldi(lines: Iterable[Line]) -> bool:
-    """Return whether arcs or final states have costs of several parts, other than 0,5 for 0.5."""
-    found = [
+def starts_as_kaldi(path: Path) -> bool:
+    """Return whether a file begins as an archive of Kaldi in text: a key, arcs, costs of parts."""
+    try:
+        rows = [row.text() for row in islice(read_rows(path), 1 + _SEEN)]
+    except FstgradError:
+        return False
+    key, *lines = map(split_fields, rows or [""])
+    arcs = list(takewhile(bool, lines))
+    return len(key) == 1 and bool(
+        arcs
+        and all(len(fields) <= 5 and STATE.fullmatch(fields[0]) for fields in arcs)
+        and _kaldi_costs(Line("", 0, "", fields) for fields in arcs)
+    )
+
+
+def _kaldi_costs(lines: Iterable[Line]) -> list[str]:
+    """Return the costs of several parts of arcs and final states."""
+    return [
         line.fields[-1]
         for line in lines
-        if len(line.fields) > 1
+        if len(line.fields) in (2, 4, 5)
         and all(map(STATE.fullmatch, line.fields[: 2 if len(line.fields) > 2 else 1]))
         and KALDI.fullmatch(line.fields[-1])
     ]
-    return any("." in cost or cost.count(",") == 2 for cost in found)
+
+
+def _is_kaldi(lines: Iterable[Line]) -> bool:
+    """Return whether arcs or final states have costs of several parts, other than 0,5 for 0.5."""
+    return any("." in cost or cost.count(",") == 2 for cost in _kaldi_costs(lines))
 
 
 def _kaldi(line: Line, scale: float) -> Line:

@@ -1,5 +1,6 @@
 """`fstgrad score`: forms of files, groups, n-best lists, lattices, comparisons, bad input."""
 
+import gzip
 import json
 import re
 
@@ -409,8 +410,52 @@ def test_texts_in_different_unicode_forms_are_noted(files, run, options):
         code, _, err = run("score", *pair, *options)
         assert code == 0
         assert "only some of the files are in Unicode form NFC" in err
+        assert "give --normalize nfc" in err
+        for form in ("nfc", "nfd"):
+            code, out, err = run("score", *pair, *options, "--normalize", form, "--json")
+            assert (code, json.loads(out)["errors"], "NFC" in err) == (0, 0, False)
     assert "NFC" not in run("score", "same.txt", "r.txt", *options)[2]
     assert "NFC" in run("score", "same.txt", "r.txt", "--compare", "h.txt", *options)[2]
+
+
+def test_words_and_names_of_lattices_are_changed_as_those_of_texts(files, run):
+    """Also before words are left out."""
+    files(u__lat="U\n0 1 The\n1 2 Cafe\u0301\n2 3 UH\n3\n", r__tsv="u\tthe caf\u00e9\n")
+    options = ("--ignore-case", "--normalize", "nfc", "--drop", "uh")
+    assert rows(run, "u.lat", "r.tsv", *options)[0]["errors"] == 0
+
+
+@pytest.mark.parametrize("name", ["lats.txt", "lat.1.gz", "lat"])
+def test_archives_of_kaldi_are_known_by_their_lines(name, files, run, tmp_path):
+    """Costs are whole numbers: 5 + 0 for b, 2 + 1 for c; without a name that tells."""
+    text = "u1 \n0 1 3 1,0\n1 2 4 5,0\n1 2 5 2,1\n2\n\nu2 \n0 1 3 0,0,7_7\n1\n"
+    data = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+    (tmp_path / name).write_bytes(data)
+    files(words__txt="<eps> 0\na 3\nb 4\nc 5\n", r__tsv="u1\ta c\nu2\ta\n")
+    options = ("--symbols", "words.txt")
+    assert rows(run, name, "r.tsv", *options)[0]["errors"] == 0
+    assert rows(run, name, "r.tsv", *options, "--acoustic-scale", 9)[0]["errors"] == 1
+    files(one__lat="0 1 a 5,0\n1\n", r__tsv="one\ta\n")
+    said = (
+        "one.lat:1: the cost '5,0' has several parts, which only lattices of Kaldi have (a decimal"
+    )
+    assert said in run("score", "one.lat", "r.tsv")[2]
+
+
+def test_encodings_of_files(files, run):
+    """Files in UTF-8 are read as such beside those in the encoding."""
+    text = "u1\tna\u00efve caf\u00e9\r\nu2\t\u00e9t\u00e9\r\n"
+    files(l__tsv=text.encode("latin-1"), w__tsv=text.encode("utf-16"), r__tsv=text)
+    for name, encoding in (("l.tsv", "latin1"), ("w.tsv", "utf-16")):
+        code, _, err = run("score", name, "r.tsv")
+        assert (code, "convert the text: --encoding latin1 (or utf-16)" in err) == (1, True)
+        assert rows(run, name, "r.tsv", "--encoding", encoding)[0]["errors"] == 0
+    assert run("score", "l.tsv", "r.tsv")[0] == 1  # the option ends with its command
+    for name, said in (
+        ("latin-0", "no encoding 'latin-0'"),
+        ("ascii", "l.tsv is neither UTF-8 nor"),
+    ):
+        assert said in run("score", "l.tsv", "r.tsv", "--encoding", name)[2]
 
 
 def test_labels_without_symbols_name_the_option(files, run):
