@@ -5,8 +5,8 @@ Reading order
 - `error_translation`, `output`, `interrupts` : messages in terms of options, texts and progress on
   the streams, signals.
 - `parameter_types`, `command` : types of files and numbers; commands, and groups of options.
-- `loss_options`, `pair_options` : `--loss` and its parameters; the other options of commands that
-  read pairs.
+- `loss_options`, `rescoring`, `pair_options` : `--loss` and its parameters; scores of lattices; the
+  other options of commands that read pairs.
 - `reading`, `model_files`, `problem`, `resume` : rows of files, files of models, the objective that
   the options describe, runs that continue.
 - `commands` : the commands, and the table of their names.

@@ -27,6 +27,7 @@ from fstgrad.cli.parameter_types import (
     Output,
     integer_from,
 )
+from fstgrad.cli.rescoring import Rescoring, rescoring_options
 from fstgrad.core.alphabet import STANDARD
 from fstgrad.io import Tokens
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants
@@ -137,6 +138,7 @@ class LatticeOptions:
     symbols: str | None
     posteriors: str | None
     gradients: str | None
+    rescoring: Rescoring
 
 
 def parse_cap(text: str) -> float | Literal["auto"]:
@@ -363,6 +365,13 @@ symbols_option = click.option(
     metavar="FILE",
     help="Symbol table of lattices in text with numeric labels, such as Kaldi's words.txt.",
 )
+
+
+def unit_of(kind: str) -> str:
+    """Return the unit of an objective after a number; that of a risk is the unit of the loss."""
+    return " (in the unit of the loss)" if kind.startswith("risk") else " nats"
+
+
 lattice_options = option_group(
     "lattices",
     LatticeOptions,
@@ -388,6 +397,7 @@ lattice_options = option_group(
         help="With --lattices: write the derivatives with respect to the scores of the arcs as "
         "FSTs.",
     ),
+    rescoring_options,
     heading="Lattices",
 )
 

@@ -19,6 +19,7 @@ from fstgrad.cli.pair_options import (
     check_method_options,
 )
 from fstgrad.cli.reading import rows_and_alphabet
+from fstgrad.cli.rescoring import SCALES, WORD_COSTS
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray, real_array
 from fstgrad.core.errors import InvalidInputError, MemoryLimitError
@@ -95,7 +96,8 @@ def _check_options(
     options: ProblemOptions, kind: ObjectiveKind, estimation: Estimation | None
 ) -> None:
     """Reject options that would have no effect."""
-    reject_options(("posteriors", "gradients", "symbols"), "without --lattices")
+    for_lattices = ("posteriors", "gradients", "symbols", *SCALES, *WORD_COSTS)
+    reject_options(for_lattices, "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
         reject_options((*LOSS_PARAMETERS, *NEED_LOSS), "with --objective crf, which uses no loss")

@@ -27,6 +27,7 @@ from fstgrad.cli.pair_options import (
     problem_options,
     running_options,
     skip_errors,
+    unit_of,
 )
 from fstgrad.cli.parameter_types import gib_to_bytes, integer_from, output_npz
 from fstgrad.cli.problem import Problem, format_qgram, largest_entries, open_problem
@@ -130,7 +131,8 @@ def mean_gradient(
     if sums.gap:
         error += f" (under the uncapped loss, up to {sums.gap / sums.done:.2g} more)"
     print_table(
-        f"{problem.description}{_methods_used(problem, run)}: mean {value:.6f}{error} nats over "
+        f"{problem.description}{_methods_used(problem, run)}: mean {value:.6f}{error}"
+        f"{unit_of(problem.objective.kind)} over "
         f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "
         f"{gradient.size:,} entries",
         (f"{gradient.ndim}-gram", "gradient", "weight"),

@@ -14,8 +14,15 @@ import numpy as np
 from fstgrad.cli.command import reject_options
 from fstgrad.cli.loss_options import build_loss
 from fstgrad.cli.output import echo, progress
-from fstgrad.cli.pair_options import LOSS_PARAMETERS, NEED_LOSS, LatticeOptions, ProblemOptions
+from fstgrad.cli.pair_options import (
+    LOSS_PARAMETERS,
+    NEED_LOSS,
+    LatticeOptions,
+    ProblemOptions,
+    unit_of,
+)
 from fstgrad.cli.reading import RowLoop, note_alphabet
+from fstgrad.cli.rescoring import Rescoring
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, InvalidInputError
@@ -23,7 +30,7 @@ from fstgrad.io import Row, read_alphabet, read_table, tokenize
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants, ObjectiveKind
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.caps import check_cap
-from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
+from fstgrad.openfst import Fst, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
 
 _ONLY_FOR_PAIRS = (
@@ -65,7 +72,8 @@ def lattice_objective(
     alphabet_file = options.reading.alphabet
     alphabet = None if alphabet_file is None else read_alphabet(alphabet_file)
     source = str(lattices.source)
-    acceptors = read_collection(source, alphabet=alphabet, symbols=lattices.symbols)
+    rescoring = lattices.rescoring
+    acceptors = rescoring.read(source, alphabet=alphabet, symbols=lattices.symbols)
     rows = list(read_table(pairs))
     alphabet = alphabet or _alphabet(acceptors, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
@@ -73,7 +81,9 @@ def lattice_objective(
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
     evaluate = partial(_evaluate, kind, constants)
     loop = RowLoop(
-        lambda row: _solve_row(row, source, acceptors, alphabet, loss, evaluate, options),
+        lambda row: _solve_row(
+            row, _found(row, source, acceptors, alphabet, rescoring), loss, evaluate, options
+        ),
         skip_errors,
     )
     start, total = time.perf_counter(), 0.0
@@ -93,7 +103,7 @@ def lattice_objective(
     for file, entries in archives.items():
         write_archive(file, entries)
     echo(
-        f"{kind}: mean {total / loop.done:.6f} nats over {loop.done:,} lattices in "
+        f"{kind}: mean {total / loop.done:.6f}{unit_of(kind)} over {loop.done:,} lattices in "
         f"{time.perf_counter() - start:.1f} s",
         err=True,
     )
@@ -107,22 +117,28 @@ def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
         reject_options(NEED_LOSS, "with --loss none")
 
 
+def _found(
+    row: Row, source: str, acceptors: dict[str, Fst], alphabet: Alphabet, rescoring: Rescoring
+) -> Lattice:
+    """Return the lattice that a row names."""
+    name = row.columns()[0]
+    if name not in acceptors:
+        similar = difflib.get_close_matches(name, acceptors) or sorted(acceptors)[:3]
+        raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(similar)}")
+    return rescoring.lattice(lattice_over(alphabet, source, name, acceptors[name]))
+
+
 def _solve_row(
     row: Row,
-    source: str,
-    acceptors: dict[str, Fst],
-    alphabet: Alphabet,
+    lattice: Lattice,
     loss: Loss | None,
     evaluate: Callable[[Lattice, IntArray, LatticeLoss | None], _Evaluation],
     options: ProblemOptions,
 ) -> LatticeResult:
     begin = time.perf_counter()
-    name, text = row.columns()
-    if name not in acceptors:
-        similar = difflib.get_close_matches(name, acceptors) or sorted(acceptors)[:3]
-        raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(similar)}")
-    lattice = lattice_over(alphabet, source, name, acceptors[name])
-    target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
+    text = row.columns()[1]
+    symbols = tokenize(text, options.reading.tokens_y)
+    target = lattice.alphabet.encode(symbols, name="the target")
     b = None
     if loss is not None:
         cap, max_states = options.compilation.cap, options.compilation.max_states

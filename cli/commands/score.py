@@ -31,7 +31,6 @@ from fstgrad.cli.pair_options import TOKENS, symbols_option
 from fstgrad.cli.parameter_types import (
     FILE_OR_DASH,
     Input,
-    Number,
     Output,
     bootstrap_seed_option,
     encoding_option,
@@ -39,6 +38,7 @@ from fstgrad.cli.parameter_types import (
     normalize_option,
     resamples_option,
 )
+from fstgrad.cli.rescoring import SCALES, WORD_COSTS, Rescoring, rescoring_options
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import Utterance, write_text
 from fstgrad.io.text import Tokens
@@ -66,7 +66,6 @@ class ReadingOptions:
     drop: tuple[str, ...]
     replace: str | None
     symbols: str | None
-    acoustic_scale: float
 
 
 @dataclass(frozen=True)
@@ -140,13 +139,6 @@ _reading_options = option_group(
         "the tab: left out), or rules of a GLM, gonna => going to.",
     ),
     symbols_option,
-    click.option(
-        "--acoustic-scale",
-        type=Number(),
-        default=1.0,
-        show_default=True,
-        help="Factor of the acoustic costs of lattices of Kaldi.",
-    ),
     heading="How the files are read",
 )
 _statistics_options = option_group(
@@ -226,6 +218,7 @@ _output_options = option_group(
 @click.argument("references", type=FILE_OR_DASH)
 @score_loss_options
 @_reading_options
+@rescoring_options
 @_statistics_options
 @_output_options
 def score(
@@ -233,6 +226,7 @@ def score(
     references: str,
     choice: LossChoice,
     files: ReadingOptions,
+    rescoring: Rescoring,
     statistics: StatisticsOptions,
     outputs: OutputOptions,
 ) -> None:
@@ -257,15 +251,17 @@ def score(
     fold = Fold(files.ignore_case, files.normalize)
     reading = Reading(
         tokens, files.format, files.reference_format, fold, files.alternatives, files.symbols,
-        files.acoustic_scale, word_rules(files.drop, files.replace, fold),
+        rescoring, word_rules(files.drop, files.replace, fold),
     )  # fmt: skip
     paths = [path for path in (hypotheses, outputs.other) if path is not None]
     segments = read_references(references, paths, reading)
     utterances = [one for one in segments if one.texts]
     targets = [reading.symbols(one)[0] for one in utterances]
     if not any(map(reading.are_lattices, paths)):
-        reject_options(("symbols", "acoustic_scale"), "without lattices (--format lattices)")
+        reject_options(("symbols", *SCALES), "without lattices (--format lattices)")
     systems = [read_system(path, segments, reading, targets) for path in paths]
+    if not any(system.lattices for system in systems):
+        reject_options(WORD_COSTS, "without lattices or n-best lists with scores")
     note_unused(reading.rules, reading.seen)
     note_optional(reading.optional)
     loss = _loss(choice, systems, targets)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
 from fstgrad.cli.output import echo, note
+from fstgrad.cli.rescoring import Rescoring
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import (
@@ -30,7 +31,7 @@ from fstgrad.learning.alternatives import Alternatives
 from fstgrad.learning.score import Decode, Text, decoded
 from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import Loss
-from fstgrad.openfst import Fst, read_collection
+from fstgrad.openfst import Fst
 from fstgrad.openfst.lattice_text import starts_as_kaldi
 from fstgrad.strings import Lattice
 
@@ -66,7 +67,7 @@ class Reading:
     fold: Fold
     alternatives: bool
     symbols_file: str | None
-    acoustic_scale: float
+    rescoring: Rescoring
     rules: WordRules
     seen: set[str] = field(default_factory=set)  # words of the files, before the rules
     optional: list[str] = field(default_factory=list)  # optional words of sclite
@@ -187,9 +188,7 @@ def read_system(
     wanted = Items([one.name for one in scored], file, "utterance", "id")
     names = [str(i) if one.name is None else one.name for i, one in enumerate(scored, start=1)]
     if reading.are_lattices(path):
-        collection = read_collection(
-            path, symbols=reading.symbols_file, acoustic_scale=reading.acoustic_scale
-        )
+        collection = reading.rescoring.read(path, symbols=reading.symbols_file)
         renamed = {reading.fold(name): fst for name, fst in collection.items()}
         if len(renamed) == len(collection):
             collection = renamed
@@ -215,7 +214,8 @@ def read_system(
             listed = [y for y in ys if not isinstance(y, Alternatives)]
             if len(listed) < len(ys):
                 raise InvalidInputError("alternatives in an n-best list; write each as a text")
-            lattices.append(Lattice.from_nbest(listed, np.array(one.scores), alphabet))
+            scores = np.array(one.scores) - [reading.rescoring.cost(text) for text in one.texts]
+            lattices.append(Lattice.from_nbest(listed, scores, alphabet))
     return System(names, [], lattices)
 
 
@@ -327,7 +327,7 @@ def _lattices(
     results = {word for label in folded for word in reading.rules.words((label,))}
     alphabet = Alphabet(sorted(labels | folded | results | of_targets or {"-"}))
     for name, fst in collection.items():
-        lattice = lattice_over(alphabet, path, name, fst)
+        lattice = reading.rescoring.lattice(lattice_over(alphabet, path, name, fst))
         yield reading.rules.lattice(changes.lattice(lattice))
 
 

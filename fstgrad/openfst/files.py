@@ -10,7 +10,7 @@ from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
 from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
 from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
-from fstgrad.openfst.lattice_text import parse_lattices, starts_as_kaldi
+from fstgrad.openfst.lattice_text import check_unscaled, parse_lattices, starts_as_kaldi
 from fstgrad.openfst.text import parse_text, read_symbols
 
 RULES = ".rules"  # of an archive: the entry NAME.rules names the rules of the arcs of NAME
@@ -103,6 +103,7 @@ def read_collection(
     alphabet: Alphabet | None = None,
     symbols: str | os.PathLike[str] | None = None,
     acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
 ) -> dict[str, Fst]:
     """Return all lattices of a FAR archive, of a folder's files or of one such file, by name.
 
@@ -117,8 +118,8 @@ def read_collection(
         As in `read_file`.
     symbols : path, optional
         The symbol table of text with numeric labels, such as words.txt of Kaldi.
-    acoustic_scale : float
-        Factor of the acoustic costs of Kaldi.
+    acoustic_scale, lm_scale : float
+        Factors of the acoustic and of the graph costs of Kaldi.
 
     Raises
     ------
@@ -131,10 +132,12 @@ def read_collection(
     optional("alphabet", alphabet, Alphabet, "an Alphabet")
     if symbols is not None:
         symbols = path_name(symbols, "symbols")
-    given, scale = pathlib.Path(path_name(path)), real_number("acoustic_scale", acoustic_scale)
+    given = pathlib.Path(path_name(path))
+    scales = real_number("lm_scale", lm_scale), real_number("acoustic_scale", acoustic_scale)
     is_text = given.is_file() and starts_as_kaldi(given)  # also lat.1.gz
     if not (given.is_dir() or is_text or _LATTICE_FILE.fullmatch(given.name)):
         found = _entries(os.fspath(path))
+        check_unscaled(os.fspath(path), scales)
     else:
         table = None if symbols is None else read_symbols(symbols)
         found, files = {}, dict[str, pathlib.Path]()
@@ -144,9 +147,15 @@ def read_collection(
                 continue
             if file.suffix == ".fst":
                 entries = {"": read_file(file)}
+                check_unscaled(str(file), scales)
             else:
                 texts = parse_lattices(
-                    read_text(file), str(file), table, known=alphabet or (), acoustic_scale=scale
+                    read_text(file),
+                    str(file),
+                    table,
+                    known=alphabet or (),
+                    acoustic_scale=scales[1],
+                    lm_scale=scales[0],
                 )
                 entries = {key: from_arrays(arcs.arrays()) for key, arcs in texts.items()}
             for key, fst in entries.items():

@@ -53,6 +53,7 @@ def parse_lattices(
     *,
     known: Container[str] = (),
     acoustic_scale: float = 1.0,
+    lm_scale: float = 1.0,
 ) -> dict[str, TextArcs]:
     """Return the lattices of a text by key; the key of a text without keys is "".
 
@@ -65,18 +66,18 @@ def parse_lattices(
         The symbol table of numeric labels.
     known : container of str
         As in `parse_text`, for AT&T text.
-    acoustic_scale : float
-        Factor of the acoustic costs of Kaldi.
+    acoustic_scale, lm_scale : float
+        Factors of the acoustic and of the graph costs of Kaldi.
 
     Raises
     ------
     FstError
-        The text is empty or malformed; labels of Kaldi or k2 are numbers without `symbols`; an arc
-        of AT&T text has two different labels.
+        The text is empty or malformed; a scale is not 1 and a lattice is not Kaldi's; labels of
+        Kaldi or k2 are numbers without `symbols`; an arc of AT&T text has two different labels.
     """
     instance("text", text, str, "the text of a lattice")
     check_known(symbols, known)
-    acoustic_scale = real_number("acoustic_scale", acoustic_scale)
+    scales = real_number("lm_scale", lm_scale), real_number("acoustic_scale", acoustic_scale)
     rows = [
         Line(name, number, content, split_fields(content))
         for number, content in text_lines(text, name)
@@ -92,9 +93,11 @@ def parse_lattices(
     found = {}
     for key, lines in entries.items():
         if of_kaldi or _is_kaldi(lines):
-            converted = [_kaldi(line, acoustic_scale) for line in lines]
+            converted = [_kaldi(line, scales) for line in lines]
             found[key] = _acceptor(converted, name, symbols)
-        elif _is_k2(lines, known):
+            continue
+        check_unscaled(name, scales)
+        if _is_k2(lines, known):
             found[key] = _acceptor(_k2(lines), name, symbols)
         else:
             found[key] = _att(lines, name, symbols, known)
@@ -171,13 +174,23 @@ def _is_kaldi(lines: Iterable[Line]) -> bool:
     return any("." in cost or cost.count(",") == 2 for cost in _kaldi_costs(lines))
 
 
-def _kaldi(line: Line, scale: float) -> Line:
+def check_unscaled(name: str, scales: tuple[float, float]) -> None:
+    """Raise FstError if a scale is given for lattices whose costs have one part."""
+    if scales != (1.0, 1.0):
+        raise FstError(
+            f"{name}: costs of one part; acoustic_scale and lm_scale are for those of Kaldi, which "
+            "are graph,acoustic: leave them out"
+        )
+
+
+def _kaldi(line: Line, scales: tuple[float, float]) -> Line:
     """Return a line of Kaldi as a line of an acceptor, with the sum of its costs."""
     fields = list(line.fields)
     cost = 0.0
     if len(fields) in (2, 4, 5) and KALDI.fullmatch(fields[-1]):
         parts = fields.pop().split(",")
-        cost = cost_of(parts[0], line) + scale * cost_of(parts[1], line)
+        costs = [cost_of(part, line) for part in parts[:2]]
+        cost = sum(scale * part for scale, part in zip(scales, costs, strict=True) if scale)
     size = len(fields)
     is_arc = size == 3 or (size == 4 and ("." not in fields[3] or not NUMBER.fullmatch(fields[3])))
     if not (size == 1 or is_arc) or not all(map(STATE.fullmatch, fields[:2])):

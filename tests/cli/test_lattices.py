@@ -54,7 +54,7 @@ def test_risk(files, capsys, source):
         assert line["log_z"] == pytest.approx(lattice.log_partition(), abs=1e-12)
         assert line["least_loss"] == 0
         assert line["arcs"] == lattice.num_arcs
-    assert "over 2 lattices" in err
+    assert "(in the unit of the loss) over 2 lattices" in err
     written = read_collection(posteriors)
     assert sorted(written) == ["u1", "u2"]
     cat = to_arrays(written["u1"])
@@ -63,6 +63,29 @@ def test_risk(files, capsys, source):
     # "cat" has weight e^0.3 against e^0.5
     assert costs["cat"] == pytest.approx(np.log(1 + np.exp(0.2)), abs=1e-12)
     assert costs["sat"] == 0
+
+
+def test_costs_of_words_and_scales(files, capsys):
+    """As if the scores of the slots were lower; the scales are those of Kaldi's two costs."""
+    (files["path"] / "costs").write_text("cap 0.7\nunused 1\n")
+    options = ("--tokens-y", "words", "--loss", "edit")
+    code, lines, _ = run(
+        capsys, "risk", files["pairs"], "--lattices", files["far"], *options,
+        "--word-costs", files["path"] / "costs", "--word-penalty", 0.2,
+    )  # fmt: skip
+    slots = [[("the", -0.2), (None, -1.0)], [("cat", 0.1), ("cap", -0.4)], [("sat", -0.2)]]
+    loss = fg.EditDistance(ABC)
+    expected = fg.risk(fg.Lattice.from_confusion_network(slots, ABC), TARGET, loss)[0]
+    assert (code, lines[0]["objective"]) == (0, pytest.approx(expected, abs=1e-12))
+    (files["path"] / "k.lat").write_text("u\n0 1 the 1.0,4.0,\n0 1 cat 2.0,1.0,\n1\n")
+    pairs = files["path"] / "k.tsv"
+    pairs.write_text("u\tthe\n")
+    source = files["path"] / "k.lat"
+    scales = ("--acoustic-scale", 0.5, "--lm-scale", 3)  # 3 + 2, 6 + 0.5
+    code, lines, _ = run(capsys, "risk", pairs, "--lattices", source, *options, *scales)
+    assert (code, lines[0]["objective"]) == (0, pytest.approx(1 / (1 + np.exp(1.5)), abs=1e-12))
+    code, _, err = run(capsys, "risk", pairs, *options, "--word-penalty", 1)
+    assert (code, "--word-penalty has no effect without --lattices" in err) == (2, True)
 
 
 @pytest.mark.parametrize("objective", ["softmax-margin", "crf", "risk"])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pathlib
 import re
 
 import pytest
@@ -423,6 +424,42 @@ def test_words_and_names_of_lattices_are_changed_as_those_of_texts(files, run):
     files(u__lat="U\n0 1 The\n1 2 Cafe\u0301\n2 3 UH\n3\n", r__tsv="u\tthe caf\u00e9\n")
     options = ("--ignore-case", "--normalize", "nfc", "--drop", "uh")
     assert rows(run, "u.lat", "r.tsv", *options)[0]["errors"] == 0
+
+
+def test_scales_and_costs_of_words_change_the_best_path(files, run):
+    """Costs: a b 3 graph + 4 acoustic, c 5 graph + 1 acoustic, and the empty string 9."""
+    text = "u\n0 1 a 1.0,4.0,\n1 2 b 2.0,0.0,\n0 2 c 5.0,1.0,\n0 2 <eps> 9.0,0.0,\n2\n"
+    files(k__lat=text, r__tsv="u\ta b\n", costs="c 1.5\n\nb -0.25\n")
+    files(n__tsv="u\t-7\ta b\nu\t-6\tc\nu\t-9\t\n", a__lat="0 1 a a 3,0\n1\n")
+    for options, best in (
+        ((), "c"),  # 7, 6, 9
+        (("--acoustic-scale", "0.1"), "a b"),  # 3.4, 5.1, 9
+        (("--lm-scale", "2"), "a b"),  # 10, 11, 18
+        (("--word-penalty", "-1.5"), "a b"),  # 4, 4.5, 9
+        (("--word-penalty", "4"), ""),  # 15, 10, 9
+        (("--word-costs", "costs"), "a b"),  # 6.75, 7.5, 9
+        (("--word-costs", "costs", "--word-penalty", "1"), "c"),  # 8.75, 8.5, 9
+    ):
+        names = ["k.lat"] if options and "scale" in options[0] else ["k.lat", "n.tsv"]
+        for name in names:
+            assert run("score", name, "r.tsv", *options, "-o", "o.tsv")[0] == 0
+            assert pathlib.Path("o.tsv").read_text() == f"u\t{best}\n", (name, options)
+    for name, options, said in (
+        ("n.tsv", ("--lm-scale", "2"), "--lm-scale has no effect without lattices"),
+        (
+            "o.tsv",
+            ("--word-penalty", "2"),
+            "--word-penalty has no effect without lattices or n-best",
+        ),
+        ("k.lat", ("--word-costs", "r.tsv"), "r.tsv:1: 3 field(s); a row is word, space, cost"),
+    ):
+        assert said in run("score", name, "r.tsv", *options)[2]
+    files(k__lat="0 1 a a 3\n1\n", r__tsv="k\ta\n")
+    said = run("score", "k.lat", "r.tsv", "--lm-scale", "2")[2]
+    assert "k.lat: costs of one part; --acoustic-scale and --lm-scale are for" in said
+    for wrong in ("a 1\na 2\n", "a x\n", "a inf\n"):
+        files(wrong=wrong)
+        assert "wrong:" in run("score", "k.lat", "r.tsv", "--word-costs", "wrong")[2]
 
 
 @pytest.mark.parametrize("name", ["lats.txt", "lat.1.gz", "lat"])

@@ -146,7 +146,8 @@ def test_grad_is_the_mean_over_the_pairs(run, pairs, tmp_path, objective, order)
         assert set(line) == {"line", "y", "objective", "log_z", "states", "method", "seconds"}
     assert written["objective"] == pytest.approx(np.mean(values), rel=1e-10)
     np.testing.assert_allclose(written["gradient"], np.mean(gradients, axis=0), atol=1e-12)
-    assert f"mean {np.mean(values):.6f} nats over 3 pairs" in err
+    unit = " (in the unit of the loss)" if objective == "risk" else " nats"
+    assert f"mean {np.mean(values):.6f}{unit} over 3 pairs" in err
 
 
 def test_the_reference_engine_gives_the_same(run, pairs):
