@@ -107,5 +107,5 @@ rescoring_options = option_group(
         metavar="FILE",
         help="Costs in nats that are added to words of lattices and n-best lists: rows word cost.",
     ),
-    heading="Scores of lattices",
+    heading="Lattices",
 )
