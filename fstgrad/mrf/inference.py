@@ -51,19 +51,6 @@ class Method(Generic[Result]):
         keywords = self.function.__kwdefaults__ or {}
         return [name for name in keywords if name not in self.fixed]
 
-    def bind(self, name: str, options: Mapping[str, Any]) -> Callable[..., Result]:
-        """Return the function with its options set; `name` appears in error messages.
-
-        Raises InvalidInputError for an option that the method does not have.
-        """
-        for option in options:
-            if option not in self.options:
-                raise InvalidInputError(
-                    f"method {name!r} has no option {option!r}; it has "
-                    f"{', '.join(self.options) or 'none'}"
-                )
-        return partial(self.function, **self.fixed, **options)
-
 
 def bound(
     table: Mapping[str, Method[Result]], name: str, options: Mapping[str, Any]
@@ -72,8 +59,14 @@ def bound(
 
     Raises InvalidInputError for an unknown method or option.
     """
-    name = one_of("method", name, list(table))
-    return table[name].bind(name, options)
+    method = table[one_of("method", name, list(table))]
+    for option in options:
+        if option not in method.options:
+            raise InvalidInputError(
+                f"method {name!r} has no option {option!r}; it has "
+                f"{', '.join(method.options) or 'none'}"
+            )
+    return partial(method.function, **method.fixed, **options)
 
 
 def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inference:
