@@ -121,24 +121,12 @@ class MiniBuckets:
         self.value = value
 
     def _score_tables(self) -> Iterator[Piece]:
-        """Yield the score tables of nodes, edges and larger factors."""
-        model, sizes = self.model, self.sizes
-        self.budget.check()
-        for v, size in enumerate(sizes):
-            yield Piece((v,), model.scores.node[v, :size], ~v)
-        stack = model.edge_stack
-        for e, (a, b) in enumerate(model.graph.edges.tolist()):
+        """Yield the score tables, with their axes in reverse order of elimination."""
+        for t, (nodes, table) in enumerate(self.model.tables()):
             self.budget.check()
-            table = stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
-            yield self._piece((a, b), table, ~(len(sizes) + e))
-        for f in range(model.factors.number):
-            source = ~(len(sizes) + model.graph.num_edges + f)
-            yield self._piece(tuple(model.factors.nodes(f)), model.factors.view(f), source)
-
-    def _piece(self, nodes: Scope, table: FloatArray, source: int) -> Piece:
-        """Return a score table with its axes in the order of elimination."""
-        axes = sorted(range(len(nodes)), key=lambda axis: -self.place[nodes[axis]])
-        return Piece(tuple(nodes[axis] for axis in axes), table.transpose(axes), source)
+            places = [self.place[v] for v in nodes]
+            axes = sorted(range(len(nodes)), key=places.__getitem__, reverse=True)
+            yield Piece(tuple(nodes[axis] for axis in axes), table.transpose(axes), ~t)
 
     def _split(self, pieces: list[Piece], max_cells: int) -> list[list[Piece]]:
         """Return the pieces of each mini-bucket.

@@ -1,6 +1,6 @@
 """The data of a model: a graph and its score tables, and their form for kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
@@ -200,6 +200,16 @@ class ScoredGraph:
         """The edge scores as (K, C, C), with K = 1 if they are shared, else E."""
         size = self.num_labels
         return self.scores.edge.reshape(-1, size, size)
+
+    def tables(self) -> Iterator[tuple[list[int], FloatArray]]:
+        """Yield (scope, log-table) of each node, then edge, then larger factor, without padding."""
+        sizes, stack = self.labels_per_node.tolist(), self.edge_stack
+        for v, size in enumerate(sizes):
+            yield [v], self.scores.node[v, :size]
+        for e, (a, b) in enumerate(self.graph.edges.tolist()):
+            yield [a, b], stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
+        for f in range(self.factors.number):
+            yield self.factors.nodes(f), self.factors.view(f)
 
     @cached_property
     def potentials(self) -> Potentials:

@@ -183,22 +183,12 @@ def write_model(path: PathLike, model: PairwiseMRF) -> None:
     The offset of the score becomes a factor over no variable.  Raises InvalidInputError if
     exp(score) of a finite score is 0 or inf.
     """
-    sizes = model.labels_per_node.tolist()
-    edges = model.graph.edges.tolist()
-    stack, factors = model.edge_stack, model.factors
-    numbers = range(factors.number)
-    scopes: list[list[int]] = [[v] for v in range(len(sizes))] + edges
-    scopes += [factors.nodes(f) for f in numbers]
-    tables = [model.scores.node[v, :k] for v, k in enumerate(sizes)] + [
-        stack[e if len(stack) > 1 else 0][: sizes[a], : sizes[b]] for e, (a, b) in enumerate(edges)
-    ]
-    tables += [factors.view(f) for f in numbers]
+    sizes, factors = model.labels_per_node.tolist(), list(model.tables())
     if model.offset != 0.0:
-        scopes.append([])
-        tables.append(np.array(model.offset))
-    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(scopes))]
-    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
-    for table in tables:
+        factors.append(([], np.array(model.offset)))
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope, _ in factors]
+    for _, table in factors:
         values = np.exp(table).ravel()
         if not np.isfinite(values).all() or (np.isfinite(table).ravel() & (values == 0)).any():
             raise InvalidInputError(
