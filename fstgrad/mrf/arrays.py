@@ -264,8 +264,8 @@ class Factors(NamedTuple):
 
     def nodes(self, f: int) -> list[int]:
         """Return the scope of factor f."""
-        found: list[int] = self.scope[self.first[f] : self.first[f + 1]].tolist()
-        return found
+        scope: list[int] = self.scope[self.first[f] : self.first[f + 1]].tolist()
+        return scope
 
     def shape(self, f: int) -> tuple[int, ...]:
         """Return the shape of factor f's table."""

@@ -1,6 +1,6 @@
 """Batches of models on one graph; they share the plans for this graph."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -101,9 +101,6 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
 
     def __len__(self) -> int:
         return len(self.items)
-
-    def __iter__(self) -> Iterator[PairwiseMRF]:
-        return iter(self.items)
 
     def _each(self, run: Callable[[int], Result], rest: Callable[[], Result]) -> list[Result]:
         """Return run(b) for each item, and rest() for infeasible ones that count as zero."""

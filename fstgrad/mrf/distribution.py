@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import (
-    FloatArray,
     IntArray,
     Seed,
     direction_array,
@@ -292,17 +291,13 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         """Return <weights, values>, summed over nodes, edges and factors, with 0 * inf = 0."""
         for name, table in (("weights", weights), ("values", values)):
             instance(name, table, Table, "a Table, as marginals() returns it")
+        if weights.edge.ndim == values.edge.ndim == 2:
+            raise InvalidInputError("weights.edge is (C, C); give a table for each edge")
         return float(
             masked_inner(weights.node, values.node, 2)
-            + self._edge_inner(weights.edge, values.edge)
+            + masked_inner(weights.edge, values.edge, 3)
             + masked_inner(weights.factors, values.factors, 1)
         )
-
-    @staticmethod
-    def _edge_inner(weights: FloatArray, values: FloatArray) -> float:
-        if weights.ndim == values.ndim == 2:
-            raise InvalidInputError("weights.edge is (C, C); give a table for each edge")
-        return float(masked_inner(weights, values, 3))
 
     def log_base(self, structure: npt.ArrayLike) -> float:
         """Return the offset of the score, in nats."""

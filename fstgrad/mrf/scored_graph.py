@@ -262,20 +262,17 @@ class ScoredGraph:
 
     def labeling(self, structure: npt.ArrayLike, name: str = "structure") -> IntArray:
         """Return a labeling (I,), or (height, width) flattened, as int64 (I,), checked."""
-        return self._label_array(name, structure, np.arange(self.num_nodes))
-
-    def _label_array(self, name: str, labels: npt.ArrayLike, nodes: IntArray) -> IntArray:
-        flat = integers(name, labels)
+        flat = integers(name, structure)
         if flat.ndim == 2:
             self.graph.check_image(name, flat.shape)
             flat = flat.reshape(-1)
-        array = index_array(name, flat, self.num_labels, (len(nodes),))
-        bad = np.flatnonzero(array >= self.labels_per_node[nodes])
+        array = index_array(name, flat, self.num_labels, (self.num_nodes,))
+        bad = np.flatnonzero(array >= self.labels_per_node)
         if bad.size:
             k = int(bad[0])
             raise InvalidInputError(
-                f"{name}[{k}] is {array[k]}; node {nodes[k]} has the labels 0 to "
-                f"{self.labels_per_node[nodes[k]] - 1}"
+                f"{name}[{k}] is {array[k]}; node {k} has the labels 0 to "
+                f"{self.labels_per_node[k] - 1}"
             )
         return array
 

@@ -26,7 +26,7 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.belief_propagation import belief_propagation, tree_reweighted
-from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
+from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 RUNS = {"bp": belief_propagation, "trw": tree_reweighted}
@@ -59,7 +59,7 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
         )
     run, graph = RUNS[method], model.graph
     result = run(model.recentered[0], **options)  # a masked node would cost the others their digits
-    rho = spanning_tree_weights(graph) if method == "trw" else np.ones(graph.num_edges)
+    rho = tree_cover(graph).rho if method == "trw" else np.ones(graph.num_edges)
     changes = _Changes(graph, rho, result.node, result.edge, direction)
     used = (run.__kwdefaults__ or {}) | options
     derivative_converged = changes.iterate(used["max_iter"], used["tol"], used["damping"])

@@ -54,7 +54,7 @@ class TreeCover:
     Attributes
     ----------
     rho : (E,) float64
-        The share of the forests that contain each edge, in (0, 1].
+        The edge appearance probabilities: the share of the forests that contain each edge, > 0.
     orders, parent_arcs : (T, I) int64
         The nodes of each forest, parents before children, and the arc from the parent into each
         node, -1 for a root.
@@ -124,11 +124,6 @@ def tree_cover(graph: Graph) -> TreeCover:
         graph.cache["trees"] = _cover(graph)
     cached: TreeCover = graph.cache["trees"]
     return cached
-
-
-def spanning_tree_weights(graph: Graph) -> FloatArray:
-    """Return edge appearance probabilities (E,): the share of forests that contain each edge."""
-    return tree_cover(graph).rho
 
 
 def _cover(graph: Graph) -> TreeCover:

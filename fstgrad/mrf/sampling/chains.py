@@ -225,8 +225,8 @@ def edge_strengths(model: ScoredGraph) -> FloatArray:
     table: FloatArray = np.where(finite, edge, 0.0)
     table = table - table.mean(axis=1, keepdims=True)
     table = table - table.mean(axis=2, keepdims=True)
-    found: FloatArray = np.trace(table, axis1=1, axis2=2) / (size - 1)
-    return found if size == 2 else np.maximum(found, 0.0)
+    strength: FloatArray = np.trace(table, axis1=1, axis2=2) / (size - 1)
+    return strength if size == 2 else np.maximum(strength, 0.0)
 
 
 def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArray]:

@@ -15,7 +15,7 @@ import torch
 
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.tree_cover import spanning_tree_weights
+from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.objectives import UNKNOWN
 from fstgrad.torch.arrays import per_item, to_device
 from fstgrad.torch.device.arcs import recent, sum_tables
@@ -84,7 +84,7 @@ def ends_of(graph: Graph, device: torch.device, *, by_trees: bool = False) -> En
         target = np.concatenate([second, first])
         source = to_device(np.concatenate([first, second]), device)
         tables = tuple(t[0, 0] for t in sum_tables(target, graph.num_nodes, device).tables)
-        rho = np.tile(spanning_tree_weights(graph), 2) if by_trees else np.ones(len(target))
+        rho = np.tile(tree_cover(graph).rho, 2) if by_trees else np.ones(len(target))
         share = to_device(rho[:, None, None], device) if by_trees else None
         degree = to_device(np.bincount(target, rho, minlength=graph.num_nodes), device)
         colour, colours = to_device(graph.colour, device), int(graph.colour.max(initial=-1)) + 1
