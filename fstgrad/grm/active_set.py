@@ -166,7 +166,7 @@ def _distinct(column: IntArray) -> tuple[IntArray, IntArray]:
 
 def activate(
     design: Design,
-    own: tuple[Intercepts, FloatArray],
+    of_node: tuple[Intercepts, FloatArray],
     start: FloatArray,
     alpha: float,
     sets: tuple[IntArray, IntArray, FloatArray],
@@ -176,7 +176,7 @@ def activate(
 
     Parameters
     ----------
-    own : (Intercepts, ridge)
+    of_node : (Intercepts, ridge)
         The parameters of a node, and the weight (q, f + d) of half the square of each.
     start : (q, f + d)
         The intercepts and slopes of q nodes, for the columns of the fit.
@@ -186,7 +186,7 @@ def activate(
         The slots of the sets, in the order of their parameters.
     """
     parameter, node, block, column = slots
-    intercepts, ridge = own
+    intercepts, ridge = of_node
     nodes, fixed = start.shape
     covariates = intercepts.covariates
     n, first = design.samples, nodes * fixed

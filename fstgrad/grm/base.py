@@ -22,7 +22,7 @@ from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import log_moments
-from fstgrad.grm.measures import Integrand
+from fstgrad.grm.measures import Integrand, Pair
 
 Method = Literal["direct", "bounds"]
 Derivatives = tuple[FloatArray, FloatArray, FloatArray]
@@ -91,34 +91,25 @@ class Base(ABC):
         >>> bool(abs(interval.value - np.exp(0.5)) < 1e-12)
         True
         """
-        array = self._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
+        rows, shape = self._checked(eta)
         checks.one_of("method", method, ("direct", "bounds"))
         if method == "bounds":
-            lower, upper = log_moments.log_moment(
+            pair = log_moments.log_moment(
                 self.integrands(rows, 0.0), domains=domains, tolerance=tolerance
             )
-            return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape[:-1])
-        interval, _, _ = self._direct(rows, 1e-13)
-        self._refuse_unknown(interval[:, 0], rows)
-        value, error = interval.T
-        return _shaped(Bounds(value - error, value, value + error), array.shape[:-1])
+            return _with_middle(pair, shape[:-1])
+        value, error = self._finite(rows)[0].T
+        return _shaped(Bounds(value - error, value, value + error), shape[:-1])
 
     def gradient(self, eta: npt.ArrayLike) -> FloatArray:
         """Return E[t], the gradient of A, (..., k + e) float64; errors as in `log_partition`."""
-        array = self._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
-        interval, mean, _ = self._direct(rows, 1e-13)
-        self._refuse_unknown(interval[:, 0], rows)
-        return mean.reshape(array.shape)
+        rows, shape = self._checked(eta)
+        return self._finite(rows)[1].reshape(shape)
 
     def hessian(self, eta: npt.ArrayLike) -> FloatArray:
         """Return Cov[t], the Hessian of A, (..., k + e, k + e); errors as in `log_partition`."""
-        array = self._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
-        interval, _, covariance = self._direct(rows, 1e-13)
-        self._refuse_unknown(interval[:, 0], rows)
-        return covariance.reshape((*array.shape, array.shape[-1]))
+        rows, shape = self._checked(eta)
+        return self._finite(rows)[2].reshape((*shape, shape[-1]))
 
     def gradient_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
@@ -128,15 +119,14 @@ class Base(ABC):
         E[T^a] = exp(M(a) - M(0)) with M(a) = log of the integral of T^a exp(<eta, t> + B).
         Arguments and errors as in `log_partition`.
         """
-        array = self._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
-        lower, upper = log_moments.moments(
+        rows, shape = self._checked(eta)
+        pair = log_moments.moments(
             lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,
             tolerance=tolerance,
         )
-        return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape)
+        return _with_middle(pair, shape)
 
     def hessian_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tolerance: float | None = None
@@ -145,15 +135,14 @@ class Base(ABC):
 
         Arguments and errors as in `log_partition`.
         """
-        array = self._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
-        lower, upper = log_moments.covariances(
+        rows, shape = self._checked(eta)
+        pair = log_moments.covariances(
             lambda a: self.integrands(rows, a),
             self._signed(rows.shape[1]),
             domains=domains,
             tolerance=tolerance,
         )
-        return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
+        return _with_middle(pair, (*shape, shape[-1]))
 
     def derivatives(self, eta: FloatArray) -> Derivatives:
         """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for eta (n, c), as fits need them.
@@ -218,9 +207,9 @@ class Base(ABC):
     def check_values(self, values: FloatArray) -> None:
         """Raise InvalidInputError unless all values are possible."""
 
-    @abstractmethod
     def mean(self, eta: FloatArray) -> float:
-        """Return E[x] for one eta (c,)."""
+        """Return E[x] for one eta (c,); here for families with T = x."""
+        return float(self.gradient(eta)[0])
 
     @abstractmethod
     def sweep(self, chains: Any, families: Sequence["Base"], rng: np.random.Generator) -> int:
@@ -250,23 +239,27 @@ class Base(ABC):
         """Return for each of t_1, ..., t_k whether it has the sign of x."""
         return [self.allows_negative and j % 2 == 0 for j in range(1, k + 1)]
 
-    def _checked(self, eta: npt.ArrayLike) -> FloatArray:
+    def _checked(self, eta: npt.ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
+        """Return the rows (m, k + e) of eta (..., k + e), checked, and the shape of eta."""
         array = checks.real_array("eta", eta)
         if array.ndim == 0 or array.shape[-1] <= self.num_extra:
             raise InvalidInputError(
                 f"eta has shape {array.shape}; the shape must be (..., k"
                 + (f" + {self.num_extra})" if self.num_extra else ")")
             )
-        return checks.writable(array)
+        return checks.writable(array).reshape(-1, array.shape[-1]), array.shape
 
-    def _refuse_unknown(self, value: FloatArray, rows: FloatArray) -> None:
-        bad = np.flatnonzero(~np.isfinite(value))
+    def _finite(self, rows: FloatArray) -> Derivatives:
+        """Return what `_direct` does, to all digits; raise InvalidInputError if A is not finite."""
+        results = self._direct(rows, 1e-13)
+        bad = np.flatnonzero(~np.isfinite(results[0][:, 0]))
         if bad.size:
             raise InvalidInputError(
                 f"eta {rows[bad[0]].tolist()} is out of range of the direct sum of the {self.name} "
                 "base (the mean is too large, or there is no normalizer); give smaller "
                 'coefficients or method="bounds"'
             )
+        return results
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()
@@ -292,6 +285,12 @@ def empty_derivatives(eta: FloatArray) -> Derivatives:
 def mass_center(log_height: FloatArray, v: FloatArray) -> FloatArray:
     """Return x = e^v (m,) at which the log-heights (m, len(v)) on the grid v are largest."""
     return np.asarray(np.exp(v[np.argmax(np.nan_to_num(log_height, nan=-np.inf), axis=1)]))
+
+
+def _with_middle(pair: Pair, shape: tuple[int, ...]) -> Bounds:
+    """Return bounds (lower, upper) with their middle as the value, in this shape."""
+    lower, upper = pair
+    return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), shape)
 
 
 def _shaped(interval: Bounds, shape: tuple[int, ...]) -> Bounds:

@@ -157,9 +157,7 @@ class Poisson(CountBase):
             base_limit=-np.inf, linear=np.eye(k)[0],
         )  # fmt: skip
 
-    def mean(self, eta: FloatArray) -> float:
-        """Return E[x] for one eta (k,)."""
-        return float(self.gradient(eta)[0])
+    mean = Base.mean  # E[T] = E[x], also beyond the table
 
     def integrands(self, eta: FloatArray, a: float) -> list[Integrand]:
         """Return the integrand over x = 1, 2, ..., with the term of x = 0 separate."""
@@ -496,10 +494,6 @@ class Exponential(Base):
         """Return -1 / mean, the eta_1 of an exponential distribution."""
         return -1.0 / max(mean, SMALLEST_MEAN)
 
-    def mean(self, eta: FloatArray) -> float:
-        """Return E[x] for one eta (k,)."""
-        return float(self.gradient(eta)[0])
-
     def check_values(self, values: FloatArray) -> None:
         """Raise InvalidInputError unless all values are >= 0."""
         wrong = np.flatnonzero(values < 0)
@@ -538,9 +532,8 @@ class Exponential(Base):
                 'give method="direct"'
             )
 
-    def _checked(self, eta: npt.ArrayLike) -> FloatArray:
-        array = super()._checked(eta)
-        rows = array.reshape(-1, array.shape[-1])
+    def _checked(self, eta: npt.ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
+        rows, shape = super()._checked(eta)
         leading = rows[np.arange(len(rows)), np.argmax(rows != 0, axis=1)]
         if (leading >= 0).any():
             worst = rows[np.argmax(leading >= 0)].tolist()
@@ -548,7 +541,7 @@ class Exponential(Base):
                 f"eta {worst} cannot be normalised under the {self.name} base; the first "
                 "coefficient that is not zero must be negative"
             )
-        return array
+        return rows, shape
 
     def _direct(self, eta: FloatArray, tol: float) -> Derivatives:
         out = empty_derivatives(eta)

@@ -227,7 +227,7 @@ def largest_useful_alpha(problem: Problem, settings: FitSettings) -> float:
 
 
 def symmetrize(
-    fits: Sequence[NodeFit], design: Design, blank: Parameters, own: Intercepts, rule: str
+    fits: Sequence[NodeFit], design: Design, blank: Parameters, of_node: Intercepts, rule: str
 ) -> Parameters:
     """Return one model from p node fits.
 
@@ -235,9 +235,9 @@ def symmetrize(
     select S.  rule : "average", their mean; "min", the estimate with the smallest absolute value (0
     unless all nodes select S); "max", the one with the largest.  blank : the families and k.
     """
-    intercepts, f = np.zeros(blank.intercepts.shape), own.coordinates.size
+    intercepts, f = np.zeros(blank.intercepts.shape), of_node.coordinates.size
     node_coefs = np.array([fit.intercepts for fit in fits])
-    intercepts[:, own.coordinates] = node_coefs[:, :f]
+    intercepts[:, of_node.coordinates] = node_coefs[:, :f]
     interactions = []
     for number, block in enumerate(design.blocks):
         sets, values = [], []

@@ -125,8 +125,8 @@ class JointRegression:
         self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
     ) -> ActiveSet:
         slots = self._slots(term, key)
-        own = self.solver.intercepts, self.solver.ridge
-        return activate(self.design, own, intercepts, self.alpha, (term, key, coef), slots)
+        of_node = self.solver.intercepts, self.solver.ridge
+        return activate(self.design, of_node, intercepts, self.alpha, (term, key, coef), slots)
 
     def _slots(
         self, term: IntArray, key: IntArray

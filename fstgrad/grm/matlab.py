@@ -54,7 +54,7 @@ def read_matlab(data: bytes) -> dict[str, Any]:
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[124:126] not in (b"\x00\x01", b"\x01\x00"):
         raise InvalidInputError("it is not a MATLAB 5 file; save it with -v7")
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     at = _HEADER
     while at < len(data):
         kind, content, at = _element(data, at, order)
@@ -63,8 +63,8 @@ def read_matlab(data: bytes) -> dict[str, Any]:
         if kind == _MATRIX:
             name, value = _matrix(content, order, 0)
             if value is not None:
-                found[name] = value
-    return found
+                arrays[name] = value
+    return arrays
 
 
 def _inflated(content: bytes) -> bytes:

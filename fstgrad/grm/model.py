@@ -640,15 +640,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         x = self._validated(X, reset=False)
         return parameters.pseudo_log_likelihood(x, self._shifts(x.shape[0], offset, covariates))
 
-    def score_samples(
-        self,
-        X: Any,
-        *,
-        offset: npt.ArrayLike | None = None,
-        covariates: npt.ArrayLike | None = None,
-    ) -> FloatArray:
-        """Return what `pseudo_log_likelihood` returns, (n,), in nats."""
-        return self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
+    score_samples = pseudo_log_likelihood  # the name in scikit-learn
 
     def report(
         self,

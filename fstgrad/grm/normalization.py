@@ -110,7 +110,7 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
         )
     pairwise = all(term.term.size == 2 for term in parameters.interactions)
     if pairwise:
-        matrix = _matrix(parameters)
+        matrix = pair_matrix(parameters)
         values, vectors = np.linalg.eigh(matrix)
         if values[-1] < -MARGIN * scale:
             return Normalizability(True, f"negative definite, largest eigenvalue {values[-1]:.6g}")
@@ -262,7 +262,7 @@ def _arithmetic_geometric_bounds(parameters: Parameters) -> FloatArray:
     return total
 
 
-def _matrix(parameters: Parameters) -> FloatArray:
+def pair_matrix(parameters: Parameters) -> FloatArray:
     """Return the symmetric M (p, p) with Q = t_2' M t_2 of a pairwise model."""
     matrix = np.diag(parameters.intercepts[:, 0])
     for sets, values, _ in _leading(parameters):

@@ -129,12 +129,7 @@ def _gaussian(parameters: Parameters) -> float:
 
     Raises InfeasibleError if P is not positive definite.
     """
-    p = parameters.features
-    precision = np.diag(-2.0 * parameters.intercepts[:, 0])
-    for term in parameters.interactions:
-        a, b = term.sets.T
-        np.subtract.at(precision, (a, b), term.values)
-        np.subtract.at(precision, (b, a), term.values)
+    p, precision = parameters.features, -2.0 * normalization.pair_matrix(parameters)
     linear = parameters.intercepts[:, 1]
     try:
         factor = np.linalg.cholesky(precision)

@@ -215,8 +215,8 @@ class Problem:
 
         def refit(nodes: range) -> FloatArray:
             solver = self._solver_of(nodes, fixed[:, nodes].swapaxes(0, 1))
-            own = self.intercepts, solver.ridge
-            active = activate(no_blocks, own, start[nodes], settings.alpha, sets, slots)
+            of_node = self.intercepts, solver.ridge
+            active = activate(no_blocks, of_node, start[nodes], settings.alpha, sets, slots)
             slopes = solver.solve(active, 0.5 * settings.tol)[1]
             is_done = slopes.max(initial=0.0) <= settings.tol
             if len(nodes) > 1 and not is_done:  # a hard node stopped the others

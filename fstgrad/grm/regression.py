@@ -121,8 +121,8 @@ class NodeRegression:
     ) -> ActiveSet:
         sets = block, self.design.keys(block, column), coef
         slots = np.arange(block.size), np.zeros(block.size, dtype=np.int64), block, column
-        own = self.solver.intercepts, self.solver.ridge
-        return activate(self.design, own, intercepts, self.alpha, sets, slots)
+        of_node = self.solver.intercepts, self.solver.ridge
+        return activate(self.design, of_node, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
         """Return the gradients of all columns that the node may use, one array per block.

@@ -415,7 +415,8 @@ def _gaussian_kernel(
     chosen = rng.permutation(first.size)[:MOST_PAIRS]
     kernel = np.zeros((len(rows), len(rows)))
     for a, b in zip(first[chosen], second[chosen], strict=True):
-        kernel += _kernel(rows[:, [a, b]], rows[:, [a, b]])
+        pair = rows[:, [a, b]]
+        kernel += np.exp(-0.5 * ((pair[:, None] - pair[None]) ** 2).sum(axis=-1))
     kernel /= len(chosen)
     np.fill_diagonal(kernel, 0.0)
     return kernel
@@ -470,8 +471,3 @@ def supporting_rows(x: FloatArray, columns: Sequence[int], top: int) -> list[int
 
 def _columns(x: FloatArray) -> dict[str, FloatArray]:
     return {"mean": x.mean(axis=0), "variance": x.var(axis=0), "zeros": (x == 0).mean(axis=0)}
-
-
-def _kernel(u: FloatArray, v: FloatArray) -> FloatArray:
-    square = ((u[:, None] - v[None]) ** 2).sum(axis=-1)
-    return np.asarray(np.exp(-0.5 * square))

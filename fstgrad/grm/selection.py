@@ -60,7 +60,7 @@ class UsedRows(NamedTuple):
     @property
     def size(self) -> int:
         """Return n."""
-        return len(_row_numbers(self.x))
+        return _row_count(self.x)
 
     def part(self, rows: IntArray) -> "UsedRows":
         """Return some of the rows."""
@@ -82,7 +82,7 @@ def used_rows(
         "sample_weight": sample_weight, "offset": offset, "covariates": covariates,
     }  # fmt: skip
     check_same_rows(X=x, **attributes)
-    n = len(_row_numbers(x))
+    n = _row_count(x)
     if offset is not None:
         attributes["offset"] = checks.real_array("offset", offset, (n,))
     if covariates is not None:  # a data frame stays one, for the names of its columns
@@ -175,11 +175,11 @@ def _ebic(model: Any, n: float, score: float, gamma: float) -> float:
     return float(-2 * n * p * score + sizes.size * np.log(n) + 2 * gamma * candidates)
 
 
-def _row_numbers(x: MatrixLike) -> IntArray:
+def _row_count(x: MatrixLike) -> int:
     shape = getattr(x, "shape", None)
     if not shape:
         checks.instance("X", x, list | tuple, "an array, a sparse matrix or a data frame")
-    return np.arange(shape[0] if shape else len(x))
+    return int(shape[0]) if shape else len(x)
 
 
 def _take(x: MatrixLike, rows: IntArray) -> Any:
