@@ -88,10 +88,8 @@ class MRFClassifier:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor, as scikit-learn's `clone` needs them."""
-        return dict(vars(self)) if not hasattr(self, "weights_") else {
-            name: vars(self)[name]
-            for name in ("graph", "method", "l2", "max_iter", "step", "rng")
-        }  # fmt: skip
+        names = ("graph", "method", "l2", "max_iter", "step", "rng")
+        return {name: vars(self)[name] for name in names}
 
     def set_params(self, **settings: Any) -> "MRFClassifier":
         """Set arguments of the constructor; return self."""

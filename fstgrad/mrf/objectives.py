@@ -48,7 +48,6 @@ from fstgrad.mrf.sampling.chains import (
     Chain,
     Sampler,
     allowed_at_nodes,
-    new_key,
     new_keys,
     start_labels,
 )
@@ -259,36 +258,27 @@ def contrastive_divergence(
             chain = Chain(model, sampler, row, key, threads)
             chain.advance(k)
             row[...] = chain.labels
-    return _energy_gap(model, gold, starts, 1.0)
-
-
-def _energy_gap(
-    model: ScoredGraph, gold: IntArray, labels: IntArray, scale: float
-) -> tuple[float, Table]:
-    """Return scale (mean s(y~) - s(gold)) over rows y~ of `labels` (k, I), and its gradient."""
-    gradient = counts(model, gold, -scale)
-    for row in labels:
-        counts(model, row, scale / len(labels), gradient)
+    gradient = counts(model, gold, -1.0)
+    for row in starts:
+        counts(model, row, 1.0 / len(starts), gradient)
     score = model.score(gold)
     if score == -np.inf:
         return np.inf, gradient
-    return scale * (sum(model.score(row) for row in labels) / len(labels) - score), gradient
+    return sum(model.score(row) for row in starts) / len(starts) - score, gradient
 
 
 def one_site_divergence(
     model: ScoredGraph, gold: IntArray, *, rng: Seed = None
 ) -> tuple[float, Table]:
-    """Return the energy gap and gradient of one Gibbs draw at one random node, times I.
+    """Return what `contrastive_divergence` does for one Gibbs draw at one random node, times I.
 
-    This is contrastive divergence with one step, CD(1) of McAllester's slides.  The node is
-    uniform, so the expectation of I (t(y~) - t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] -
-    t(gold)), the gradient of the pseudolikelihood.
+    This is CD(1) of McAllester's slides.  The node is uniform, so the expectation of I (t(y~) -
+    t(gold)) is sum_i (E[t(y) | y_j = gold_j for j != i] - t(gold)), the gradient of the
+    pseudolikelihood.
     """
-    allowed_at_nodes(model)
-    labels = gold[None].copy()
-    key = new_key(generator(rng))
-    kernels.sites.gibbs_sites(0, 1, np.arange(0), key, 0, model.pieces, labels[0])
-    return _energy_gap(model, gold, labels, float(model.num_nodes))
+    value, gradient = contrastive_divergence(model, gold, steps="nodes", rng=rng)
+    scaled = (model.num_nodes * part for part in (*gradient, gradient.factors))
+    return model.num_nodes * value, Table(*scaled)
 
 
 def structured_hinge(
