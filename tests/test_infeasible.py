@@ -414,6 +414,8 @@ def test_every_method_of_a_batch_names_them_all_or_goes_on_without_them(name):
         axis = 1 if method == "sample" and name != "PairwiseMRFBatch" else 0
         for place, item in enumerate(GOOD):
             mine, theirs = part_of(result, item, axis), part_of(wanted, place, axis)
+            if method in ("kbest", "sample_without_replacement"):
+                assert [len(result[bad]) for bad in BAD] == [0] * len(BAD)
             if method.startswith("sample"):  # the generator is shared
                 assert (np.concatenate([numbers(mine)]) >= -1e3).all()
             else:
@@ -491,6 +493,15 @@ def test_gold_of_probability_0_in_a_batch():
     np.testing.assert_allclose(values, 0.0, atol=1e-12)  # nothing is known of the others
     np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
     assert not values[[0, 1, 3]].any()
+
+
+def test_one_reason_whatever_is_computed():
+    scores = np.zeros((4, 4))
+    scores[:, 2] = -INF
+    p = fg.SpanningTrees(scores, **TREE)
+    for call in (p.log_partition, lambda: p.kbest(2), lambda: p.norm(2.0), lambda: p.renyi(0.5)):
+        with pytest.raises(fg.InfeasibleError, match=r"^dependents \[2\] have no allowed head"):
+            call()
 
 
 def test_batches_of_more_axes_and_derived_batches():

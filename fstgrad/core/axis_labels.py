@@ -20,6 +20,7 @@ from fstgrad.core.errors import AlphabetError, InvalidInputError
 
 Labels = list[Any] | None
 _SHOWN = 12  # most labels in an error
+_ONCE = "label each symbol of the alphabet once, with a str"
 
 
 def axis_labels(values: Any) -> tuple[Labels, ...]:
@@ -81,7 +82,7 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
     for axis, own in enumerate(labels):
         if own is not None:
             if any(own.count(symbol) != 1 for symbol in order):
-                raise _disagreeing(name, labels, order, "label each symbol of the alphabet once")
+                raise _disagreeing(name, labels, order, _ONCE)
             array = array.take([own.index(symbol) for symbol in order], axis=axis)
     return array
 
@@ -184,5 +185,8 @@ def _named(labels: Sequence[Labels]) -> str:
 
 
 def _shown(labels: Sequence[Any]) -> str:
-    text = ", ".join(str(label)[:16] for label in labels[:_SHOWN])
+    shown = [
+        text if (text := str(own)[:16]) == text.strip() else repr(text) for own in labels[:_SHOWN]
+    ]
+    text = ", ".join(shown)
     return text if len(labels) <= _SHOWN else f"{text}, ... ({len(labels)})"

@@ -6,7 +6,7 @@ Index
 -----
 - `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
 - `real_array` : finite numbers of a given shape; `direction_array` : numbers up to 1e150;
-  `float_array` : any numbers.
+  `float_array` : any numbers; `kind_of_others` : texts, times, complex numbers.
 - `index_array`, `index` : integers in a range; `output_array` : an array to add results to.
 - `sparse_matrix` : a scipy matrix whose indices are within its shape.
 - `positive_number`, `positive_integer`, `one_of`, `flag` : scalars, modes and booleans.
@@ -38,6 +38,7 @@ _DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # package names
 LARGEST_SCORE = 1e300  # sums of scores up to this are finite
 LARGEST_COST = _LARGEST_FACTOR = 1e150  # sums and products of numbers up to this are finite
 COSTS = "costs are finite, at least -1e+150 so that sums are too, or inf to forbid"
+_OTHERS = "cmMSTU"  # kinds of dtypes of complex numbers, times and texts
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
 Kind = TypeVar("Kind")
@@ -92,6 +93,19 @@ def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     return _numbers(name, values, shape)
 
 
+def kind_of_others(values: Any) -> str:
+    """Return the kind of dtype of texts, times or complex numbers in an array or a frame, or "".
+
+    NumPy and scikit-learn read texts and times as numbers.
+    """
+    dtypes = getattr(values, "dtypes", None)  # of the columns of a frame
+    if dtypes is not None and all(getattr(own, "kind", "O") in "biuf" for own in dtypes):
+        return ""
+    array = np.asarray(values)
+    kind = _kind_of_objects(array) if array.dtype.kind == "O" else array.dtype.kind
+    return kind if kind in _OTHERS else ""
+
+
 def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArray:
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         _check_shape(name, values, shape)
@@ -102,9 +116,10 @@ def _numbers(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArra
         if getattr(getattr(values, "dtype", None), "kind", "O") == "O":  # also of pandas
             given = np.asarray(values)
         kind = _kind_of_objects(given) if given.dtype.kind == "O" else given.dtype.kind
-        array = None if kind in "cmMSTU" else np.asarray(given, dtype=np.float64)
+        array = None if kind in _OTHERS else np.asarray(given, dtype=np.float64)
     except Exception as error:  # a foreign __array__ may raise anything
-        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+        what = f"{str(error).rstrip('.')}; give an array of float64"
+        raise InvalidInputError(f"{name} is not an array of numbers: {what}") from error
     if array is None:
         what = "is not an array of numbers: it has texts; convert them"
         if kind == "c":
@@ -154,7 +169,9 @@ def _range(what: str, lower: int, size: int) -> str:
 
 def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
     """Return `value` as an int in [lower, size)."""
-    if not is_integer(value) or not lower <= value < size:
+    if not is_integer(value):
+        raise InvalidInputError(f"{name} is {value!r}; give an integer")
+    if not lower <= value < size:
         raise InvalidInputError(f"{name} is {value!r}; {_range('indices', lower, size)}")
     return int(value)
 

@@ -6,14 +6,14 @@ xarray) and generators have one; sets, mappings, tables and bytes are errors.
 - `items` : the items of a container.
 - `members` : the same, where the order does not matter and a set is valid.
 - `batch` : the sequences of a batch; a str is one sequence, no batch.
-- `paired_batches` : batches whose items belong together.
+- `batches` : those of several arguments; `paired_batches` : whose items belong together.
 - `symbol_strings` : a batch of strings as tuples of symbols.
 - `rows_of`, `row_of`, `fields` : rows of fields.
 - `check_container` : the check alone, for what is read bit by bit.
 """
 
 from collections.abc import Iterator, Mapping, MappingView, Set
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,24 @@ def paired_batches(**given: Any) -> list[list[Any]]:
         As in `batch`, or two columns have different indexes.
     """
     check_same_rows(**given)
+    return batches(**given)
+
+
+def batches(**given: Any) -> list[list[Any]]:
+    """Return the batches of several arguments.
+
+    Raises
+    ------
+    InvalidInputError
+        As in `batch`, or two arguments are one iterator, which the first would leave empty.
+    """
+    iterators = [(name, values) for name, values in given.items() if isinstance(values, Iterator)]
+    for (first, one), (second, other) in combinations(iterators, 2):
+        if one is other:
+            raise InvalidInputError(
+                f"{first} and {second} are the same {type(one).__name__}, which is read once; give "
+                "lists"
+            )
     return [batch(name, values) for name, values in given.items()]
 
 

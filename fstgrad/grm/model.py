@@ -724,6 +724,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
         table = preparation.copied_if_sparse(X)
         try:
+            preparation.check_kind(table)
             array = validate_data(
                 self, table, accept_sparse="csr", dtype=np.float64, reset=reset,
                 ensure_all_finite=False,

@@ -62,6 +62,13 @@ def copied_if_sparse(x: Any) -> Any:
     return x
 
 
+def check_kind(x: Any) -> None:
+    """Raise TypeError if X has texts or times, which others read as counts, or complex numbers."""
+    if not sparse.issparse(x) and (kind := checks.kind_of_others(x)):
+        why = "Complex data not supported" if kind == "c" else "it has texts or times"
+        raise TypeError(f"{why}; convert them")
+
+
 def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
     """Return the values that a family models as CSR (n, p) without duplicates and stored zeros.
 

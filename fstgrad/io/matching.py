@@ -39,6 +39,9 @@ def matched(wanted: Items, found: Items) -> list[int]:
     """
     here, there = set(wanted.names), set(found.names)
     if here <= {None} or there <= {None}:
+        for own in (wanted, found):
+            if not own.names:
+                raise InvalidInputError(f"{own.file} has no {own.what}s; give at least one")
         if len(wanted.names) != len(found.names):
             raise InvalidInputError(
                 f"{_count(wanted)} and {_count(found)}, which match by position because those of "

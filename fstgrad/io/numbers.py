@@ -25,7 +25,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _ALIKE = re.compile(r"[-+$(]?(\d[\d.,_ ']*%?|inf(inity)?|0x[\da-f]+)\)?", re.I | re.ASCII)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _INDEX = 'give index_column="1" if it names the row'
+_MARKS = (*_MISSING, "missing", "#n/a", "<na>")  # of other programs, for a number
 _YEARS = (1000, 2999)
+_SEPARATE = "separate fields by a comma, a semicolon or a tab"
 _RUN = 3  # numbers a, a + 1, a + 2: so many in a first row or column may be names
 # headers of distinct numbers that may be names of rows
 _IDS = re.compile(r"(.*[\s_.-])?([iI][dD]|[iI]ndex)|.*[a-z]I[dD]|[Uu]nnamed: \d+", re.DOTALL)
@@ -284,13 +286,15 @@ class _Rows:
         )
         cell, place = cells[at].strip(string.whitespace), self.among_all(at)
         said = f"is {shown(cell)}, not a number"
-        if cell.lower() in _MISSING:
+        if cell.lower() in _MARKS:
             said = f"is {shown(cell)}; " if cell else "is empty; "
             said += "fill in a number, or leave the row out"
         elif "," in cell:
             said += "; write a decimal point, and nothing between thousands"
+        elif self.width == 1 and re.search(r"\d[ |]+\d", cell):
+            said += f"; {_SEPARATE}"
         elif place == 0 and self.place is None and self.width > 1:
-            said += f"; {_INDEX}"
+            said += f"; correct it, or {_INDEX}" if self.lines else f"; {_INDEX}"
         elif not self.lines and not self.names:
             said += "; give header=True if line 1 names the columns"
         return self.error(line, place, said)
@@ -341,7 +345,11 @@ def _separator(file: str, line: str) -> str:
     """Return the character between fields; raise InvalidInputError if it is not clear."""
     if file.lower().removesuffix(".gz").endswith(".tsv"):
         return "\t"
+    if line.lower().startswith("sep="):
+        raise InvalidInputError(f"{shown(line)} is for Excel; delete the line")
     unquoted = re.sub(r'"[^"]*"', "", line)
+    if re.fullmatch(r"[ |]+", unquoted.strip("\r\n")):
+        raise InvalidInputError(f"blanks or bars separate the fields; {_SEPARATE}")
     found = [mark for mark in ",;\t" if mark in unquoted]
     if len(found) > 1:
         raise InvalidInputError(

@@ -63,7 +63,7 @@ def mrf_nll(
     known = arguments.constant("gold", gold)
     if known.ndim == 3:
         graph.graph.check_image("gold", known.shape[1:])
-        known = known.reshape(len(known), -1)
+        known = known.reshape(len(known), graph.num_nodes)
     known = arguments.integers("gold", known, nodes.shape[:2])
     where = np.where if isinstance(known, np.ndarray) else jnp.where
     labels = where(arguments.is_ignored(known, ignore_index), UNKNOWN, known)
@@ -116,7 +116,7 @@ def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, j
     nodes = arguments.table("node_scores", node_scores, 3, 4, axes=axes)
     if nodes.ndim == 4:
         graph.graph.check_image("node_scores", nodes.shape[2:])
-        nodes = nodes.reshape(*nodes.shape[:2], -1).transpose(0, 2, 1)
+        nodes = nodes.reshape(*nodes.shape[:2], graph.num_nodes).transpose(0, 2, 1)
     edges = arguments.table("edge_scores", edge_scores, 2, 3, 4, axes="(C, C) or (E, C, C)")
     if edges.ndim < 4:
         edges = jnp.broadcast_to(edges, (len(nodes), *edges.shape))

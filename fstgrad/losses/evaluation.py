@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import FloatArray, IntArray, positive_integer
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.core.sequences import batch, paired_batches
+from fstgrad.core.sequences import batches, paired_batches
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.kernels.arguments import Strings
 from fstgrad.losses.automata.machine import TargetMachine
@@ -104,7 +104,7 @@ class PairEvaluation(ABC):
         AlphabetError
             A string has a symbol outside the alphabet.
         """
-        ys, targets = batch("ys", ys), batch("targets", targets)
+        ys, targets = batches(ys=ys, targets=targets)
         pairs = np.indices((len(targets), len(ys))).reshape(2, -1)[::-1].T
         values = self._of_pairs(
             *self._joined(ys, targets),

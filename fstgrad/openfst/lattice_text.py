@@ -119,6 +119,11 @@ def _entries(rows: list[Line]) -> dict[str, list[Line]]:
         else:
             entry.append(line)
     for key, lines in entries.items():
+        if not lines and len(rows) == 1:
+            raise FstError(
+                f"{rows[0].name} is the one word {key!r}; give the lines of a lattice, and not the "
+                "name of a file"
+            )
         if not lines:
             raise FstError(f"{rows[0].name}: the entry {key!r} has no lines; leave it out")
     return entries

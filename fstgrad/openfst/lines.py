@@ -10,7 +10,8 @@ from fstgrad.core.errors import FstError
 from fstgrad.io import NUMBER
 
 STATE = re.compile(r"[0-9]{1,18}")
-KALDI = re.compile(r"[-+.e0-9]+,[-+.e0-9]+(,[0-9_]*)?", re.I)
+_COST = r"([-+.e0-9]+|[-+]?inf(inity)?)"
+KALDI = re.compile(rf"{_COST},{_COST}(,[0-9_]*)?", re.I)
 _FORMS = "a line is 'source nextstate input output [cost]' or 'state [cost]'"
 _FOREIGN = {
     "##foma-net": "a network of foma in its own form; write it with foma's 'write att'",

@@ -369,9 +369,11 @@ def _encoded(
             raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give (l,)")
         ids: IntArray = marked(name, gold, ignore_index).long().cpu().numpy()
         return ids
-    if one is not None:
+    if one is not None and not (isinstance(gold, np.ndarray) and gold.dtype.kind in "iu"):
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
     try:
-        return index_array(name, gold, 2**62, (None,), lower=-(2**62))  # type: ignore[arg-type]
+        ids = index_array(name, gold, 2**62, (None,), lower=-(2**62))  # type: ignore[arg-type]
     except InvalidInputError as error:
-        raise InvalidInputError(f"{error}; without a loss give integer ids") from error
+        remedy = "; without a loss give integer ids" if one is None else ""
+        raise InvalidInputError(f"{error}{remedy}") from error
+    return np.where(ids == ignore_index, IGNORED, ids)

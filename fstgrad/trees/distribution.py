@@ -351,8 +351,9 @@ class TreeDistribution(ArrayDistribution):
     def kbest(self, k: int) -> list[Any]:
         """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
 
-        Fewer than k if there are not k trees.  O(n^2) per tree; projective trees use Lawler's
-        partition of the remaining trees, at n times the cost of `mode` per tree.
+        Fewer than k if there are not k trees, and none for an infeasible item that is zeroed.
+        O(n^2) per tree; projective trees use Lawler's partition of the remaining trees, at n times
+        the cost of `mode` per tree.
         """
         count = checks.positive_integer("k", k)
         recentered, lists = self._recentered(), self._ranked(count)
@@ -360,7 +361,13 @@ class TreeDistribution(ArrayDistribution):
             for item, ranked in enumerate(recentered._ranked(count)):
                 exact = [pair for pair in ranked if self._is_same_recentered(item, pair[0])]
                 lists[item] = merged(exact, lists[item], count)
-        return lists if self.batch_shape else lists[0]
+        return self._lists_of_batch(lists)
+
+    def _lists_of_batch(self, lists: list[list[RankedTree]]) -> list[Any]:
+        """Return the lists of all items, without trees if the item is left out."""
+        left_out = self._table.left_out.ravel()
+        kept = [[] if out else own for out, own in zip(left_out, lists, strict=True)]
+        return kept if self.batch_shape else kept[0]
 
     def _ranked(self, count: int) -> list[list[RankedTree]]:
         """Return up to `count` (tree, log_prob) of each item, best first."""

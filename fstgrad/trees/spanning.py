@@ -148,7 +148,8 @@ class SpanningTrees(TreeDistribution):
         batch.  It has fewer than k entries if there are fewer trees.  The method takes the first
         occurrences among independent draws; if these repeat themselves, it draws from the exact
         probabilities of the remaining trees, in O(n^3) per tree, or O(n^4 / 12) for peaked
-        distributions.  Trees 10^5 nats below the best one are not drawn.
+        distributions.  Trees 10^5 nats below the best one are not drawn, and none of an infeasible
+        item that is zeroed.
         """
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
@@ -161,8 +162,7 @@ class SpanningTrees(TreeDistribution):
             if recentered is not self:
                 lowest = float(solution.log_partition[0]) + LOWEST_DRAWN
             drawn.append([(tree, score) for tree, score in draws if score > lowest])
-        lists = recentered._with_log_probs(drawn)
-        return lists if self.batch_shape else lists[0]
+        return self._lists_of_batch(recentered._with_log_probs(drawn))
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
         """Return the distribution with new scores (n+1,) of the arcs into one dependent, in O(n^2).
@@ -234,6 +234,8 @@ class SpanningTrees(TreeDistribution):
                 if child > 0 and kernels.normal_form.best_checked(inner, self.single_root, heads):
                     out[: n + 1, : n + 1] = inner
                     break
+            else:  # without a tree: its own scores say why
+                out[: n + 1, : n + 1] = table[: n + 1, : n + 1]
         scores = -self._table.with_labels(-normal)
         return self._rescored(np.where(self.scores > -np.inf, scores, -np.inf))
 

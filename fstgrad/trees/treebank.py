@@ -19,13 +19,14 @@ from fstgrad.core import checks
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
-from fstgrad.io import Items, load_arrays, matched, read_lines
+from fstgrad.io import Items, load_arrays, matched, read_lines, shown
 from fstgrad.trees.structures import PADDING, check_cycles
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
 HEAD, RELATION, MISC = 6, 7, 9  # columns of CoNLL-U
 _ID = re.compile(r"[0-9]+([-.][0-9]+)?")  # a word, a multiword token 1-2 or an empty node 1.1
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ def read_blocks(path: str | pathlib.Path) -> Iterator[Block]:
     lines: list[str] = []
     number = 1
     for line in [*read_lines(path), ""]:
+        if "\r" in line:
+            raise InvalidInputError(
+                f"{path}: a carriage return in {shown(line[:40])}; end all lines with \\n or \\r\\n"
+            )
         if line.strip():
             lines.append(line)
         elif lines:
@@ -120,7 +125,17 @@ def _block(lines: list[str], path: str, number: int) -> Block:
     for place, line in enumerate(lines):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
+            if key.strip() == "global.columns" and value.split() != _COLUMNS.split():
+                raise InvalidInputError(
+                    f"{path}: its columns are {shown(value.strip())}; convert it to CoNLL-U, with "
+                    f"{_COLUMNS}"
+                )
             if key.strip() == "sent_id" and value.strip():
+                if sent_id not in (None, value.strip()):
+                    raise InvalidInputError(
+                        f"{path}, sentence {name}: it has another sent_id, {shown(value.strip())}; "
+                        "leave one out"
+                    )
                 name = sent_id = value.strip()
             continue
         columns = line.split("\t")

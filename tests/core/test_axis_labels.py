@@ -116,6 +116,10 @@ def test_an_index_may_be_the_digits():
     for order in ("01", "12"):
         a, b = order
         assert fg.EditDistance(fg.Alphabet(order), confusion=Frame(costs))(a, b) == 0.1
+    with pytest.raises(fg.AlphabetError, match=r"rows 1, 0 .* is 0, 1; .*, with a str"):
+        fg.EditDistance(fg.Alphabet("01"), confusion=Frame(costs, [1, 0], [1, 0]))
+    with pytest.raises(fg.AlphabetError, match="rows '0 ', 1 and"):
+        fg.EditDistance(fg.Alphabet("01"), confusion=Frame(costs, ["0 ", "1"], ["0", "1"]))
 
 
 INDICES = Frame([[1, 0]], columns=["target", "source"])

@@ -158,6 +158,12 @@ def test_a_text_is_no_pair(call):
 
 def test_generators_are_read_once():
     assert MODEL.evaluate(iter(WORDS), iter(WORDS)) == MODEL.evaluate(WORDS, WORDS)
+    for call in (EDIT.matrix, EDIT.pairwise, fg.score, MODEL.evaluate):
+        same = iter(["ab", "ba"])
+        with pytest.raises(
+            fg.InvalidInputError, match=r"are the same list_iterator, .* give lists"
+        ):
+            call(same, same)
 
 
 def test_words_are_no_text():

@@ -175,6 +175,16 @@ def test_bad_input(settings, change, message):
         fg.GeneralizedRootModel(**{"k": 2, **settings}).fit(x)
 
 
+@pytest.mark.parametrize("kind", ["U", "S", "O", "M8[D]", "m8[s]", "c16"])
+def test_texts_and_times_are_no_counts(kind):
+    """NumPy reads the text 1_0 as 10, and scikit-learn a date as days since 1970."""
+    x = counts().astype(kind)
+    if kind == "O":
+        x[0, 0] = "1_0"
+    with pytest.raises(InvalidInputError, match=r"X is not a table .* (it has texts|Complex data)"):
+        fg.GeneralizedRootModel(k=2).fit(x)
+
+
 def test_without_scikit_learn_only_the_estimator_is_missing():
     code = (
         "import sys; sys.modules['sklearn'] = None\n"

@@ -133,9 +133,12 @@ def test_no_items_have_both_derivatives(shape, function):
     assert jax.grad(slope)(scores).shape == shape
 
 
-def test_no_trees_have_no_risk():
+def test_no_items_have_no_losses():
     risk = fgj.spanning_tree_risk(jnp.zeros((0, 4, 4)), np.zeros((0, 4, 4)), single_root=True)
     assert risk.shape == (0,)
+    grid = fg.PairwiseMRF.grid(3, 2, np.zeros((6, 2)), np.zeros((2, 2)))
+    images, gold = jnp.zeros((0, 2, 3, 2)), np.zeros((0, 3, 2), int)
+    assert fgj.mrf_nll(images, np.zeros((2, 2)), gold, grid).shape == (0,)
 
 
 def test_hessian_in_reverse_mode():

@@ -48,6 +48,8 @@ def test_contradictory_evidence():
         model.condition({0: 2})
     with pytest.raises(fg.InvalidInputError, match="evidence node"):
         model.condition({3: 0})
+    with pytest.raises(fg.InvalidInputError, match=r"evidence\[0\] is 1.0; give an integer"):
+        model.condition({0: 1.0})
 
 
 @pytest.mark.parametrize("gold", [[0, 1], [0, 1, 2], [0, -2, 0], [0.5, 0, 0]])

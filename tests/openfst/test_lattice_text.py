@@ -84,6 +84,11 @@ def test_an_infinite_score_of_k2_forbids():
     assert math.isinf(lattice.log_prob(["the"]))
 
 
+def test_an_infinite_cost_of_kaldi_forbids():
+    text = "u\n0 1 the inf,2.0\n0 1 cat 1,Infinity\n0 1 cap 1,2.5\n1\n"
+    assert fg.Lattice.from_text(text, ABC).log_partition() == -3.5
+
+
 @pytest.mark.parametrize(
     ("text", "symbols", "message"),
     [
@@ -99,6 +104,8 @@ def test_an_infinite_score_of_k2_forbids():
         ("a\n0 1 the\n1\n\n0 1 cat\n1\n", None, "x:5: after a blank line, an archive has a key"),
         ("a\n\nb\n0\n", None, "x: the entry 'a' has no lines"),
         ("0 1 the cat 0.5\n1\n", None, "x:1: an arc of a transducer"),
+        ("u\n0 1 the -inf,2.0\n1\n", None, "x:2: the cost -inf"),
+        ("words.txt", None, "x is the one word 'words.txt'; .*not the name of a file"),
         ("\n\n", None, "x is empty"),
     ],
 )

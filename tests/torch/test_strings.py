@@ -290,6 +290,7 @@ def test_padded_rows_of_a_list():
     for objective, settings in ((fgt.risk, (cases.EDIT,)), (fgt.crf_nll, ())):
         expected = objective(scores, gold, *settings)
         assert objective(scores, list(gold), *settings) == expected
+        assert objective(scores, gold.numpy(), *settings) == expected
     log_probs, beam = torch.randn(2, 2), cases.HYPOTHESES
     expected = fgt.nbest_risk(log_probs, beam, gold, cases.EDIT)
     assert fgt.nbest_risk(log_probs, list(map(list, beam)), list(gold), cases.EDIT) == expected

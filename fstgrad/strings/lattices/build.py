@@ -261,12 +261,24 @@ def arcs_of_slots(
     rows: list[tuple[int, int, int, float]] = []
     for t, slot in enumerate(slots):
         check_container(name := f"slots[{t}]", slot, of_rows=True)
-        for pair in items(name, slot):
+        alternatives = items(name, slot)
+        if not alternatives:
+            raise InvalidInputError(
+                f"{name} is empty; give an alternative, (None, 0.0) for no symbol"
+            )
+        for pair in alternatives:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise InvalidInputError(f"{name} has {pair!r}; give pairs (symbol, score)")
             symbol, score = pair
             label = NO_SYMBOL if symbol is None else int(alphabet.encode([symbol], name=name)[0])
-            rows.append((t, t + 1, label, score))
+            rows.append(
+                (
+                    t,
+                    t + 1,
+                    label,
+                    float(log_weights(f"the score of {symbol!r} in {name}", score, ())),
+                )
+            )
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
     source, nextstate, labels, scores = map(list, zip(*rows, strict=True))

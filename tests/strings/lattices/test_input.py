@@ -15,6 +15,10 @@ def arcs(*rows, final=(2,), start=0):
     return fg.Lattice.from_arcs(source, target, label, scores, ABC, final=final, start=start)
 
 
+def network(*slots):
+    return fg.Lattice.from_confusion_network(slots, ABC)
+
+
 LATTICE = arcs((0, 1, 0, 0.0), (1, 2, 1, 0.0))
 
 
@@ -65,6 +69,8 @@ def acceptor(text):
         (lambda: fg.softmax_margin(LATTICE.with_scores([0.0, -np.inf]), "ab"), fg.InfeasibleError,
          "-inf"),
         (lambda: fg.risk(LATTICE, "abc", fg.Hamming(ABC)), fg.InfeasibleError, "infinite loss"),
+        (lambda: network([("a", 0.0)], []), fg.InvalidInputError, r"slots\[1\] is empty; give"),
+        (lambda: network([("a", np.nan)]), fg.InvalidInputError, r"the score of 'a' in slots\[0\]"),
     ],
 )  # fmt: skip
 def test_what_is_refused(make, error, message):
