@@ -209,7 +209,8 @@ link_options = option_group(
     type=click.Choice(NORMALIZATIONS),
     default="joint",
     show_default=True,
-    help="Estimate p(u, v) over all links, or p(v | u) given the symbols u of x.",
+    help="Estimate p(u, v) over all links, or p(v | u) given the symbols u of x.  Conditional "
+    "probabilities do not sum to 1 over the ways to split x, so that log_probability may exceed 0.",
 )
 @click.option(
     "--max-iter",

@@ -171,7 +171,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
     if symbols is None or gradient.ndim < 1 or gradient.dtype.kind != "f":
         raise InvalidInputError(f"{run} has no gradient with symbols; give a file of `grad -o`")
     alphabet = Alphabet([str(symbol) for symbol in symbols.tolist()])
-    fits = all(len(alphabet) <= size <= len(alphabet) + 1 for size in gradient.shape)
+    fits = set(gradient.shape) == {len(alphabet)}
     if not fits or (weights is not None and weights.shape != gradient.shape):
         raise InvalidInputError(
             f"{run}: the gradient has shape {gradient.shape}, which is not one axis of "

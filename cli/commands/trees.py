@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.cli.command import Group, option_group, reject_options
-from fstgrad.cli.output import echo, progress
+from fstgrad.cli.output import echo, note, progress
 from fstgrad.cli.parameter_types import (
     FILE,
     SEED,
@@ -310,7 +310,7 @@ def evaluate(
     if universal and labels is None:
         raise click.UsageError("--universal compares relations; give their names with --labels")
     sentences = list(treebank.read_conllu(gold, partial=True))
-    tables = read_scores(scores).in_order_of(sentence_items(gold, sentences))
+    tables = in_order_of(read_scores(scores), sentence_items(gold, sentences))
     names = Treebank(None, labels).names(tables)
     remaining = iter(sentences)
     rows: list[dict[str, Any]] = []
@@ -400,7 +400,7 @@ class TreebankWriter:
             raise click.UsageError("--conllu needs --output, the file for the trees")
         blocks = list(treebank.read_blocks(bank.conllu))
         sentences = [block for block in blocks if block.words]
-        self.scores = self.scores.in_order_of(sentence_items(bank.conllu, sentences))
+        self.scores = in_order_of(self.scores, sentence_items(bank.conllu, sentences))
         self.names = bank.names(self.scores)
         self.blocks = iter(blocks)
 
@@ -460,6 +460,16 @@ def tree_lists(tree: IntArray) -> dict[str, list[int]]:
     if tree.ndim == 1:
         return {"heads": tree.tolist()}
     return {"heads": tree[:, 0].tolist(), "labels": tree[:, 1].tolist()}
+
+
+def in_order_of(scores: Scores, items: Items) -> Scores:
+    """Return the tables in the order of sentences; print that their names are not compared."""
+    ordered = scores.in_order_of(items)
+    if scores.are_named and set(items.names) == {None}:
+        note(
+            f"fstgrad: {items.file} has no sent_ids: the tables of {scores.path} are taken in order"
+        )
+    return ordered
 
 
 def sentence_items(path: str, sentences: list[treebank.Block] | list[treebank.Sentence]) -> Items:

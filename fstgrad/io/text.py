@@ -371,7 +371,10 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
             f"{path}: symbols has shape {symbols.shape} and dtype {symbols.dtype}; give a list of "
             "texts"
         )
-    alphabet = None if symbols is None else Alphabet(symbols.tolist())
+    try:
+        alphabet = None if symbols is None else Alphabet(symbols.tolist())
+    except AlphabetError as error:
+        raise AlphabetError(f"{path}: its array {error}") from error
     return arrays["weights"].astype(np.float64), alphabet
 
 

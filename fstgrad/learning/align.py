@@ -115,7 +115,9 @@ class Aligner:
     log_likelihood_ : (iterations,) float64, nats
         Sum over the pairs before each update; it never falls while `smoothing` is 0.
     log_probabilities_ : (pairs,) float64, nats
-        Of each pair, over all of its alignments, before the last update.
+        Of each pair, over all of its alignments, before the last update.  With normalization
+        "conditional" they may exceed 0: p(v | u) sums to one for each u, not over the ways to split
+        x.
 
     Notes
     -----

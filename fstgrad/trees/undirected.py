@@ -57,9 +57,13 @@ class UndirectedTrees:
     __repr__ = short_repr
 
     def __init__(self, scores: npt.ArrayLike, *, root_scores: npt.ArrayLike | None = None) -> None:
-        table = checks.log_weights("scores", scores, (None, None)).copy()
-        if table.shape[0] != table.shape[1] or not len(table):
-            raise InvalidInputError(f"scores has shape {table.shape}; the shape must be (n, n)")
+        table = checks.log_weights("scores", scores).copy()
+        if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
+            batch = "; give each graph of a batch alone" if table.ndim == 3 else ""
+            raise InvalidInputError(
+                f"scores has shape {table.shape}; the shape must be (n, n), of one graph with "
+                f"n > 0 nodes{batch}"
+            )
         np.fill_diagonal(table, -np.inf)
         if not np.array_equal(table, table.T):
             i, j = (int(x) for x in np.argwhere(table != table.T)[0])

@@ -8,6 +8,16 @@ import fstgrad as fg
 from fstgrad.learning.align import Aligner
 
 
+def test_a_conditional_log_probability_may_exceed_0(run, tmp_path):
+    """Several places for an empty side, each of which has p(v | u) near 1."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("ab\tc\na\tc\nab\tc\n")
+    options = ("--json", "--normalization", "conditional", "--max-y", 1)
+    lines = map(json.loads, run("align", path, *options)[1].splitlines())
+    assert max(line["log_probability"] for line in lines) > 0
+    assert "log_probability may exceed 0" in " ".join(run("align", "--help")[1].split())
+
+
 def test_align_writes_links(run, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("ax\taks\nxa\tksa\na\ta\n")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import fstgrad as fg
@@ -195,6 +196,14 @@ def test_what_is_no_run(run, tmp_path, text, said):
     assert code == 1
     assert said in err
     assert not (tmp_path / "r.html").exists()
+
+
+def test_a_gradient_has_one_entry_for_each_symbol(run, tmp_path):
+    for size, code in ((2, 0), (3, 1), (1, 1)):
+        np.savez(tmp_path / "g.npz", gradient=np.zeros((2, size)), symbols=["a", "b"])
+        found, _, err = run("report", tmp_path / "g.npz", "-o", tmp_path / "r.html")
+        assert found == code, err
+    assert "shape (2, 1), which is not one axis of 2 symbols" in err
 
 
 def test_pairs_need_a_model(run, folder, tmp_path):

@@ -214,6 +214,10 @@ def test_weights_bring_their_alphabet_and_come_back(run, pairs, tmp_path):
     for name in ("weights", "gradient", "symbols"):
         np.testing.assert_array_equal(load(first)[name], load(second)[name])
     assert load(second)["symbols"].tolist() == ["c", "b", "a", "d"]
+    np.savez(second, weights=np.zeros((2, 2)), symbols=["a", "a"])
+    code, _, err = run("grad", pairs, "--weights", second)
+    said = f"fstgrad: {second}: its array symbols has 'a' more than once; list each symbol once\n"
+    assert (code, err) == (1, said)
 
 
 def test_skip_errors_goes_on_and_counts(run, tmp_path):

@@ -109,6 +109,13 @@ def test_evaluation(run, scores, tables, tmp_path):
     assert lines[0]["expected"] == pytest.approx((first.marginals() * first.parts(heads)).sum() / 3)
     assert lines[2]["words"] == 4
     assert lines[2]["uas"] == pytest.approx((right + 1) / 4)
+    plain = tmp_path / "plain.conllu"
+    plain.write_text("".join(line for line in CONLLU.splitlines(True) if "sent_id" not in line))
+    _, by_order, said = run("evaluate", plain, "--scores", scores)
+    assert by_order[2] == lines[2]
+    assert said == (
+        f"fstgrad: {plain} has no sent_ids: the tables of {scores} are taken in order\n"
+    )
 
 
 def test_labeled_evaluation(run, tmp_path):

@@ -117,3 +117,12 @@ def test_graphs_in_parts():
         UndirectedTrees(scores).log_partition()
     forests = UndirectedTrees(scores, root_scores=np.zeros(4))
     assert forests.log_partition() == pytest.approx(2 * np.log(3), abs=1e-12)
+
+
+def test_a_batch_of_graphs_is_refused_by_its_shape():
+    for batch in (0, 2):
+        said = rf"\({batch}, 3, 3\); the shape must be \(n, n\).*; give each graph of a batch alone"
+        with pytest.raises(fg.InvalidInputError, match=said):
+            fg.UndirectedTrees(np.zeros((batch, 3, 3)))
+    with pytest.raises(fg.InvalidInputError, match=r"\(0, 0\); .* one graph with n > 0 nodes$"):
+        fg.UndirectedTrees(np.zeros((0, 0)))
