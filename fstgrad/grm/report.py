@@ -69,8 +69,8 @@ class PairStatistics(NamedTuple):
         kernel of width 1; near 0 if the distributions agree.
     p_value : float
         Of a permutation test: of equal distributions (`discrepancy_test`), or, for independent
-        columns, of independence (`independence_p_value`); NaN for one column.  It takes rows for
-        independent, so samples of a slow chain make it too small.
+        columns, of independence (`independence_p_value`); NaN for one column or row.  It takes
+        rows for independent, so samples of a slow chain make it too small.
     """
 
     spearman: float
@@ -118,7 +118,7 @@ class FitReport:
     def verdict(self) -> str:
         """What the two tests say, in words."""
         if np.isnan(self.pairs.p_value):
-            return "one column has no pairs to compare"
+            return "a comparison needs two columns, and two rows of data and of samples"
         if not self.independent.is_told_apart:
             fits = "does not fit" if self.pairs.is_told_apart else "fits"
             return f"the model {fits}; correlations between columns of the data are not significant"
@@ -327,7 +327,7 @@ def independence_p_value(x: FloatArray, rng: np.random.Generator) -> float:
     correlations (many weak ones) and the largest (a single strong one), are combined by
     `_combined_p_value`.  At most MOST_COLUMNS random columns and MOST_ENTRIES entries are used.
     """
-    if x.shape[1] < 2:
+    if min(x.shape) < 2:
         return np.nan
     columns = rng.permutation(x.shape[1])[:MOST_COLUMNS]
     ranks = _standard_ranks(x[rng.permutation(len(x))[: MOST_ENTRIES // columns.size]][:, columns])
@@ -346,7 +346,7 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
     x : (n, p), data.  y : (m, p), samples.  At most MOST_ROWS random rows of each and MOST_PAIRS
     random pairs are used.
     """
-    if x.shape[1] < 2:
+    if x.shape[1] < 2 or min(len(x), len(y)) < 2:
         return 0.0
     left, right = _random_rows(x, rng), _random_rows(y, rng)
     is_data = np.arange(len(left) + len(right))[:, None] < len(left)
@@ -362,7 +362,7 @@ def discrepancy_test(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
 
     Source: Gretton et al., "A kernel two-sample test", JMLR 13 (2012).
     """
-    if x.shape[1] < 2:
+    if x.shape[1] < 2 or min(len(x), len(y)) < 2:
         return 0.0, np.nan
     left, right = _random_rows(x, rng), _random_rows(y, rng)
     kernels = _gaussian_kernel(left, right, x, rng), _correlation_kernel(left, right)

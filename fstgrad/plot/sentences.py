@@ -250,11 +250,15 @@ def _network(lattice: Any, top: int, path: Any, reference: Sequence[str | None] 
     texts = _framed(lattice, path, reference)
     columns, framed, below = [], [], []
     for k, alternatives in enumerate(aligned):
-        slot = [("–" if word is None else word, math.exp(score)) for word, score in alternatives]
-        slot = [(word, p) for word, p in slot if word != "–" or p > _LEAST]
+        p_none = math.exp(dict(alternatives).get(None, -math.inf))
+        slot = [
+            ("–" if word is None else word, math.exp(score))
+            for word, score in alternatives
+            if word is not None or p_none > _LEAST
+        ]
         if k in pivot and texts:
             word, text = texts.pop(0)
-        elif sum(p for word, p in slot if word != "–") < _LEAST:
+        elif 1.0 - p_none < _LEAST:
             continue
         else:
             word, text = "", ""

@@ -116,6 +116,15 @@ def test_one_column_has_no_pairs_to_compare():
     assert np.isnan(report.discrepancy_test(one, one, np.random.default_rng(0))[1])
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("rows", "columns", "samples"), [(1, 3, 20), (9, 1, 20), (9, 3, 1)])
+def test_a_comparison_of_one_row_or_column_has_no_verdict(rows, columns, samples):
+    x = counts(n=rows, p=columns)
+    found = fg.GeneralizedRootModel(k=1).fit(x).report(x, samples=samples)
+    assert np.isnan(found.pairs.p_value)
+    assert found.verdict == "a comparison needs two columns, and two rows of data and of samples"
+
+
 def test_the_p_value_of_a_discrepancy_is_that_of_all_divisions(monkeypatch):
     """Against the definition: a kernel mean for each pair of columns, all divisions of the rows."""
     rng = np.random.default_rng(3)
