@@ -16,6 +16,7 @@ is above 1 where the kernels of the wheel are slower.
 
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import sysconfig
@@ -58,10 +59,10 @@ FRAMEWORK = {
 }
 
 
-def process(code: str, *arguments: str) -> tuple[float, str]:
-    """Return the seconds of a process with an empty cache, and what it printed last."""
+def process(code: str, *arguments: str) -> tuple[float, float, str]:
+    """Return the wall and CPU seconds of a process with an empty cache, and its last line."""
     with tempfile.TemporaryDirectory() as empty:
-        start = time.perf_counter()
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             [WHEEL, "-I", "-c", code, sysconfig.get_path("purelib"), *arguments],
             text=True,
@@ -70,7 +71,9 @@ def process(code: str, *arguments: str) -> tuple[float, str]:
             cwd=empty,
             env={**os.environ, "NUMBA_CACHE_DIR": empty},
         )
-        return time.perf_counter() - start, (done.stdout.splitlines() or [""])[-1]
+        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall, cpu, (done.stdout.splitlines() or [""])[-1]
 
 
 def shipped_and_own(quick: bool) -> Iterator[Row]:
@@ -106,20 +109,23 @@ def rows(quick: bool) -> Iterator[Row]:
     if not WHEEL.exists():
         sys.exit("run make dist-test first; it builds the wheel and installs it")
     steps = ROOT / "tests/first_steps.py"
-    names = process(NAMES, str(steps))[1].split("\t")
+    names = process(NAMES, str(steps))[2].split("\t")
     process(IMPORTS)  # files of the system are in memory from here on
     for name in names:
-        imports, seconds, compiled = [], [], "0"
+        imports, results = [], []
         for _ in range(1 if quick else 5):
-            imports.append(process(IMPORTS + FRAMEWORK.get(name, ""))[0])
-            wall, compiled = process(STEP, str(steps), name)
-            seconds.append(wall)
+            imports.append(process(IMPORTS + FRAMEWORK.get(name, "")))
+            results.append(process(STEP, str(steps), name))
+        (imported, imported_cpu, _), (wall, cpu, _) = (
+            map(min, zip(*found, strict=True)) for found in (imports, results)
+        )
         yield {
             "case": name,
-            "seconds": min(seconds),
-            "seconds of imports": min(imports),
-            "times the imports": min(seconds) / min(imports),
-            "functions compiled": int(compiled),
+            "seconds": wall,
+            "seconds of imports": imported,
+            "times the imports": wall / imported,
+            "times in CPU seconds": cpu / imported_cpu,
+            "functions compiled": int(results[0][2]),
         }
     yield from shipped_and_own(quick)
 
