@@ -308,7 +308,8 @@ class NewtonSolver:
         free = np.flatnonzero(~penalised)
         blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
-        curvature = kernels.design.sample_means(covariance)[:, moved[:, None], moved]
+        mean = np.einsum("qiab->qab", covariance) / covariance.shape[1]
+        curvature = mean[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
         least = np.maximum(1e-12 * size[:, None], active.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)

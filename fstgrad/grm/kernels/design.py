@@ -268,21 +268,6 @@ def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
 
 
 @kernel
-def sample_means(hessian: FloatArray) -> FloatArray:
-    """Return the mean (q, c, c) over the samples of matrices (q, n, c, c)."""
-    q, n, c = hessian.shape[0], hessian.shape[1], hessian.shape[2]
-    out = np.zeros((q, c, c))
-    for node in range(q):
-        for a in range(c):
-            for b in range(c):
-                total = 0.0
-                for i in range(n):
-                    total += hessian[node, i, a, b]
-                out[node, a, b] = total / n
-    return out
-
-
-@kernel
 def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
     """Add Z coef to eta (q, n, c) in place."""
     for m in range(coef.shape[0]):
