@@ -4,7 +4,6 @@ Log Z and the entropy are twice differentiable, the marginals and the objectives
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.lattices.search import paths_of_string, posterior_of_string
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import computes_on_device, upcast, validated
-from fstgrad.torch.device.lattices import Paths, log_sums, means, pack
+from fstgrad.torch.device.lattices import Batch, Paths, log_sums, means, pack
 from fstgrad.torch.device.sums import finite
 from fstgrad.torch.operators import REDUCTIONS, Reduction, gradients, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold
@@ -233,16 +232,7 @@ def _quantities_on_device(
     kind: Quantity, rows: list[torch.Tensor], lattices: list[Lattice], infeasible: Infeasible
 ) -> torch.Tensor:
     """Return log Z or entropies (B,); NaN, or 0 if these items are left out, of no path."""
-    refuse_transforms(rows)
-    graphs = [lattice.graph for lattice in lattices]
-    sizes = [len(row) for row in rows]
-    ends = accumulate(sizes)
-    paths = [
-        Paths(graph, np.arange(end - size, end), np.zeros(size), 0.0)
-        for graph, size, end in zip(graphs, sizes, ends, strict=True)
-    ]
-    scores = torch.cat([row.double() for row in rows])
-    batch = pack(graphs, "quantities", lambda: paths, len(scores), scores.device)
+    scores, batch = _packed(rows, lattices, [None] * len(lattices))
     result = log_sums(scores, batch)
     if kind == "entropy":
         cost = finite(scores.detach())[batch.score]
@@ -333,45 +323,55 @@ def _feasible_on_device(
 
 def _on_device(kind: Kind, rows: list[torch.Tensor], items: Sequence[Item]) -> torch.Tensor:
     """Return the values (B,) by operations of PyTorch."""
-    refuse_transforms(rows)
-    sizes = [item.lattice.num_arcs for item in items]
-    ends, total = list(accumulate(sizes)), sum(sizes)
-    graphs, strings = [], []
     reasons = {i: item.infeasible for i, item in enumerate(items) if item.infeasible}
     if reasons:
         raise InfeasibleError.of_items(reasons)
-    for item, size, end in zip(items, sizes, ends, strict=True):
-        loss, low = item.loss, end - size
-        if isinstance(loss, LatticeLoss):
-            loss._check_lattice(item.lattice.graph)
-            graphs.append(Paths(loss.graph, loss.arc + low, loss.cost, loss.initial))
-        else:
-            graphs.append(Paths(item.lattice.graph, np.arange(low, end), np.zeros(size), 0.0))
-        if kind != "risk":
-            gold: Any = item.gold
-            strings.append(item.lattice.alphabet.encode(gold, name="gold"))
-
-    def of_gold() -> list[Paths]:
-        paths = []
-
-        def check(i: int) -> None:
-            graph, label = items[i].lattice.graph, items[i].lattice.label
-            posterior_of_string(graph, label, np.zeros(sizes[i]), strings[i])  # raises if none
-
-        ALONE.each(len(items), check)
-        for item, ids, size, end in zip(items, strings, sizes, ends, strict=True):
-            graph, label = item.lattice.graph, item.lattice.label
-            of_string, arc = paths_of_string(graph, label, ids)
-            paths.append(Paths(of_string, arc + end - size, np.zeros(len(arc)), 0.0))
-        return paths
-
-    device, scores = rows[0].device, torch.cat([row.double() for row in rows])
-    batch = pack([own.graph for own in graphs], tuple(sizes), lambda: graphs, total, device)
+    lattices = [item.lattice for item in items]
+    scores, batch = _packed(rows, lattices, [item.loss for item in items])
     if kind == "risk":
         return means(scores, batch)
-    owners, key = [item.lattice.graph for item in items], tuple(ids.tobytes() for ids in strings)
-    only_gold = pack(owners, key, of_gold, total, device)
+    golds: list[Any] = [item.gold for item in items]
+    strings = [
+        lattice.alphabet.encode(gold, name="gold")
+        for lattice, gold in zip(lattices, golds, strict=True)
+    ]
+
+    def of_gold() -> list[Paths]:
+        paths, low = [], 0
+
+        def check(i: int) -> None:
+            graph, label = lattices[i].graph, lattices[i].label
+            posterior_of_string(graph, label, np.zeros(len(label)), strings[i])  # raises if none
+
+        ALONE.each(len(items), check)
+        for lattice, ids in zip(lattices, strings, strict=True):
+            of_string, arc = paths_of_string(lattice.graph, lattice.label, ids)
+            paths.append(Paths(of_string, arc + low, np.zeros(len(arc)), 0.0))
+            low += lattice.num_arcs
+        return paths
+
+    owners, key = [lattice.graph for lattice in lattices], tuple(ids.tobytes() for ids in strings)
+    only_gold = pack(owners, key, of_gold, len(scores), scores.device)
     return log_sums(scores, batch) - log_sums(scores, only_gold)
+
+
+def _packed(
+    rows: list[torch.Tensor], lattices: Sequence[Lattice], losses: Sequence[Any]
+) -> tuple[torch.Tensor, Batch]:
+    """Return the scores of all arcs, and the paths of lattices, or of their losses, on a device."""
+    refuse_transforms(rows)
+    paths, low = [], 0
+    for lattice, loss in zip(lattices, losses, strict=True):
+        if isinstance(loss, LatticeLoss):
+            loss._check_lattice(lattice.graph)
+            paths.append(Paths(loss.graph, loss.arc + low, loss.cost, loss.initial))
+        else:
+            arcs = np.arange(low, low + lattice.num_arcs)
+            paths.append(Paths(lattice.graph, arcs, np.zeros(len(arcs)), 0.0))
+        low += lattice.num_arcs
+    scores = torch.cat([row.double() for row in rows])
+    key = tuple(map(len, rows))
+    return scores, pack([own.graph for own in paths], key, lambda: paths, low, scores.device)
 
 
 def _as_array(name: str, gold: Any) -> Any:

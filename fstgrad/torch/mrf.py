@@ -88,10 +88,8 @@ def mrf_nll(
     (4.0, [[-0.5, 0.5], [0.5, -0.5]])
     """
     one_of("reduction", reduction, REDUCTIONS)
-    _check(node_scores, edge_scores, graph, method, infeasible)
+    nodes, edges, single = _arguments(node_scores, edge_scores, graph, method, infeasible)
     labels = arguments.integers("gold", gold)
-    single = node_scores.ndim == 2
-    nodes = by_node(node_scores, graph)
     golds = labels[None] if single else labels
     if golds.ndim == 3:
         graph.graph.check_image("gold", golds.shape[1:])
@@ -101,7 +99,6 @@ def mrf_nll(
             f"node_scores has shape {tuple(node_scores.shape)}, gold {tuple(gold.shape)}; give "
             "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
         )
-    edges = _edges_per_item(edge_scores, len(nodes))
     golds = torch.where(golds == arguments.integer("ignore_index", ignore_index), UNKNOWN, golds)
     given = (nodes, edges, graph, method, options)
     if _is_on_device(*given, also=("pseudolikelihood",)):
@@ -131,10 +128,7 @@ def mrf_log_partition(
     The gradient is the marginals of the method.  Shapes and options as in `mrf_nll`; "exact", "bp"
     and "trw" are twice differentiable.
     """  # noqa: D205
-    _check(node_scores, edge_scores, graph, method, infeasible)
-    single = node_scores.ndim == 2
-    nodes = by_node(node_scores, graph)
-    edges = _edges_per_item(edge_scores, len(nodes))
+    nodes, edges, single = _arguments(node_scores, edge_scores, graph, method, infeasible)
     if _is_on_device(nodes, edges, graph, method, options):
         value = _beliefs(nodes, edges, graph, method, options).value.to(upcast(nodes).dtype)
         per_item = _zeroed(value, _are_finite(nodes, edges, method), infeasible)
@@ -161,10 +155,7 @@ def mrf_marginals(
     implicitly at the fixed point (`fstgrad.mrf.messages.linear_response`).  Shapes and options as
     in `mrf_nll`.
     """
-    _check(node_scores, edge_scores, graph, method, infeasible)
-    single = node_scores.ndim == 2
-    nodes = by_node(node_scores, graph)
-    edges = _edges_per_item(edge_scores, len(nodes))
+    nodes, edges, single = _arguments(node_scores, edge_scores, graph, method, infeasible)
     if _is_on_device(nodes, edges, graph, method, options):
         value, *tables = _beliefs(nodes, edges, graph, method, options)
         bad, feasible = value.isnan(), _are_finite(nodes, edges, method)
@@ -178,8 +169,13 @@ def mrf_marginals(
     return Marginals(*((node[0], edge[0]) if single else (node, edge)))
 
 
-def _check(node_scores: Any, edge_scores: Any, graph: Any, method: Any, infeasible: Any) -> None:
-    """Raise InvalidInputError unless the arguments that all functions share have the right type."""
+def _arguments(
+    node_scores: Any, edge_scores: Any, graph: Any, method: Any, infeasible: Any
+) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """Return the scores of nodes and of edges with an axis of items, and whether they had none.
+
+    Raises InvalidInputError unless the arguments that all functions share are valid.
+    """
     instance("method", method, str, "the name of a method")
     check_infeasible(infeasible)
     arguments.floating("node_scores", node_scores)
@@ -189,6 +185,8 @@ def _check(node_scores: Any, edge_scores: Any, graph: Any, method: Any, infeasib
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}; give (I, C) or (B, I, C)"
         )
+    nodes = by_node(node_scores, graph)
+    return nodes, _edges_per_item(edge_scores, len(nodes)), node_scores.ndim == 2
 
 
 def by_node(node_scores: torch.Tensor, graph: PairwiseMRF) -> torch.Tensor:

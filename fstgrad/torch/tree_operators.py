@@ -9,10 +9,12 @@ without a custom operator save half of the overhead.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
 
+from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import FstgradError, NotSupportedError
 from fstgrad.core.uninitialized import empty
 from fstgrad.objectives.trees import on_possible_arcs, tree_distribution
@@ -79,6 +81,24 @@ def solved(
     return to_float64_tensor(log_z, arcs), to_float64_tensor(marginals, arcs)
 
 
+def _filled(
+    compute: Callable[[TreeDistribution, slice], FloatArray],
+    arcs: torch.Tensor,
+    lengths: torch.Tensor,
+    *family: bool,
+) -> torch.Tensor:
+    """Return a table like the arcs, of which compute(trees, place) returns slices."""
+    if len(arcs) == 0:
+        return torch.empty_like(arcs)
+    tables = empty(tuple(arcs.shape))
+
+    def fill(trees: TreeDistribution, place: slice) -> None:
+        tables[place] = compute(trees, place)
+
+    fill_slices(fill, arcs, lengths, *family)
+    return to_float64_tensor(tables, arcs)
+
+
 _solve = torch.library.custom_op("fstgrad::tree_solve", solved, mutates_args=())
 
 
@@ -95,15 +115,11 @@ def _product(
     v is used only on arcs whose marginal is above zero, so it may be a table of scores with masks
     of any size.
     """
-    if len(arcs) == 0:
-        return torch.empty_like(arcs)
-    products = empty(tuple(arcs.shape))
 
-    def fill(trees: TreeDistribution, place: slice) -> None:
-        products[place] = trees.covariance_product(on_possible_arcs(trees, to_float64(v[place])))
+    def covariances(trees: TreeDistribution, place: slice) -> FloatArray:
+        return trees.covariance_product(on_possible_arcs(trees, to_float64(v[place])))
 
-    fill_slices(fill, arcs, lengths, single_root, projective)
-    return to_float64_tensor(products, arcs)
+    return _filled(covariances, arcs, lengths, single_root, projective)
 
 
 @torch.library.custom_op("fstgrad::tree_third", mutates_args=())
@@ -121,16 +137,12 @@ def _third(
             "projective trees have no third derivative of log Z here, nor the second of entropies "
             "and risks; differentiate once less, or use projective=False"
         )
-    if len(arcs) == 0:
-        return torch.empty_like(arcs)
-    tables = empty(tuple(arcs.shape))
 
-    def fill(trees: TreeDistribution, place: slice) -> None:
+    def third_order(trees: TreeDistribution, place: slice) -> FloatArray:
         directions = [on_possible_arcs(trees, to_float64(x[place])) for x in (v, u)]
-        tables[place] = cast(SpanningTrees, trees).third_order(*directions)
+        return cast(SpanningTrees, trees).third_order(*directions)
 
-    fill_slices(fill, arcs, lengths, single_root, projective)
-    return to_float64_tensor(tables, arcs)
+    return _filled(third_order, arcs, lengths, single_root, projective)
 
 
 @torch.library.custom_op("fstgrad::tree_entropy", mutates_args=())
@@ -155,37 +167,15 @@ def _divergence(
     return to_float64_tensor(first.kl(second), p)
 
 
-@_solve.register_fake
-def _(arcs: torch.Tensor, lengths: Any, single_root: bool, projective: bool) -> Any:
-    return arcs.new_empty(arcs.shape[:1]), torch.empty_like(arcs)
-
-
-@_product.register_fake
-def _(arcs: torch.Tensor, v: Any, lengths: Any, single_root: bool, projective: bool) -> Any:
-    return torch.empty_like(arcs)
-
-
-@_third.register_fake
-def _(arcs: torch.Tensor, v: Any, u: Any, lengths: Any, single_root: bool, projective: bool) -> Any:
-    return torch.empty_like(arcs)
-
-
-@_entropy.register_fake
-def _(arcs: torch.Tensor, lengths: Any, single_root: bool, projective: bool) -> Any:
-    return arcs.new_empty(arcs.shape[:1])
-
-
-@_divergence.register_fake
-def _(p: torch.Tensor, q: Any, lengths: Any, single_root: bool, projective: bool) -> Any:
-    return p.new_empty(p.shape[:1])
+_solve.register_fake(lambda arcs, *_: (arcs.new_empty(arcs.shape[:1]), torch.empty_like(arcs)))
+for _like_arcs in (_product, _third):
+    _like_arcs.register_fake(lambda arcs, *_: torch.empty_like(arcs))
+for _per_item in (_entropy, _divergence):
+    _per_item.register_fake(lambda arcs, *_: arcs.new_empty(arcs.shape[:1]))
 
 
 class _Operator(torch.autograd.Function):
-    """An operator with its derivative, for autograd and for the transforms of torch.func.
-
-    The same derivative is also registered with the custom operator for torch.compile, because
-    neither of the two mechanisms serves both.
-    """
+    """The derivative of an operator, for autograd and for the transforms of torch.func."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -198,11 +188,32 @@ class _Operator(torch.autograd.Function):
         ctx.save_for_forward(*tensors, *saved)
 
 
-class _Solve(_Operator):
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.fstgrad.tree_solve(*inputs)
+def _call(function: type[_Operator], *inputs: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return function.forward(*inputs)
+    return function.apply(*inputs)  # type: ignore[no-untyped-call]
 
+
+def _derivative_of(operator: str) -> Callable[[type[_Operator]], type[_Operator]]:
+    """Return a decorator that gives a custom operator the derivative of a class, and reverse.
+
+    The derivative is registered with the operator for torch.compile, and the class has it for all
+    others, because neither of the two mechanisms serves both.
+    """
+
+    def joined(function: type[_Operator]) -> type[_Operator]:
+        function.forward = staticmethod(getattr(torch.ops.fstgrad, operator))  # type: ignore[method-assign]
+        function.vmap = staticmethod(vectorized(partial(_call, function)))  # type: ignore[method-assign]
+        torch.library.register_autograd(
+            f"fstgrad::{operator}", function.backward, setup_context=function.setup_context
+        )
+        return function
+
+    return joined
+
+
+@_derivative_of("tree_solve")
+class _Solve(_Operator):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
         arcs, lengths, mu = ctx.saved_tensors
@@ -232,11 +243,8 @@ class _AutogradOnlySolve(torch.autograd.Function):
     backward = _Solve.backward
 
 
+@_derivative_of("tree_product")
 class _Product(_Operator):
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.fstgrad.tree_product(*inputs)
-
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         arcs, v, lengths = ctx.saved_tensors
@@ -254,11 +262,8 @@ class _Product(_Operator):
         return third(arcs, v, along[0], *family) + product(arcs, along[1], *family)
 
 
+@_derivative_of("tree_third")
 class _Third(_Operator):
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.fstgrad.tree_third(*inputs)
-
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         raise NotSupportedError("trees have no fourth derivative of log Z; differentiate once less")
@@ -266,11 +271,8 @@ class _Third(_Operator):
     jvp = backward
 
 
+@_derivative_of("tree_entropy")
 class _Entropy(_Operator):
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.fstgrad.tree_entropy(*inputs)
-
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         arcs, lengths = ctx.saved_tensors
@@ -284,11 +286,8 @@ class _Entropy(_Operator):
         return -_inner(change, along)
 
 
+@_derivative_of("tree_divergence")
 class _Divergence(_Operator):
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return torch.ops.fstgrad.tree_divergence(*inputs)
-
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         p, q, lengths = ctx.saved_tensors
@@ -320,12 +319,6 @@ def _inner(table: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
     return (table * along).sum(dim=(1, 2))
 
 
-def _call(function: type[_Operator], *inputs: Any) -> Any:
-    if torch.compiler.is_compiling():
-        return function.forward(*inputs)
-    return function.apply(*inputs)  # type: ignore[no-untyped-call]
-
-
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
     if on_device(inputs[0]):
@@ -340,22 +333,19 @@ def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def product(*inputs: Any) -> torch.Tensor:
     """Return Cov v; inputs : arcs, v, lengths, single_root, projective."""
-    result: torch.Tensor = _call(_Product, *inputs)
-    return result
+    return cast(torch.Tensor, _call(_Product, *inputs))
 
 
 def third(*inputs: Any) -> torch.Tensor:
     """Return the derivative of Cov v along u; inputs : arcs, v, u, lengths, and the two flags."""
-    result: torch.Tensor = _call(_Third, *inputs)
-    return result
+    return cast(torch.Tensor, _call(_Third, *inputs))
 
 
 def entropy(*inputs: Any) -> torch.Tensor:
     """Return entropies (B,); inputs : arcs, lengths, single_root, projective."""
     if on_device(inputs[0]):
         return device.entropy(inputs[0], inside(*inputs[:2]), *inputs[2:])
-    result: torch.Tensor = _call(_Entropy, *inputs)
-    return result
+    return cast(torch.Tensor, _call(_Entropy, *inputs))
 
 
 def divergence(*inputs: Any) -> torch.Tensor:
@@ -363,8 +353,7 @@ def divergence(*inputs: Any) -> torch.Tensor:
     if on_device(inputs[0]):
         p, q, lengths, *flags = inputs
         return device.divergence(p, q, inside(p, lengths), *flags)
-    result: torch.Tensor = _call(_Divergence, *inputs)
-    return result
+    return cast(torch.Tensor, _call(_Divergence, *inputs))
 
 
 def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *flags: bool) -> torch.Tensor:
@@ -437,14 +426,3 @@ def _batched(
 def _lengths(batch: torch.Tensor) -> torch.Tensor:
     """Return n for each table of a batch."""
     return torch.full((len(batch),), batch.shape[1] - 1, dtype=torch.int64)
-
-
-for _operator, _function, _public in (
-    (_solve, _Solve, solve),
-    (_product, _Product, product),
-    (_third, _Third, third),
-    (_entropy, _Entropy, entropy),
-    (_divergence, _Divergence, divergence),
-):
-    _operator.register_autograd(_function.backward, setup_context=_function.setup_context)
-    _function.vmap = staticmethod(vectorized(_public))  # type: ignore[method-assign]
