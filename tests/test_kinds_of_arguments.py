@@ -40,6 +40,10 @@ def test_times_are_no_scores(kind):
 def test_what_a_mask_hides_is_no_score_and_no_index():
     with pytest.raises(fg.InvalidInputError, match="scores has masked entries; fill them"):
         fg.SpanningTrees(np.ma.array(TABLE, mask=TABLE > 5), single_root=True)
+    rows = list(np.ma.array(TABLE, mask=TABLE > 5))  # each row keeps its mask
+    for call in (fg.StringDistribution, lambda s: fg.SpanningTrees([s], single_root=True)):
+        with pytest.raises(fg.InvalidInputError, match=r"scores.*\] has masked entries; fill"):
+            call(rows)
     with pytest.raises(fg.InvalidInputError, match="masked entries"):
         index_array("edges", np.ma.array([0, 1], mask=[False, True]), 3)
     plain = fg.SpanningTrees(np.ma.array(TABLE), single_root=True)

@@ -20,6 +20,7 @@ from fstgrad.core.errors import AlphabetError, InvalidInputError
 
 Labels = list[Any] | None
 _SHOWN = 12  # most labels in an error
+_ROWS = (list, tuple, np.ndarray)  # of a table as a list
 _ONCE = "label each symbol of the alphabet once, with a str"
 
 
@@ -164,7 +165,10 @@ def check_same_rows(**given: Any) -> None:
 
 
 def check_mask(name: str, values: object) -> None:
-    """Raise if a masked array hides entries, because numpy uses the values below the mask."""
+    """Raise if an array, or one of a list, hides entries: numpy uses the values below the mask."""
+    if isinstance(values, list | tuple) and values and isinstance(values[0], _ROWS):
+        for i, row in enumerate(values):
+            check_mask(f"{name}[{i}]", row)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 

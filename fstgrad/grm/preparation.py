@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
+from fstgrad.core.axis_labels import check_mask
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items, members
@@ -57,8 +58,7 @@ def copied_if_sparse(x: Any) -> Any:
             copied = copied.tocsr()
             copied.sum_duplicates()
         return copied
-    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise InvalidInputError("X has masked values; fill them or leave their rows out")
+    check_mask("X", x)
     return x
 
 

@@ -224,8 +224,10 @@ def test_models_of_every_base_are_saved(base, tmp_path):
 
 def test_masked_values_are_refused():
     x = np.random.default_rng(0).poisson(1.0, (30, 3))
-    with pytest.raises(InvalidInputError, match="masked values"):
-        fg.GeneralizedRootModel(k=2).fit(np.ma.masked_array(x, x > 2))
+    masked = np.ma.masked_array(x, x > 2)
+    for given in (masked, list(masked)):
+        with pytest.raises(InvalidInputError, match=r"X.* has masked entries; fill them"):
+            fg.GeneralizedRootModel(k=2).fit(given)
 
 
 @pytest.mark.parametrize("largest", [0, 10, 589_826, 1_000_000])
