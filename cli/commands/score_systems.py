@@ -88,6 +88,8 @@ class Reading:
             one._replace(
                 name=None if one.name is None else self.fold(one.name),
                 texts=tuple(map(self.fold, one.texts)),
+                fields=one.fields
+                | ({"file": self.fold(one.fields["file"])} if "channel" in one.fields else {}),
             )
             for one in found
         ]

@@ -18,7 +18,6 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError, MemoryLimitE
 from fstgrad.io import Tokens
 from fstgrad.learning import kernels
 from fstgrad.learning.edits import Align
-from fstgrad.learning.kernels.word_graphs import UNREACHED, WordGraph
 from fstgrad.strings import Lattice
 from fstgrad.strings.lattices.graph import NO_SYMBOL
 
@@ -247,10 +246,10 @@ class _Graph:
         """Make one end of the states after a text."""
         self.state([_Arc(end, NO_SYMBOL, 0) for end in ends if end is not None])
 
-    def arrays(self) -> WordGraph:
+    def arrays(self) -> "kernels.word_graphs.WordGraph":
         columns = np.array(self.arcs, dtype=np.int64).reshape(-1, len(_Arc._fields)).T
         source, label, skip = (np.ascontiguousarray(column) for column in columns[:3])
-        return WordGraph(np.array(self.first), source, label, skip)
+        return kernels.word_graphs.WordGraph(np.array(self.first), source, label, skip)
 
 
 Side: TypeAlias = tuple[str, ...] | Alternatives | Lattice
@@ -312,7 +311,7 @@ def reading(y: Side, z: Side, align: Align) -> Reading:
     substitute = _SUBSTITUTE + graphs[0].error
     own, other = (graph.arrays() for graph in graphs)
     steps, cost = kernels.word_graphs.cheapest_paths(own, other, substitute)
-    if cost >= UNREACHED:
+    if cost >= kernels.word_graphs.UNREACHED:
         raise InfeasibleError("a lattice has no path whose score is not -inf; leave it out")
     paths = [
         [graph.arcs[arc] for arc in side if arc >= 0]

@@ -111,6 +111,8 @@ def test_segments_that_sclite_ignores_are_left_out_with_their_words(files, run):
     assert (code, [json.loads(out)[name] for name in COUNTS]) == (0, [0, 1, 0, 3, 3])
     assert "left out: 1 segment IGNORE_TIME_SEGMENT_IN_SCORING, with 2 words of h.ctm" in err
     assert "h.ctm has no words of 1 of the channels, such as g A" in err
+    files(u__ctm="F 1 0 1 A\r\nF 1 4 1 C\r\ng 1 0 1 b\r\n")
+    assert rows(run, "u.ctm", "r.stm", "--ignore-case")[0]["errors"] == 0
     files(h__tsv="f-1\ta x y c\ng-1\tb\n", x__ctm="z 1 0 1 a\n")
     code, _, err = run("score", "h.tsv", "r.stm")
     assert (code, "r.stm:2: a segment that is not scored; give the hyp" in err) == (1, True)
