@@ -52,12 +52,17 @@ def test_each_line_of_the_list_is_a_kernel_and_its_types():
 
 @pytest.mark.slow
 def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
-    """Otherwise run `make kernels`."""
-    environment = {**os.environ, "FSTGRAD_RECORD_KERNELS": str(tmp_path)}
-    program = [sys.executable, "-m", "tests.first_steps"]
-    subprocess.run(program, cwd=ROOT, env=environment, check=True)
-    needed = {line for path in tmp_path.iterdir() for line in path.read_text().splitlines()}
+    """Otherwise run `make kernels`; kernels that are compiled look for those within them, too."""
     listed = {json.dumps(list(kernel)) for kernel in precompile.read_manifest()}
+    for run in ("compiles", "loads"):
+        folder = tmp_path / run
+        folder.mkdir()
+        environment = {**os.environ, "FSTGRAD_RECORD_KERNELS": str(folder)}
+        program = [sys.executable, "-m", "tests.first_steps"]
+        subprocess.run(program, cwd=ROOT, env=environment, check=True)
+        needed = {line for path in folder.iterdir() for line in path.read_text().splitlines()}
+        if needed <= listed:
+            break
     assert len(needed) > 50
     assert needed - listed == set()
 
