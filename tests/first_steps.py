@@ -198,7 +198,7 @@ def _run(line: str) -> None:
             contextlib.redirect_stdout(written),
             contextlib.redirect_stderr(written),
         ):
-            main(shlex.split(re.sub(r" 2?> \S+", "", command)))
+            main(shlex.split(re.sub(r" 2?> \S+", "", command), comments=True))
     except SystemExit as stop:
         written.seek(0)
         told = written.read()
