@@ -189,19 +189,19 @@ def _run(line: str) -> None:
     given = subprocess.run([BASH, "-c", before.rstrip("| ")], capture_output=True, check=True)
     if not is_ours:
         return
-    read, written = (
-        io.TextIOWrapper(io.BytesIO(text), encoding="utf-8") for text in (given.stdout, b"")
+    read, written, messages = (
+        io.TextIOWrapper(io.BytesIO(text), encoding="utf-8") for text in (given.stdout, b"", b"")
     )
     try:
         with (
             mock.patch.object(sys, "stdin", read),
             contextlib.redirect_stdout(written),
-            contextlib.redirect_stderr(written),
+            contextlib.redirect_stderr(messages),
         ):
             main(shlex.split(re.sub(r" 2?> \S+", "", command), comments=True))
     except SystemExit as stop:
-        written.seek(0)
-        told = written.read()
+        messages.seek(0)
+        told = messages.read()
         if "pip install" in told:
             raise MissingDependencyError(told) from stop
         if stop.code:
