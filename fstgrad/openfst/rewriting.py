@@ -16,8 +16,14 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def alternatives(pairs: Sequence[Pair]) -> Fst:
-    """Return the transducer that reads the first labels of a pair and writes the second."""
-    return pynini.union(*(pynini.cross(_string(read), _string(written)) for read, written in pairs))
+    """Return the transducer that reads the first labels of a pair and writes the second.
+
+    A pair that reads nothing writes its labels once or more.
+    """
+    written = [_string(labels) if read else _string(labels).plus for read, labels in pairs]
+    return pynini.union(
+        *(pynini.cross(_string(read), own) for (read, _), own in zip(pairs, written, strict=True))
+    )
 
 
 def parts(sequence: Sequence[Part]) -> Fst:

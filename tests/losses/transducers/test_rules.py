@@ -89,6 +89,19 @@ def test_another_alphabet_leaves_rules_out_and_knows_new_symbols():
     assert loss("s!", "s") == 1.0
 
 
+def test_insertions_with_contexts_follow_one_another():
+    """Any of them, any number of times, whether their contexts are the same or not."""
+    rules = ["0 -> e r 0.25 / _ #", "0 -> s 0.5 / _ #", "0 -> e n 0.75 / l _ #", "0 -> i 1 / b _"]
+    loss = fg.RuleLoss("\n".join(["alphabet = biersln", "edit = none", *rules]))
+    ends = {"er": 0.25, "s": 0.5, "en": 0.75}
+    for n in range(4):
+        for parts in itertools.product(ends, repeat=n):
+            assert loss("bl", "bl" + "".join(parts)) == sum(ends[part] for part in parts)
+    assert loss("bl", "biil") == 2.0
+    assert loss("b", "bsiers") == 2.25
+    assert loss("b", "ben") == loss("bl", "blel") == math.inf
+
+
 def test_quotes_and_zero():
     loss = fg.RuleLoss('alphabet = "01# "\nO: "0" -> 1 0.25\n"#" -> " " 0.5\n1 -> 0.125')
     assert (loss("0", "1"), loss("#", " "), loss("1", "")) == (0.25, 0.5, 0.125)
