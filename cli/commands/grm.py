@@ -430,6 +430,8 @@ def stability(
     )
     for members, share in shares.items():
         echo(f"{share:.3g}\t" + " + ".join(members))
+    if not shares:
+        echo("no set was selected in any half; a smaller alpha in `grm fit` selects more", err=True)
 
 
 def _model_and_rows(

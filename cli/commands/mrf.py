@@ -39,6 +39,8 @@ PARTITIONS = ["exact", "bp", "trw", "mean-field", "bounds", "ais"]
 LABELINGS = ["graph-cut", "expansion", "icm", "max-product"]
 DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered"]
 
+_MANY = 0.2  # share of pixels that noise alone seldom changes
+
 
 @dataclasses.dataclass(frozen=True)
 class MethodOptions:
@@ -377,6 +379,12 @@ def denoise(
         echo(
             "no pixel changed its level: none differs enough from its neighbours; if the image is "
             "noisy, try a larger --coupling or --noise",
+            err=True,
+        )
+    elif changed > _MANY and not grays:
+        echo(
+            "many pixels changed their level; if these are not the levels of the image, as where "
+            "few pixels have one of them, give them with --level",
             err=True,
         )
 

@@ -33,6 +33,7 @@ from fstgrad.learning.edits import Edits
 from fstgrad.learning.recipes import RECIPES
 from fstgrad.learning.sequence import SequenceModel
 from fstgrad.learning.storage import NO_PART_OF_THE_RESULT
+from fstgrad.learning.templates import Tagged, symbols_of
 
 _EDGES = 30  # largest number of sets of each size in a picture of a root model
 _UNITS = "Objectives are in nats, but a risk is an expected loss, in the unit of the loss."
@@ -253,7 +254,7 @@ def _add_worst(
     result = measures.evaluate(predictions, targets, model.loss_)
     page.table(("measure", "value"), [(name, _cell(v)) for name, v in result._asdict().items()])
     edits = Edits.of([tuple(y) for y in predictions], [tuple(y) for y in targets])
-    shown = [" ".join(map(str, x)) for x in inputs]
+    shown = [" ".join([*symbols_of(x), *(x.tags if isinstance(x, Tagged) else ())]) for x in inputs]
     add_errors(page, edits, {"row": range(1, len(shown) + 1), "x": shown}, top, separator=separator)
 
 

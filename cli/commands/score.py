@@ -233,11 +233,11 @@ def score(
     """Print the error rate of HYPOTHESES against REFERENCES, with counts and 95 percent intervals.
 
     Files have a text per line (matched by line), id TAB text (matched by id), id TAB score TAB text
-    (n-best lists; higher scores are likelier) or id TAB text TAB score as predict writes it, CSV or
-    TSV with names of columns, a JSON object per line, or are files of sclite (.trn, .ctm, .stm) or
-    Kaldi (--format kaldi).  HYPOTHESES may also be lattices: a folder of files, an archive (.far)
-    or one file (.fst, .att, .lat), in OpenFst's binary form, AT&T text, or the text of Kaldi (also
-    archives) and k2.
+    (n-best lists; higher scores are likelier) or id TAB text TAB score as predict writes it (with
+    tags, id and tags are two columns), CSV or TSV with names of columns, a JSON object per line, or
+    are files of sclite (.trn, .ctm, .stm) or Kaldi (--format kaldi).  HYPOTHESES may also be
+    lattices: a folder of files, an archive (.far) or one file (.fst, .att, .lat), in OpenFst's
+    binary form, AT&T text, or the text of Kaldi (also archives) and k2.
 
     The error rate is the sum of the errors divided by the number of words (or characters) of the
     references.  An empty reference counts the words of its hypothesis as insertions.

@@ -280,8 +280,14 @@ def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> lis
 
 
 def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path: str) -> None:
-    """Raise InvalidInputError if lines without ids seem to begin with ids, as Kaldi writes them."""
+    """Raise InvalidInputError if ids differ in case alone, or lines begin with ids, as of Kaldi."""
     if any(one.name is not None for one in (*found, *references)):
+        ids, own = ({str(one.name) for one in side} for side in (references, found))
+        if ids != own and {name.lower() for name in ids} == {name.lower() for name in own}:
+            raise InvalidInputError(
+                f"{path}: the ids, such as {min(own ^ ids)!r}, are those of the references but for "
+                "upper and lower case; give --ignore-case, which ignores it in the texts, too"
+            )
         return
     first = [
         [text.split(maxsplit=1)[0] if text else "" for one in side for text in one.texts[:1]]

@@ -164,11 +164,14 @@ def check_same_rows(**given: Any) -> None:
         first = first or (name, own)
 
 
-def check_mask(name: str, values: object) -> None:
-    """Raise if an array, or one of a list, hides entries: numpy uses the values below the mask."""
-    if isinstance(values, list | tuple) and values and isinstance(values[0], _ROWS):
+def check_mask(name: str, values: object, axes: int = 64) -> None:
+    """Raise if an array, or one of a list, hides entries: numpy uses the values below the mask.
+
+    Lists are searched to the depth `axes`, the most axes of an array; one may contain itself.
+    """
+    if axes and isinstance(values, list | tuple) and values and isinstance(values[0], _ROWS):
         for i, row in enumerate(values):
-            check_mask(f"{name}[{i}]", row)
+            check_mask(f"{name}[{i}]", row, axes - 1)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 

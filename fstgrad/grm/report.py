@@ -127,7 +127,7 @@ class FitReport:
         is_better = self.pairs.discrepancy < self.independent.discrepancy
         return (
             f"the model fits {'' if is_better else 'no '}better than independent columns, but its "
-            "samples can be told from the data"
+            "samples can be told from the data; where variances or zeros differ, try another base"
         )
 
     def __str__(self) -> str:

@@ -48,7 +48,9 @@ def read_transcripts(
         - "lines": a text per line, without names; an empty line is an empty text.
         - "tsv": id TAB text, or id TAB score TAB text for the texts of an n-best list (scores are
           log-weights: higher is likelier), or id TAB text TAB score, as `fstgrad predict --nbest`
-          writes it, if more of the third column than of the second are numbers; or a first
+          writes it, if more of the third column than of the second are numbers; or id TAB tags
+          TAB text, maybe with a score behind it, as a model with tags predicts, if no tags and no
+          text of the file is a number: the id has the tags, too; or a first
           line with the names of columns, among them hypothesis or reference (hyp, ref, text), maybe
           id and score.
         - "csv": a table with such a first line.
@@ -145,17 +147,17 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
     if _names_columns(header, side):
         yield from _table(header, [(row, text_of(row).split("\t")) for row in rows], side)
         return
-    table = []
-    for row in rows:
+    table = [text_of(row).split("\t") for row in rows]
+    if all(map(_has_tags, table)):
+        table = [["\t".join(fields[:2]), *fields[2:]] for fields in table]
+    for row, fields in zip(rows, table, strict=True):
         with located(row):
-            fields = row.text().split("\t")
             if len(fields) not in (2, 3):
                 raise InvalidInputError(
                     f"{len(fields)} column(s) in {row.text()[:60]!r}; a row is id, one tab, text, "
                     "or id, score, text with tabs between, or the first row names the columns"
                 )
-            table.append(fields)
-    lists = [fields for fields in table if len(fields) == 3]
+    lists = [fields for fields in table if len(fields) > 2]
     numbers = [sum(_is_number(fields[column]) for fields in lists) for column in (1, 2)]
     if lists and numbers == [len(lists)] * 2:
         raise InvalidInputError(
@@ -168,6 +170,12 @@ def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
         with located(row):
             scores = tuple(map(_score, score)) or None
         yield Utterance(name, (text.strip(),), scores, {}, row)
+
+
+def _has_tags(fields: list[str]) -> bool:
+    """Tell whether a row is an id, tags, a text, and a score if there are four columns."""
+    is_named = len(fields) > 2 and not _is_number(fields[1]) and not _is_number(fields[2])
+    return is_named and (len(fields) == 3 or _is_number(fields[3]))
 
 
 def _is_number(text: str) -> bool:

@@ -434,6 +434,14 @@ def _rows(
     return [_row(name, table[rows], losses is not None, resamples, rng) for name, rows in chosen]
 
 
+def _rate(errors: FloatArray, sizes: FloatArray) -> Interval:
+    """Return the rate with its interval, over the resamples whose references have symbols."""
+    drawn = sizes > 0
+    if not drawn[0] or not drawn[1:].any():
+        drawn[:] = True
+    return interval((errors / np.maximum(sizes, 1.0))[drawn])
+
+
 def _row(name: str, table: FloatArray, has_loss: bool, resamples: int, rng: Seed) -> ScoreRow:
     counts = table[:, :4].sum(axis=0).astype(int).tolist()
     errors, size, one, loss = range(4, 8)
@@ -454,6 +462,6 @@ def _row(name: str, table: FloatArray, has_loss: bool, resamples: int, rng: Seed
         counts[INSERT],
         counts[DELETE],
         int(table[:, errors].sum()),
-        interval(sums[0] / np.maximum(sums[size - errors], 1.0)),
+        _rate(sums[0], sums[size - errors]),
         mean,
     )

@@ -61,7 +61,7 @@ def softmax_margin(
     gold : (l,) or (B, L) integer tensor, or one or B sequences
         The targets; they determine whether there is a batch axis.  A list of str is one sequence if
         its first item is a symbol of the alphabet, otherwise B sequences.  Entries beyond a length
-        are ignored.
+        are ignored, and so are the scores of positions beyond the gold string of an item.
     loss : Loss, LossAutomaton, a sequence of B automata, or None
         A loss is compiled against every target, only once during its lifetime.  None: L = 0.
     lengths : (B,), optional

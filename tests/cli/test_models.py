@@ -272,6 +272,13 @@ def test_outputs_of_any_length_and_tags(run, tmp_path):
         model,
     )
     assert (code, "objective" in err) == (0, True)
+    (tmp_path / "wrong").write_text("ask\tGER|V\tasked\ntalk\tPRS\ttalk\n")
+    assert run("report", model, "--pairs", tmp_path / "wrong", "-o", tmp_path / "page.html")[0] == 0
+    assert "a s k GER V" in (tmp_path / "page.html").read_text()
+    (tmp_path / "lists").write_text(run("predict", model, path, "--nbest", 2)[1])
+    given = ("score", tmp_path / "lists", path, "--loss", "cer", "--json")
+    rows = [json.loads(line) for line in run(*given)[1].splitlines()]
+    assert [(row["pairs"], row["errors"]) for row in rows] == [(24, 0)]
     (tmp_path / "new").write_text("jumpwalk\tPST;V\n\n")
     code, out, err = run("predict", model, tmp_path / "new")
     assert code == 1  # the empty line lacks the column of tags

@@ -203,6 +203,12 @@ def test_brackets_that_are_no_ids_are_words(files, run):
         assert rows(run, "h", "t")[0]["symbols"] == symbols
 
 
+def test_ids_that_differ_in_case_alone_name_the_option(files, run):
+    files(h="U1\tA b\n", r="u1\ta b\n")
+    assert "give --ignore-case" in run("score", "h", "r")[2]
+    assert rows(run, "h", "r", "--ignore-case")[0]["errors"] == 0
+
+
 def test_alternatives_outside_of_sclites_files_are_noted(files, run):
     files(h="u1\ta b\n", r="u1\t{ a / uh } b\n")
     code, _, err = run("score", "h", "r")
@@ -336,7 +342,7 @@ def test_a_table_of_both_names_its_columns(files, run):
         (("", "a\n"), (), "h has no utterances"),
         ((b"a\n\xff\n", "a\nb\n"), (), "h:2: not UTF-8"),
         (("u1\ta\nu1\tb\n", "u1\ta\nu2\tb\n"), (), "h has the id 'u1' more than once"),
-        (("u1\tx\ta\n", "u1\ta\n"), (), "h:1: the score is 'x'"),
+        (("u1\tx\ta\nu2\t1\tb\n", "u1\ta\nu2\tb\n"), (), "h:1: the score is 'x'"),
         (("u1\t1\ta\nu2\tb\n", "u1\ta\nu2\tb\n"), (), "h:2: no score for 'u2'"),
         (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
         (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),

@@ -164,6 +164,9 @@ def test_alpha_by_a_criterion_and_stability(tmp_path, request):
     shares = fitted.stability(rows, samples=3, feature_names=["a", "b", "c"])
     assert out.splitlines()[0] == "1\ta + b"
     assert len(out.splitlines()) == len(shares)
+    assert run("grm", "fit", table, "--alpha", 1e9, "--quiet", "-o", tmp_path / "empty")[0] == 0
+    code, out, said = run("grm", "stability", tmp_path / "empty", table, "-n", 2)
+    assert (code, out, "no set was selected in any half" in said) == (0, "", True)
     page = tmp_path / "page.html"
     assert run("report", model, "--counts", table, "-o", page)[0] == 0
     assert fitted.report(rows, top=0).verdict in page.read_text()

@@ -39,6 +39,11 @@ def least_cost(y, z, costs=(1, 1, 1)):
     )
 
 
+def test_an_interval_leaves_out_resamples_whose_references_have_no_words():
+    found = fg.score(["a", "b c d"], ["a", ""], "wer", rng=0).rows[-1].error_rate
+    assert (found.value, found.lower, found.upper) == (3.0, 0.0, 3.0)
+
+
 @pytest.mark.parametrize("loss", ["wer", "cer"])
 def test_errors_of_a_corpus_are_those_of_the_definition_and_of_jiwer(loss):
     try:

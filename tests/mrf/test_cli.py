@@ -200,9 +200,12 @@ def test_gray_levels_that_few_pixels_have_can_be_given(run, tmp_path):
     noisy = np.random.default_rng(3).normal(20, 12, size=(40, 60))
     noisy[10:14, 10:14] += 200
     images.write_image(tmp_path / "in.png", noisy.clip(0, 255) / 255)
+    said = run("denoise", tmp_path / "in.png", "-o", tmp_path / "o.png")[2]
+    assert "give them with --level" in said
     gray = ("--level", "220", "--level", "20")
-    code, out, _ = run("denoise", tmp_path / "in.png", *gray, "--output", tmp_path / "o.png")
+    code, out, err = run("denoise", tmp_path / "in.png", *gray, "--output", tmp_path / "o.png")
     assert (code, "2 levels (20, 220), noise" in out) == (0, True)
+    assert "--level" not in err
     restored = images.read_image(tmp_path / "o.png") * 255
     expected = np.where(noisy > 120, 220, 20)
     np.testing.assert_allclose(restored, expected, atol=0.5)
