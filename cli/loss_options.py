@@ -7,7 +7,6 @@ import dataclasses
 import difflib
 import inspect
 import re
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from fstgrad.cli.parameter_types import (
     integer_from,
 )
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.errors import InvalidInputError, UnusedArcsWarning
+from fstgrad.core.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
 from fstgrad.learning.data import NAMED
@@ -319,10 +318,9 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         _constructor_arguments(name, parameters, {})
         return Grammar.load(name).loss(alphabet)
     if is_fst_file(name):
-        settings = _constructor_arguments(name, parameters, FILE_OPTIONS)
-        with warnings.catch_warnings():  # the file knows all symbols; no string has the others
-            warnings.simplefilter("ignore", UnusedArcsWarning)
-            loss = TransducerLoss.from_file(name, alphabet, **settings)
+        loss = TransducerLoss.from_file(
+            name, alphabet, **_constructor_arguments(name, parameters, FILE_OPTIONS)
+        )
         if loss.semiring == "tropical":
             _constructor_arguments(name, parameters, {})
         return loss

@@ -22,7 +22,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf.exact.plan import any_order
 from fstgrad.mrf.resources import NO_LIMIT, Budget
-from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible
+from fstgrad.mrf.scored_graph import ScoredGraph, Table, infeasible, score_tables
 
 Scope = tuple[int, ...]
 
@@ -122,7 +122,7 @@ class MiniBuckets:
 
     def _score_tables(self) -> Iterator[Piece]:
         """Yield the score tables, with their axes in reverse order of elimination."""
-        for t, (nodes, table) in enumerate(self.model.tables()):
+        for t, (nodes, table) in enumerate(score_tables(self.model)):
             self.budget.check()
             places = [self.place[v] for v in nodes]
             axes = sorted(range(len(nodes)), key=places.__getitem__, reverse=True)

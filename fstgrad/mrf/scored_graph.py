@@ -201,16 +201,6 @@ class ScoredGraph:
         size = self.num_labels
         return self.scores.edge.reshape(-1, size, size)
 
-    def tables(self) -> Iterator[tuple[list[int], FloatArray]]:
-        """Yield (scope, log-table) of each node, then edge, then larger factor, without padding."""
-        sizes, stack = self.labels_per_node.tolist(), self.edge_stack
-        for v, size in enumerate(sizes):
-            yield [v], self.scores.node[v, :size]
-        for e, (a, b) in enumerate(self.graph.edges.tolist()):
-            yield [a, b], stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
-        for f in range(self.factors.number):
-            yield self.factors.nodes(f), self.factors.view(f)
-
     @cached_property
     def potentials(self) -> Potentials:
         """The edge scores in the form for message passing."""
@@ -332,3 +322,14 @@ def infeasible() -> InfeasibleError:
     return InfeasibleError(
         "every labeling has the score -inf, so Z = 0; remove contradictory evidence or hard zeros"
     )
+
+
+def score_tables(model: ScoredGraph) -> Iterator[tuple[list[int], FloatArray]]:
+    """Yield (scope, log-table) of each node, then edge, then larger factor, without padding."""
+    sizes, stack = model.labels_per_node.tolist(), model.edge_stack
+    for v, size in enumerate(sizes):
+        yield [v], model.scores.node[v, :size]
+    for e, (a, b) in enumerate(model.graph.edges.tolist()):
+        yield [a, b], stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
+    for f in range(model.factors.number):
+        yield model.factors.nodes(f), model.factors.view(f)

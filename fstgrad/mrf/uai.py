@@ -21,6 +21,7 @@ from fstgrad.core.uninitialized import empty
 from fstgrad.io import INTEGER, read_lines, shown, to_number, write_text
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.factors import Factor
+from fstgrad.mrf.scored_graph import score_tables
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
@@ -183,7 +184,7 @@ def write_model(path: PathLike, model: PairwiseMRF) -> None:
     The offset of the score becomes a factor over no variable.  Raises InvalidInputError if
     exp(score) of a finite score is 0 or inf.
     """
-    sizes, factors = model.labels_per_node.tolist(), list(model.tables())
+    sizes, factors = model.labels_per_node.tolist(), list(score_tables(model))
     if model.offset != 0.0:
         factors.append(([], np.array(model.offset)))
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]

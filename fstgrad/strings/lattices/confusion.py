@@ -51,7 +51,7 @@ def slot_counts(
     pivot : (m,) ids.
 
     Source: Xu, Povey, Mangu, Zhu (2011), "Minimum Bayes risk decoding and system combination based
-    on a recursion for edit distance", sections 4 and 5.
+    on a recursion for edit distance".
     """
     longest = int(graph.depths(label != NO_SYMBOL)[-1, 1])
     m = len(pivot)
