@@ -13,7 +13,7 @@ import numpy as np
 from fstgrad.core.alphabet import WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.bootstrap import Interval, interval, resampled_sums
-from fstgrad.core.checks import FloatArray, IntArray, Seed, instance, one_of, positive_integer
+from fstgrad.core.checks import FloatArray, IntArray, Seed, flag, instance, one_of, positive_integer
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items, paired_batches, symbol_strings
 from fstgrad.core.short_repr import short_repr
@@ -272,6 +272,7 @@ def score(
         given["by"] = by
     check_same_rows(**given)
     rules = WordRules.of(drop, replace)
+    alternatives = flag("alternatives", alternatives)
     unit, hyps, refs = _strings(hypotheses, references, loss, decode, rules, alternatives)
     groups = None if by is None else [_name(i, name) for i, name in enumerate(items("by", by))]
     numbers = {"hypotheses": len(hyps), "references": len(refs)}

@@ -27,6 +27,7 @@ EXCEPTIONS = (
     ("trees decode .*--labels", "labels.txt", "empty file|an index column|white space",
      "the error names the option"),
     ("grammar", "words.txt", "white space", "a word of one space"),
+    ("predict", "inputs.txt|tagged.txt", "an index column", "pairs, whose first column is x"),
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ TEMPLATES = [
     "score {inputs.txt} {words.tsv} --loss cer --compare {inputs.txt} --json --resamples 20",
     "score {scored.csv} {scored.csv} --drop c --replace {spellings.tsv} --resamples 20",
     "score {lattices.far} {named.tsv} --decode oracle --loss cer -o {out}.tsv --resamples 20",
-    "score {lattices.far} {named.tsv} --word-costs {word_costs.txt} --resamples 20",
+    "score {lattices.far} {named.tsv} --word-costs {costs.txt} --resamples 20",
     "loss {pairs.tsv} --loss alignment --matrix {matrix.txt} --gap-open 2 --gap-extend 1",
     "loss {pairs.tsv} --loss caseless --skip-errors",
     "loss {pairs.tsv} --loss {grammar.py}",

@@ -20,7 +20,7 @@ TEXT = {
     "tagged.tsv": "ab\tba\tN;SG\nb\tab\tV\naba\tbb\tN\n",
     "inputs.txt": "ab\nb\n",
     "spellings.tsv": "a b\tab\nb a\tab\nuh\t\n",
-    "word_costs.txt": "a 0.5\nb -1\n",
+    "costs.txt": "a 0.5\nb -1\n",
     "scored.csv": "id,hypothesis,reference\nx-1,a b,a\ny-1,b,b a\n",
     "tagged.txt": "ab\tN;SG\nb\tV\n",
     "words.txt": "ba\nab\nbb\na\n",
