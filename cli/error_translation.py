@@ -73,7 +73,7 @@ def with_option_names(text: str, parameters: Sequence[click.Parameter] | None = 
         text = re.sub(rf"(?<=option )'{name}'", flag, text)
         text = re.sub(rf"\b(raise|lower|smaller|larger|give) {name}(?![\w=-])", rf"\1 {flag}", text)
         if "_" in name:
-            text = re.sub(rf"(?<![\w.-]){name}\b", flag, text)
+            text = re.sub(rf"(?<![\w./-]){name}\b(?![./]\w)", flag, text)  # not in names of files
     for name, flag in flags.items():
         text = re.sub(rf"(--[\w-]+ or ){name}(?![\w=-])", rf"\1{flag}", text)
     return text

@@ -213,7 +213,8 @@ def _chains(emissions: Any, transitions: Any, tags: Any) -> MaskedChains:
     _check_tags(np.where(ids == UNUSED, 0, ids), scores.shape[2])
     shifted = scores.astype(np.float64)
     shifted -= offsets(shifted.max(axis=2))[..., None]
-    return MaskedChains(shifted, np.asarray(transitions), ids >= 0)
+    steps = np.asarray(transitions, dtype=np.float64)
+    return MaskedChains(shifted, steps - offsets(steps.max()), ids >= 0)
 
 
 class CRF:

@@ -334,22 +334,26 @@ class CRF:
         emissions = upcast(self.emissions)
         if mask is None:
             mask = torch.ones(emissions.shape[:2], dtype=torch.bool, device=emissions.device)
-        # differences of scores keep their digits even if a whole position is masked by finfo.min
+        rank = mask.cumsum(dim=1)
+        # differences of scores keep their digits even if a whole position is masked by finfo.min,
+        # or all transitions are
         emissions, offset = self._recentered(emissions, mask)
+        steps = upcast(self.transitions)
+        table, further = self._recentered(steps.reshape(1, 1, -1), mask.new_ones(1, 1))
+        offset = offset + _zero_outside(mask & (rank > 1), further)
         if self.start is not None or self.end is not None:
-            rank = mask.cumsum(dim=1)
             for ends, place in ((self.start, 1), (self.end, rank[:, -1:])):
                 if ends is not None:
                     is_end = mask & (rank == place)
                     emissions = emissions + _zero_outside(is_end[..., None], upcast(ends))
             emissions, further = self._recentered(emissions, mask)  # start and end may be masks too
             offset = offset + further
-        return _Chain(emissions, upcast(self.transitions), mask, offset)
+        return _Chain(emissions, table.reshape(steps.shape), mask, offset)
 
     def _recentered(
         self, emissions: torch.Tensor, inside: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Subtract the largest emission of a position if it is beyond FAR; return it too, (B, T).
+        """Subtract the largest score of a position if it is beyond FAR; return it too, (B, T).
 
         On a device, which may compute in float32, it is always subtracted.
         """
@@ -414,7 +418,8 @@ def check_tags(name: str, tags: torch.Tensor, inside: torch.Tensor, n: int) -> N
 class _Chain(NamedTuple):
     """Emissions (B, T, n), steps (n, n), and the mask (B, T) of the positions that are used.
 
-    offset : (B, T), the amount subtracted from all emissions of a position.
+    offset : (B, T), the amount subtracted from all emissions of a position, and from all steps to
+        it.
     """
 
     emissions: torch.Tensor

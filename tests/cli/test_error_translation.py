@@ -82,6 +82,7 @@ PARAMETERS = [
         ("use infer('bp')", "use --method bp"),
         ("method 'exact' fits", "--method exact fits"),
         ("use method 'icm', 'graph-cut' or 'trw', or", "use --method icm, graph-cut or trw, or"),
+        ("max_states.txt:1: no max_states", "max_states.txt:1: no --max-states"),
         ("no option 'cap'; it has cap, tol", "no option --cap; it has --cap, tol"),
     ],
 )  # fmt: skip

@@ -207,19 +207,23 @@ def test_single_precision():
 
 
 @pytest.mark.parametrize("mask", [-1e9, -1e30, 1e12])
-@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("position", [0, 1, 2, None])
 @pytest.mark.parametrize("with_ends", [True, False])
 def test_a_position_that_is_masked_whole_costs_no_digits(mask, position, with_ends):
-    """Also the first or the last one of a sequence, to which `start` or `end` is added."""
+    """Also the first or the last one of a sequence, to which `start` or `end` is added.
+
+    None: all transitions are masked.
+    """
     emissions, transitions, *given = scores_of("masked chains")
     start, end = given if with_ends else (None, None)
     gold = np.where(MASK, 1, -100)
+    changed = transitions if position is None else emissions
+    place = np.s_[:] if position is None else np.s_[:, position]
+    one, other = (jnp.asarray(changed).at[place].set(level) for level in (mask, 0.0))
     one, other = (
-        fgj.CRF(
-            jnp.asarray(emissions).at[:, position].set(level), transitions, MASK,
-            start=start, end=end,
-        )
-        for level in (mask, 0.0)
+        fgj.CRF(emissions, table, MASK, start=start, end=end) if position is None
+        else fgj.CRF(table, transitions, MASK, start=start, end=end)
+        for table in (one, other)
     )  # fmt: skip
     np.testing.assert_allclose(one.nll(gold), other.nll(gold), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(one.mbr(), other.mbr())

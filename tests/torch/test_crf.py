@@ -221,14 +221,18 @@ def test_a_constant_of_all_positions_is_in_log_z(by):
 
 
 @pytest.mark.parametrize("mask", [-1e9, -1e30, 1e12])
-@pytest.mark.parametrize("position", [0, 1, 3, 4])
+@pytest.mark.parametrize("position", [0, 1, 3, 4, None])
 def test_a_position_that_is_masked_whole_costs_no_digits(mask, position):
-    """Also the first or the last one of a sequence, to which `start` or `end` is added."""
-    emissions, transitions, start, end = (tensor.detach() for tensor in parts())
-    emissions[:, position] = 0.0
-    masked = emissions.clone()
-    masked[:, position] = mask
-    one, other = (crf_of(table, transitions, start, end) for table in (masked, emissions))
+    """Also the first or the last one of a sequence, to which `start` or `end` is added.
+
+    None: all transitions are masked.
+    """
+    one, other = (crf_of(*(tensor.detach().clone() for tensor in parts())) for _ in range(2))
+    for crf, level in ((one, mask), (other, 0.0)):
+        if position is None:
+            crf.transitions.fill_(level)
+        else:
+            crf.emissions[:, position] = level
     for found, expected in (
         (one.nll(GOLD, reduction="none"), other.nll(GOLD, reduction="none")),
         (one.marginals(), other.marginals()),
