@@ -43,6 +43,23 @@ def test_the_loss_is_that_of_the_definition(settings):
             assert sum(step.cost for step in found.alignments[0].operations) == found.cost
 
 
+def test_losses_of_random_grammars_are_those_of_the_definition():
+    """Insertions beside each other and beside other rules, with the same contexts and others."""
+    rng = np.random.default_rng(0)
+    strings = ["".join(y) for n in range(4) for y in itertools.product("abc", repeat=n)]
+    for _ in range(60):
+        lines = {
+            f"{read} -> {written} {{}} / {before} _ {after}"
+            for read, written in rng.choice(["0", "a", "b", "ab", "c"], (4, 2)) if read != written
+            for before, after in [rng.choice(["", "a", "#"], 2), rng.choice(["", "b", "#"], 2)]
+        }  # fmt: skip
+        costs = [line.format(rng.integers(1, 9) / 8) for line in sorted(lines)]
+        rules = RuleSet.parse("\n".join(["alphabet = abc", *costs]))
+        loss = fg.RuleLoss(rules)
+        for x, y in rng.choice(strings, (40, 2)):
+            assert loss(x, y) == oracle.loss(rules, x, y), (costs, x, y)
+
+
 def test_symbols_of_several_characters_and_features():
     text = """alphabet = P B T D S sil
 feature = 0.25

@@ -174,20 +174,27 @@ def _marking(
     everything: IntArray,
     expansion: Fst,
 ) -> list[Fst]:
-    """Return [the transducer that marks the places of a group], or [] if it has none."""
-    if not sites:
-        return []
+    """Return the transducers that mark the places of a group: of its insertions, and of the others.
+
+    In one transducer, an insertion could not follow a place that the group replaces.
+    """
+    before = _context(group.before, number, "before", expansion)
+    after = _context(group.after, number, "after", expansion)
+    insertions = [site for site in sites.items() if not site[0]]
+    others = [site for site in sites.items() if site[0]]
     with caught_messages() as reasons:
         try:
             return [
                 r.rewrite(
-                    r.alternatives(list(sites.items())),
-                    _context(group.before, number, "before", expansion),
-                    _context(group.after, number, "after", expansion),
+                    r.alternatives(own),
+                    before,
+                    after,
                     r.anything(everything),
                     direction=group.direction,  # type: ignore[arg-type]
                     is_obligatory=group.is_obligatory,
                 )
+                for own in (insertions, others)
+                if own
             ]
         except FstError as error:
             raise FstError(f"{error} {'; '.join(reasons)}".strip()) from error
