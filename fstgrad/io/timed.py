@@ -6,6 +6,7 @@ Index
 - `ctm`, `stm` : the words, or alternatives of words, and the segments of a file.
 - `channels` : one utterance for each channel of a file.
 - `in_segments` : one utterance for each segment of a reference.
+- `without_tags` : a text of sclite without the tags of its words.
 """
 
 import math
@@ -19,6 +20,7 @@ from fstgrad.io.text import Row, located, to_number
 
 _IGNORED = ("ignore_time_segment_in_scoring", "ignoretimesegmentinscoring")
 _CHANNELS = {"1": "A", "2": "B"}
+_TAGGED_WORD = re.compile(r"((?:\\.|[^\s;\\{}])+)(?:;[^\s{}]*)?")
 
 
 class Utterance(NamedTuple):
@@ -57,6 +59,15 @@ class Utterance(NamedTuple):
 def speaker_of(name: str) -> str:
     """Return the speaker in the id of an utterance, up to the first - or _ (spu_id in sclite)."""
     return re.split(r"[-_]", name)[0]
+
+
+def without_tags(text: str) -> str:
+    r"""Return a text of sclite without tags: a word ends before a ;, and \; is a ; of the word.
+
+    >>> without_tags(r"{ um;noise / uh;;x } a\;s;tag far")
+    '{ um / uh } a;s far'
+    """
+    return _TAGGED_WORD.sub(lambda match: match[1].replace("\\", ""), text)
 
 
 def number(name: str, value: Any, meaning: str) -> float:
@@ -167,7 +178,7 @@ def _part(
 ) -> Utterance:
     """Return a word or a segment of a file and a channel."""
     fields = {"speaker": speaker, "file": place[0], "channel": place[1]}
-    return Utterance(None, (text,), None, fields, row, True, span)
+    return Utterance(None, (without_tags(text),), None, fields, row, True, span)
 
 
 def channels(parts: Iterable[Utterance]) -> Iterator[Utterance]:

@@ -16,7 +16,16 @@ from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
 from fstgrad.io.text import Row, located, not_csv, read_rows, text_of, to_number
-from fstgrad.io.timed import Utterance, channels, ctm, number, speaker_of, stm, without_comments
+from fstgrad.io.timed import (
+    Utterance,
+    channels,
+    ctm,
+    number,
+    speaker_of,
+    stm,
+    without_comments,
+    without_tags,
+)
 
 Format = Literal["auto", "lines", "tsv", "csv", "json", "trn", "ctm", "stm", "kaldi"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -57,7 +66,8 @@ def read_transcripts(
         - "json": an object per line, with members of these names, or with a list `nbest` of
           objects with text and score.
         - "trn" of sclite: text (id).  "ctm" of sclite: file channel start duration word.  "stm" of
-          sclite: file channel speaker start end <label> text.
+          sclite: file channel speaker start end <label> text.  Tags of words, ``word;tag``, are
+          left out, and ``\;`` is a ; of the word.
         - "kaldi": id, a space, the text.
         - "auto": trn, ctm, stm, csv and json by the name of the file (x.trn, x.ctm, x.stm, x.csv,
           x.json, x.jsonl; also .gz); else tsv if the first line has a tab, json if it is an object,
@@ -289,7 +299,8 @@ def _trn(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
                 )
             name = match[2].strip()
             fields = {"speaker": speaker_of(name)}
-            yield Utterance(name, (match[1].strip(),), None, fields, row, is_marked=True)
+            text = without_tags(match[1].strip())
+            yield Utterance(name, (text,), None, fields, row, is_marked=True)
 
 
 def _kaldi(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:

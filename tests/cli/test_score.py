@@ -209,6 +209,23 @@ def test_ids_that_differ_in_case_alone_name_the_option(files, run):
     assert rows(run, "h", "r", "--ignore-case")[0]["errors"] == 0
 
 
+def test_tags_of_sclites_words_are_no_part_of_them(files, run):
+    """The counts of NIST for the speaker "tags" of sclite's own test."""
+    c = "c;;reftag2 d;reftag1;reftag2"
+    read, swapped = (rf"a aa\;a b\;b\;b;{t} b;reftag1 {c}" for t in (r"h\;1;h2", r"h1;h\;2"))
+    x = r"z aa\;a b\;b\;b;h1;h2 y;h1 x;;h2 w;h1;h2"
+    other, xs, ys = swapped.replace("reftag", "hyptag"), 13 * " x", 12 * " y"
+    files(
+        r__trn=f"{read} (t-1)\n{swapped} (t-2)\n(t-3)\n{read} (t-4)\n{{{read} /{ys}}} (t-5)\n",
+        h__trn=f"{other} (t-1)\n(t-2)\n{other} (t-3)\n{x} (t-4)\n{{ {x} /{xs} }} (t-5)\n",
+        h__ctm="f 1 0 1 a\\;S;tag\n", r__stm="f 1 s 0 1 { a;1 / a\\;s;2; } \n",
+    )  # fmt: skip
+    found = rows(run, "h.trn", "r.trn", "--align", "sclite")[0]
+    names = ("substitutions", "deletions", "insertions", "correct", "symbols")
+    assert [found[name] for name in names] == [8, 6, 6, 10, 24]
+    assert rows(run, "h.ctm", "r.stm", "--ignore-case")[0]["errors"] == 0
+
+
 def test_alternatives_outside_of_sclites_files_are_noted(files, run):
     files(h="u1\ta b\n", r="u1\t{ a / uh } b\n")
     code, _, err = run("score", "h", "r")
