@@ -387,15 +387,16 @@ lattice_options = option_group(
     click.option(
         "--posteriors",
         type=Output(),
-        metavar="FILE.far",
-        help="With --lattices: write -log of the arc posteriors as FSTs.",
+        metavar="FILE.tsv|FILE.far",
+        help="With --lattices: write the posteriors of the arcs, as a table of words (.tsv), or as "
+        "FSTs with the weights -log P.",
     ),
     click.option(
         "--gradients",
         type=Output(),
-        metavar="FILE.far",
-        help="With --lattices: write the derivatives with respect to the scores of the arcs as "
-        "FSTs.",
+        metavar="FILE.tsv|FILE.far",
+        help="With --lattices: write the derivatives with respect to the scores of the arcs, in "
+        "the same forms.",
     ),
     rescoring_options,
     heading="Lattices",

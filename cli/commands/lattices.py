@@ -1,12 +1,14 @@
 """Objectives over lattices in files: `fstgrad grad` and `fstgrad risk` with --lattices."""
 
+import csv
 import difflib
+import io
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import click
 import numpy as np
@@ -26,12 +28,13 @@ from fstgrad.cli.rescoring import Rescoring
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, InvalidInputError
-from fstgrad.io import Row, read_alphabet, read_table, tokenize
+from fstgrad.io import Row, read_alphabet, read_table, tokenize, write_text
 from fstgrad.learning.objective import DEFAULT_CONSTANTS, ObjectiveConstants, ObjectiveKind
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.caps import check_cap
 from fstgrad.openfst import Fst, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
+from fstgrad.strings.lattices.graph import NO_SYMBOL
 
 _ONLY_FOR_PAIRS = (
     "output", "journal", "cache", "cache_gib", "jobs", "method", "samples", "seed", "proposal",
@@ -87,26 +90,57 @@ def lattice_objective(
         skip_errors,
     )
     start, total = time.perf_counter(), 0.0
-    archives: dict[str, dict[str, Fst]] = {}
+    results: dict[str, LatticeResult] = {}
+    writes = lattices.posteriors is not None or lattices.gradients is not None
     for row, result in loop.run(progress(rows, kind)):
         if result is None:
             continue
         total += result.value
         echo(_json_line(row, result))
-        name = row.columns()[0]
-        with np.errstate(divide="ignore"):
-            outputs = ((lattices.posteriors, np.log(result.posterior)),
-                       (lattices.gradients, -result.gradient))  # fmt: skip
-        for file, values in outputs:
-            if file is not None:
-                archives.setdefault(file, {})[name] = result.lattice.to_fst(values)
-    for file, entries in archives.items():
-        write_archive(file, entries)
+        if writes:
+            results[row.columns()[0]] = replace(result, b=None)
+    _write(lattices.posteriors, "posterior", results, acceptors)
+    _write(lattices.gradients, "gradient", results, acceptors)
     echo(
         f"{kind}: mean {total / loop.done:.6f}{unit_of(kind)} over {loop.done:,} lattices in "
         f"{time.perf_counter() - start:.1f} s",
         err=True,
     )
+
+
+def _write(
+    path: str | None,
+    quantity: Literal["posterior", "gradient"],
+    results: Mapping[str, LatticeResult],
+    acceptors: Mapping[str, Fst],
+) -> None:
+    """Write a quantity of the arcs: a table, if the path ends with .tsv, else an archive of FSTs.
+
+    The table has the arcs that read a word, with the states of the acceptors.
+    """
+    if path is None:
+        return
+    if not path.lower().endswith(".tsv"):
+        with np.errstate(divide="ignore"):
+            weights = {
+                name: np.log(one.posterior) if quantity == "posterior" else -one.gradient
+                for name, one in results.items()
+            }
+        write_archive(
+            path, {name: one.lattice.to_fst(weights[name]) for name, one in results.items()}
+        )
+        return
+    text = io.StringIO()
+    table = csv.writer(text, delimiter="\t", lineterminator="\n")
+    table.writerow(("lattice", "from", "to", "word", quantity))
+    for name, one in results.items():
+        lattice, arcs = one.lattice, to_arrays(acceptors[name])
+        for arc in np.flatnonzero(lattice.label != NO_SYMBOL).tolist():
+            place = lattice.origin[arc]
+            word = lattice.alphabet.symbols[lattice.label[arc]]
+            value = float(getattr(one, quantity)[arc])
+            table.writerow((name, arcs.source[place], arcs.nextstate[place], word, value))
+    write_text(path, text.getvalue())
 
 
 def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:

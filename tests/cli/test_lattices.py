@@ -1,5 +1,6 @@
 """`fstgrad risk` and `fstgrad grad` over lattices in archives and folders."""
 
+import csv
 import json
 
 import numpy as np
@@ -63,6 +64,37 @@ def test_risk(files, capsys, source):
     # "cat" has weight e^0.3 against e^0.5
     assert costs["cat"] == pytest.approx(np.log(1 + np.exp(0.2)), abs=1e-12)
     assert costs["sat"] == 0
+
+
+def test_tables_of_posteriors_and_gradients(files, capsys):
+    """The states are those of the file; epsilon arcs and final scores have no row."""
+    lattices = files["path"] / "text"
+    lattices.mkdir()
+    arcs = "0 3 cat cat -0.3\n0 3 cap cap -0.5\n3 2 sat sat\n3 1 <eps> <eps> 2\n1 2 sat sat\n"
+    (lattices / "u1.txt").write_text(arcs + "2 0.4\n")
+    (lattices / "u2.txt").write_text('0 1 "a" "a"\n0 1 cat cat 1\n1\n')
+    tables = [files["path"] / f"{name}.tsv" for name in ("posteriors", "gradients")]
+    code, _, err = run(
+        capsys, "risk", files["pairs"], "--lattices", lattices, "--tokens-y", "words",
+        "--posteriors", tables[0], "--gradients", tables[1],
+    )  # fmt: skip
+    assert code == 0, err
+    read = []
+    for path, name in zip(tables, ("posterior", "gradient"), strict=True):
+        with open(path, newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file, delimiter="\t")
+        assert header == ["lattice", "from", "to", "word", name]
+        assert [row[:4] for row in rows] == [
+            ["u1", "0", "3", "cat"], ["u1", "0", "3", "cap"], ["u1", "3", "2", "sat"],
+            ["u1", "1", "2", "sat"], ["u2", "0", "1", '"a"'], ["u2", "0", "1", "cat"],
+        ]  # fmt: skip
+        read.append([float(row[4]) for row in rows])
+    cat, skip, other = (1 / (1 + np.exp(x)) for x in (0.2, -2, -1))
+    assert read[0] == pytest.approx([cat, 1 - cat, skip, 1 - skip, other, 1 - other], abs=1e-12)
+    # the loss of u1 is 1 with cap, of u2 "cat sat" 2 with "a", else 1
+    change = cat * (1 - cat)
+    assert read[1][:4] == pytest.approx([-change, change, 0, 0], abs=1e-12)
+    assert read[1][4] == pytest.approx(other * (1 - other), abs=1e-12)
 
 
 def test_costs_of_words_and_scales(files, capsys):
