@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray, Seed, generator, positive_integer
 from fstgrad.core.uninitialized import empty
@@ -42,6 +43,19 @@ def interval(values: FloatArray) -> Interval:
     """Return the first of k + 1 values, with percentiles of the other k as bounds."""
     lower, upper = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(values[0]), float(lower), float(upper))
+
+
+def ratio(numbers: npt.ArrayLike, sizes: npt.ArrayLike, resamples: int, rng: Seed) -> Interval:
+    """Return sum(numbers) / max(1, sum(sizes)), two arrays (N,), with its interval.
+
+    Draws whose sizes are all 0 are left out, unless all are.
+    """
+    table = np.array([numbers, sizes], dtype=np.float64).T
+    total, size = resampled_sums(table, resamples, rng).T
+    drawn = size > 0
+    if not drawn[0] or not drawn[1:].any():
+        drawn[:] = True
+    return interval((total / np.maximum(size, 1.0))[drawn])
 
 
 def difference(differences: FloatArray, changed: int) -> tuple[Interval, float]:

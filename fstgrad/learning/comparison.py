@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.bootstrap import LEVEL, Interval, difference, interval, resampled_sums
+from fstgrad.core.bootstrap import LEVEL, Interval, difference, ratio, resampled_sums
 from fstgrad.core.checks import BoolArray, IntArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
@@ -15,6 +15,7 @@ from fstgrad.learning.measures import parallel_strings
 from fstgrad.losses.automata.kernels.arguments import DELETE, MATCH
 
 _FEW = 20  # pairs that differ, below which a note says so
+_FEW_SEGMENTS = 30  # of the matched-pairs test, whose statistic is normal for many
 
 
 class MatchedPairs(NamedTuple):
@@ -28,8 +29,8 @@ class MatchedPairs(NamedTuple):
     segments : n.
     difference : mean(d), in errors per segment.
     z : the statistic; None if n < 2, or if all differences are equal and not 0.
-    p_value : two-sided, from the normal distribution; a few dozen segments are needed for it.  None
-        without z.
+    p_value : two-sided, from the normal distribution; not reliable with fewer than 30 segments.
+        None without z.
     """
 
     segments: int
@@ -41,6 +42,8 @@ class MatchedPairs(NamedTuple):
         said = "z is not defined: too few segments, or all differ alike"
         if self.z is not None and self.p_value is not None:
             said = f"z = {self.z:.4g}, p = {self.p_value:.4g}"
+            if self.segments < _FEW_SEGMENTS:
+                said += f"; not reliable with fewer than {_FEW_SEGMENTS} segments"
         return f"{self.segments:,} segments, {self.difference:+.4g} errors per segment, {said}"
 
 
@@ -138,17 +141,22 @@ def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> 
     """Return the comparison of the edits of two systems on the same N > 0 references."""
     errors = [first.errors, second.errors]
     wrong = [(own > 0) for own in errors]
-    columns = [*wrong, *errors, first.sizes, second.sizes, np.ones(len(first.sizes))]
-    sums = resampled_sums(np.stack(columns, axis=1).astype(np.float64), resamples, rng)
+    sizes, ones = [first.sizes, second.sizes], np.ones(len(first.sizes))
+    columns = np.stack([*wrong, *errors, *sizes, ones], axis=1).astype(np.float64)
+    sums = resampled_sums(columns, resamples, rng)
     word = sums[:, :2] / sums[:, 6:]
     symbol = sums[:, 2:4] / np.maximum(sums[:, 4:6], 1.0)
     word_difference, p_word = difference(word[:, 1] - word[:, 0], int(np.sum(wrong[0] != wrong[1])))
     changed = int(np.sum(errors[0] != errors[1]))
     symbol_difference, p_symbol = difference(symbol[:, 1] - symbol[:, 0], changed)
+    one, two = (ratio(own, ones, resamples, rng) for own in wrong)
+    first_rate, second_rate = (
+        ratio(own, size, resamples, rng) for own, size in zip(errors, sizes, strict=True)
+    )
     return Comparison(
         len(first.sizes),
-        (interval(word[:, 0]), interval(word[:, 1])),
-        (interval(symbol[:, 0]), interval(symbol[:, 1])),
+        (one, two),
+        (first_rate, second_rate),
         word_difference,
         symbol_difference,
         p_word,

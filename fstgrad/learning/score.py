@@ -12,7 +12,7 @@ import numpy as np
 
 from fstgrad.core.alphabet import WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
-from fstgrad.core.bootstrap import Interval, interval, resampled_sums
+from fstgrad.core.bootstrap import Interval, interval, ratio, resampled_sums
 from fstgrad.core.checks import FloatArray, IntArray, Seed, flag, instance, one_of, positive_integer
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import items, paired_batches, symbol_strings
@@ -211,7 +211,8 @@ def score(
         if it is a `WordErrorRate`), whose losses are then given, too.
     decode : {"best", "oracle", "mbr"}
         The string of a lattice: that of the most probable path; one with the least loss against the
-        reference (edit distance without a `Loss`); or that with the least expected loss, `fg.mbr`.
+        reference (edit distance without a `Loss`); or, of the 50 most probable strings, that with
+        the least expected loss, `fg.mbr`.
     align : {"unit", "sclite"}
         The alignment: with the fewest errors, or the cheapest with the costs 4, 3, 3 of NIST's
         sclite for substitutions, deletions and insertions.  sclite's has more errors where a
@@ -422,7 +423,7 @@ def _rows(
 ) -> list[ScoreRow]:
     """Return the row of each group, then that of all pairs."""
     pairs = len(edits.sizes)
-    numbers = [edits.counts, edits.errors[:, None], edits.sizes[:, None], np.ones((pairs, 1))]
+    numbers = [edits.counts, edits.errors[:, None], edits.sizes[:, None]]
     table = np.concatenate(
         [*numbers, np.zeros((pairs, 1)) if losses is None else losses[:, None]], axis=1
     ).astype(np.float64)
@@ -435,24 +436,14 @@ def _rows(
     return [_row(name, table[rows], losses is not None, resamples, rng) for name, rows in chosen]
 
 
-def _rate(errors: FloatArray, sizes: FloatArray) -> Interval:
-    """Return the rate with its interval, over the resamples whose references have symbols."""
-    drawn = sizes > 0
-    if not drawn[0] or not drawn[1:].any():
-        drawn[:] = True
-    return interval((errors / np.maximum(sizes, 1.0))[drawn])
-
-
 def _row(name: str, table: FloatArray, has_loss: bool, resamples: int, rng: Seed) -> ScoreRow:
     counts = table[:, :4].sum(axis=0).astype(int).tolist()
-    errors, size, one, loss = range(4, 8)
-    drawn = np.where(np.isfinite(table), table, 0.0)[:, errors:]
-    sums = resampled_sums(drawn, resamples, rng).T
+    errors, size, loss = range(4, 7)
     mean = None
     if has_loss:
         mean = Interval(np.inf, np.inf, np.inf)
         if np.isfinite(table[:, loss]).all():
-            mean = interval(sums[loss - errors] / sums[one - errors])
+            mean = interval(resampled_sums(table[:, [loss]], resamples, rng)[:, 0] / len(table))
     return ScoreRow(
         name,
         len(table),
@@ -463,6 +454,6 @@ def _row(name: str, table: FloatArray, has_loss: bool, resamples: int, rng: Seed
         counts[INSERT],
         counts[DELETE],
         int(table[:, errors].sum()),
-        _rate(sums[0], sums[size - errors]),
+        ratio(table[:, errors], table[:, size], resamples, rng),
         mean,
     )

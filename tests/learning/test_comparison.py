@@ -65,6 +65,11 @@ def test_the_interval_has_0_where_p_is_not_small():
     assert "only 3 of the pairs differ" in str(found)
     assert "paired bootstrap of 5 pairs" in str(found)
     assert "only" not in str(compare(["a"] * 30, ["b"] * 30, ["b"] * 30))
+    for segments, is_told in ((29, True), (30, False)):  # errors of the first system: 1, 2, 1, ...
+        first = ["xx" if i % 2 else "x" for i in range(segments)]
+        found = compare(first, ["y"] * segments, ["y"] * segments)
+        assert found.matched_pairs.segments == segments
+        assert ("not reliable with fewer than 30 segments" in str(found)) == is_told
 
 
 def test_other_numbers_of_items_are_named():

@@ -311,6 +311,11 @@ def test_comparison_of_scores_is_that_of_predictions():
     scores = [fg.score(y, references) for y in (ours, theirs)]
     found = scores[0].compare(scores[1])
     assert [rate.value for rate in found.symbol_error] == [20 / 90, 20 / 90]
+    assert found.symbol_error == tuple(score.error_rate for score in scores)
+    loss = fg.EditDistance(fg.Alphabet("abc "))
+    with_loss = [fg.score(y, references, loss) for y in (ours, theirs)]
+    rates = with_loss[0].compare(with_loss[1]).symbol_error
+    assert rates == tuple(score.error_rate for score in with_loss)
     assert found.symbol_difference.value == 0
     assert found.matched_pairs.segments == 40
     # errors of a period: (1, 0), (0, 1), (1, 0), (0, 1)
