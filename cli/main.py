@@ -111,7 +111,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
     The exit code is 0 after success, 1 after a failure, 2 after a usage error, 70 after a defect of
     fstgrad (FSTGRAD_TRACEBACK=1 shows where it is), 130 after SIGINT, 141 if the reader of standard
-    output has closed it (but a command with --output finishes its file), and 143 after SIGTERM.
+    output has closed it (but a command that writes files finishes them), and 143 after SIGTERM.
     """
     if not _open_streams():
         sys.exit(1)

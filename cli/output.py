@@ -69,6 +69,7 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 NOTES = "fstgrad.notes"  # key in ctx.meta: lines to print at the end
+OUTPUTS = "fstgrad.outputs"  # key in ctx.meta: the files that the command writes
 
 
 def escape_unprintable(text: str) -> str:
@@ -97,7 +98,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
 
 @contextmanager
 def surviving_closed_stdout() -> Iterator[None]:
-    """Write to standard output; if its reader has closed it, go on where there is an --output.
+    """Write to standard output; if its reader has closed it, go on where a file is written.
 
     The rest of standard output is discarded then, and a note says so.
 
@@ -110,11 +111,15 @@ def surviving_closed_stdout() -> Iterator[None]:
         yield
     except BrokenPipeError:
         context = click.get_current_context(silent=True)
-        path = None if context is None else context.params.get("output")
-        if path is None:
+        files = [] if context is None else context.meta.get(OUTPUTS, [])
+        if not files:
             raise
         discard_output()
-        note(f"fstgrad: standard output was closed before its end; {path} is complete")
+        verb = "is" if len(files) == 1 else "are"
+        note(
+            f"fstgrad: standard output was closed before its end; {' and '.join(files)} {verb} "
+            "complete"
+        )
 
 
 def discard_output() -> None:

@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fstgrad.cli.command import Decorator
+from fstgrad.cli.output import OUTPUTS
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import INTEGER, check_writable, fallback_encoding, to_number
 
@@ -115,6 +116,8 @@ class Output(click.Path):
             except InvalidInputError as error:
                 self.fail(str(error), param, ctx)
             _record_path(self, path, True, param, ctx)
+        if ctx is not None:
+            ctx.meta.setdefault(OUTPUTS, []).append(os.fspath(value))
         return super().convert(value, param, ctx)
 
 

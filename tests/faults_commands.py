@@ -97,6 +97,7 @@ class EveryCommand(Ground):
         After a broken pipe, a line with an output finishes it, and says so.
         """
         names = self._chosen(list(lines()))
+        templates = {one.template for one in outputs()}  # lines with an output
         for name in names:
             case = self._case(lines()[name])
             whole = self._run(case)
@@ -105,7 +106,7 @@ class EveryCommand(Ground):
             read, broken = os.pipe()
             os.close(read)
             says = bool(whole.stdout)
-            writes = {"-o", "--output"} & set(lines()[name].split())
+            writes = lines()[name] in templates
             pipe = (0, 1) if writes else (141, 0)
             with open("/dev/full", "wb") as full:
                 for stdout, code, told in ((full, 1, 1), (broken, *pipe), (None, 1, 1)):
