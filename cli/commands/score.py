@@ -173,8 +173,9 @@ _output_options = option_group(
         "decodes",
         type=click.Choice(get_args(Decode)),
         multiple=True,
-        help="Of n-best lists and lattices: the best path, the oracle (the string nearest to the "
-        "reference) or the string of minimum Bayes risk; may be repeated.  [default: best]",
+        help="Of n-best lists and lattices: the best row or path, the oracle (the string nearest "
+        "to the reference) or, of the 50 most probable strings, that of least expected loss "
+        "(mbr); may be repeated.  [default: best]",
     ),
     nbest_option("With -o: write the K most probable strings, with log p in nats.", None),
     click.option(
@@ -264,6 +265,12 @@ def score(
         reject_options(WORD_COSTS, "without lattices or n-best lists with scores")
     note_unused(reading.rules, reading.seen)
     note_optional(reading.optional)
+    needs_lists = next((how for how in outputs.decodes if how != "best"), None)
+    if needs_lists is not None and not any(system.lattices for system in systems):
+        raise click.UsageError(
+            f"--decode {needs_lists} needs n-best lists with scores, or lattices; "
+            f"{' and '.join(paths)} have one text for each reference"
+        )
     loss = _loss(choice, systems, targets)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)
@@ -277,6 +284,7 @@ def score(
         for how, result in results.items()
         if outputs.other is not None
     }
+    _note_empty(results)
     for how, result in results.items():
         _print_score(result, how if outputs.decodes else None, outputs.as_json)
         if outputs.errors:
@@ -289,6 +297,17 @@ def score(
         page = Page(f"fstgrad score: {named} against {references}")
         _fill(page, results, compared, systems[0], paths, job)
         write_text(outputs.html, page.text())
+
+
+def _note_empty(results: Mapping[Decode, Score]) -> None:
+    """Note the groups whose references have no words, of which there is no rate."""
+    result = next(iter(results.values()))
+    empty = [row.group for row in result.rows if not row.symbols]
+    if empty:
+        note(
+            f"fstgrad: the references have no {result.unit} (rows {', '.join(empty)}); the rate is "
+            "then the number of errors, times 100 %"
+        )
 
 
 def _fill(

@@ -14,6 +14,7 @@ from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
 from fstgrad.cli.output import echo, note
 from fstgrad.cli.rescoring import Rescoring
 from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import (
     Items,
@@ -131,12 +132,8 @@ class System:
     lattices: list[Lattice]
 
     def strings(self, decode: Decode, references: Sequence[Text], loss: Loss | None) -> list[Text]:
-        """Return the string of each utterance that `decode` chooses."""
+        """Return the string of each utterance that `decode` chooses; texts are as they are."""
         if self.texts:
-            if decode != "best":
-                raise click.UsageError(
-                    f"--decode {decode} needs n-best lists with scores, or lattices"
-                )
             return list(self.texts)
         return [
             tuple(decoded(lattice, reference, decode, loss))
@@ -210,7 +207,8 @@ def read_system(
         )
     words = [sorted(symbols_of(text)) for text in (*targets, *(y for ys in lists for y in ys))]
     alphabet = Alphabet.from_sequences([*words, ("-",)])
-    lattices = []
+    lattices: list[Lattice] = []
+    overtaken: list[str] = []
     for one, ys in zip(found, lists, strict=True):
         with located(one.row):
             listed = [y for y in ys if not isinstance(y, Alternatives)]
@@ -218,7 +216,26 @@ def read_system(
                 raise InvalidInputError("alternatives in an n-best list; write each as a text")
             scores = np.array(one.scores) - [reading.rescoring.cost(text) for text in one.texts]
             lattices.append(Lattice.from_nbest(listed, scores, alphabet))
+            if _is_overtaken(listed, scores):
+                overtaken.append(names[len(lattices) - 1])
+    if overtaken:
+        note(
+            f"fstgrad: {path}: {len(overtaken):,} lists, such as {overtaken[0]}, have a text whose "
+            "rows add up to more than the likeliest row; --decode best takes this row, --nbest and "
+            "mbr add up"
+        )
     return System(names, [], lattices)
+
+
+def _is_overtaken(texts: Sequence[Text], scores: FloatArray) -> bool:
+    """Return whether rows of one text add up to more than the likeliest row, of another text."""
+    if len(set(texts)) == len(texts):
+        return False
+    totals = dict.fromkeys(texts, -np.inf)
+    for text, score in zip(texts, scores.tolist(), strict=True):
+        totals[text] = float(np.logaddexp(totals[text], score))
+    best = texts[int(np.argmax(scores))]
+    return max(totals.values()) > totals[best]
 
 
 def _matched(

@@ -161,6 +161,36 @@ NBEST = "a\t-1.5\tthe cat sad\nb\t-1\ta mat\na\t-2\tthe cat sat\n"
 REFS = "b\tthe mat\na\tthe cat sat\n"
 
 
+def test_rows_of_one_text_add_up_but_for_the_best_row(files, run):
+    """The row x has p = 0.4, the rows y 0.3 each: their text is the likeliest, which is noted."""
+    files(
+        n__tsv="a\t-0.916\tx\na\t-1.204\ty\na\t-1.204\ty\nb\t0\tx\nb\t-9\tx\n",
+        r__tsv="a\ty\nb\tx\n", plain__tsv="a\tx\nb\tx\n",
+    )  # fmt: skip
+    code, out, err = run("score", "n.tsv", "r.tsv", "--json", "-o", "k.tsv", "--nbest", 1)
+    assert (code, json.loads(out)["errors"]) == (0, 1)
+    assert "n.tsv: 1 lists, such as a, have a text whose rows add up to more" in err
+    assert [line.split("\t")[2] for line in pathlib.Path("k.tsv").read_text().splitlines()] == [
+        "y", "x",
+    ]  # fmt: skip
+    code, out, _ = run(
+        "score", "n.tsv", "r.tsv", "--json", "--decode", "mbr", "--compare", "plain.tsv"
+    )
+    found = [json.loads(line) for line in out.splitlines()]  # a file of plain texts is as it is
+    assert (code, found[0]["errors"], found[1]["symbol_difference"][0]) == (0, 0, 0.5)
+    assert found[1]["symbol_error"][0] == found[0]["error_rate"]
+    files(n__tsv="a\t1\tx\na\t0\tx\na\t-5\ty\n", r__tsv="a\tx\n")  # the likeliest either way
+    assert "add up" not in run("score", "n.tsv", "r.tsv")[2]
+
+
+def test_references_without_words_are_told(files, run):
+    files(h__tsv="a\tx\nb\tx\n", r__tsv="a\t\nb\tx\n")
+    _, out, err = run("score", "h.tsv", "r.tsv", "--by", "^.")
+    assert "the references have no words (rows a); the rate is then the number of errors" in err
+    assert "100.00" in out.splitlines()[1]
+    assert "no words" not in run("score", "h.tsv", "r.tsv")[2]
+
+
 def test_the_columns_of_predict_are_an_nbest_list(files, run):
     """Its scores are last; a column of texts may hold numbers in some rows."""
     fields = [line.split("\t") for line in f"{NBEST}b\t-3\t17\n".splitlines()]
