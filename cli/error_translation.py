@@ -20,7 +20,6 @@ _REMEDIES = (
 )
 _METHODS = r"(?<![\w-])method '[\w-]+'(, '[\w-]+')*( or '[\w-]+')?"
 _ONLY_IN_PYTHON = (
-    r"\bseconds= or (?=samples)",
     r"\blet proposal='auto' choose a band, ",
     r"\bpass one as initial=, or ",
     r", or give infeasible='zero'",

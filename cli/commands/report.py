@@ -237,7 +237,7 @@ def _add_curves(page: Page, model: SequenceModel) -> None:
             "validation is kept.  Objectives of different stages are not comparable."
         )
     page.note(_UNITS)
-    names = ("epoch", "stage", "objective", "gradient_norm", "validation", "seconds")
+    names = ("epoch", "stage", "objective", "gradient_norm", "validation", "seconds", "unreliable")
     page.table(names, [[getattr(epoch, name) for name in names] for epoch in model.history_])
 
 

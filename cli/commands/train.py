@@ -336,9 +336,10 @@ def _check_options(
 
 def _print_epoch(epoch: Epoch) -> None:
     validation = "" if epoch.validation is None else f", validation {epoch.validation:.4f}"
+    doubt = f", {epoch.unreliable} estimates not reliable" if epoch.unreliable else ""
     unit = "" if epoch.stage.startswith("risk") else " nats"  # a risk has the unit of the loss
     echo(
         f"epoch {epoch.epoch} ({epoch.stage}): objective {epoch.objective:.6f}{unit}, "
-        f"gradient norm {epoch.gradient_norm:.3g}{validation}, {epoch.seconds:.1f} s",
+        f"gradient norm {epoch.gradient_norm:.3g}{validation}{doubt}, {epoch.seconds:.1f} s",
         err=True,
     )

@@ -26,7 +26,7 @@ from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
 from fstgrad.core.short_repr import short_repr
 from fstgrad.learning import linear_chain_chunks
-from fstgrad.learning.objective import PairObjective, checked_pairs, reliability_warning
+from fstgrad.learning.objective import MORE_SAMPLES, PairObjective, checked_pairs
 from fstgrad.learning.outcomes import CHUNK_SIZE, XY, Chunk, Item, Outcome, Sums, outcome_of
 from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
 
@@ -133,7 +133,8 @@ class Batch:
                     on_error(outcome)
                 if not outcome.is_reliable and not self._has_warned:
                     self._has_warned = True
-                    warnings.warn(reliability_warning(), RuntimeWarning, stacklevel=2)
+                    what = f"an estimate is not reliable; {MORE_SAMPLES}"
+                    warnings.warn(what, RuntimeWarning, stacklevel=2)
             total.add(chunk.sums)
             if progress is not None:
                 progress(len(chunk.outcomes))

@@ -60,6 +60,9 @@ ESTIMABLE_KINDS: tuple[ObjectiveKind, ...] = ("softmax-margin", "risk", "crf")
 Method = Literal["exact", "capped", "pruned", "sampled", "auto"]
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 NAN = float("nan")
+MORE_SAMPLES = (  # the remedy for estimates that are not reliable
+    "raise seconds= or samples=, let proposal='auto' choose a band, compute exactly, or give a cap"
+)
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,9 @@ class PairObjective:
         """
         part = self.pair(w, x, y, out=out)
         if not part.is_reliable:
-            warnings.warn(reliability_warning(part), RuntimeWarning, stacklevel=2)
+            interval = f"{part.value:.6g} nats, 95% in [{part.lower:.6g}, {part.upper:.6g}]"
+            what = f"an estimate is not reliable: {interval}"
+            warnings.warn(f"{what}; {MORE_SAMPLES}", RuntimeWarning, stacklevel=2)
         return part
 
     def pair(
@@ -485,17 +490,6 @@ class PairObjective:
         if len(ids) == 0:
             raise InvalidInputError("y is empty; give at least one symbol")
         return ids, self.features.scores(w, x, len(ids))
-
-
-def reliability_warning(part: PairGradient | None = None) -> str:
-    """Return the warning for estimates that are not reliable."""
-    interval = ""
-    if part is not None:
-        interval = f": {part.value:.6g} nats, 95% in [{part.lower:.6g}, {part.upper:.6g}]"
-    return (
-        f"an estimate is not reliable{interval}; raise seconds= or samples=, let proposal='auto' "
-        "choose a band, compute exactly, or give a cap"
-    )
 
 
 def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:

@@ -57,7 +57,8 @@ class Sums:
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
     sampling; gap : if a cap was chosen, the most by which the value under the uncapped loss may be
     higher.  support : (k,) the indices of the weights in `gradient` (k,), each once, if that of all
-    others is zero; None if `gradient` has all weights.
+    others is zero; None if `gradient` has all weights.  unreliable : number of sampled pairs whose
+    estimates are not reliable.
     """
 
     gradient: FloatArray
@@ -67,6 +68,7 @@ class Sums:
     failed: int = 0
     gap: float = 0.0
     support: IntArray | None = None
+    unreliable: int = 0
 
     __repr__ = short_repr
 
@@ -91,6 +93,7 @@ class Sums:
         self.done += other.done
         self.failed += other.failed
         self.gap += other.gap
+        self.unreliable += other.unreliable
 
     def count(self, part: PairGradient) -> None:
         """Add all numbers of a pair except its gradient, which `PairObjective.pair` has added."""
@@ -98,6 +101,7 @@ class Sums:
         self.variance += part.standard_error**2
         self.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
         self.done += 1
+        self.unreliable += not part.is_reliable
 
     def mean(self) -> tuple[float, FloatArray]:
         """Return the mean objective and gradient of the pairs without an error.

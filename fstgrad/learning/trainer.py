@@ -27,6 +27,7 @@ from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.learning import kernels
+from fstgrad.learning.objective import MORE_SAMPLES
 from fstgrad.learning.outcomes import CHUNK_SIZE, Chunk, Sums
 
 Optimizer = Literal["adam", "sgd", "lbfgs"]
@@ -48,6 +49,7 @@ class Epoch:
     validation : error rate on the validation pairs, None without them.
     stage : the objective that was trained, with ", weaker l2" or ", all pairs" for the epochs after
         those of the settings; values of different stages are not comparable.
+    unreliable : number of estimates, of the method "sampled", that are not reliable.
     """
 
     epoch: int
@@ -56,10 +58,11 @@ class Epoch:
     seconds: float
     validation: float | None = None
     stage: str = ""
+    unreliable: int = 0
 
     @classmethod
     def from_json(cls, value: object) -> "Epoch":
-        """Return the epoch of an object that `asdict` made, also without a stage.
+        """Return the epoch of an object that `asdict` made, also without the last two fields.
 
         Raises
         ------
@@ -67,7 +70,7 @@ class Epoch:
             It is no such object.
         """
         if isinstance(value, dict):
-            value = {"stage": "", **value}
+            value = {"stage": "", "unreliable": 0, **value}
         return cls(**json_object(json.dumps(value), EPOCH))
 
 
@@ -109,6 +112,7 @@ class Settings:
 EPOCH: dict[str, type | tuple[type, ...]] = {
     "epoch": int, "objective": (int, float), "gradient_norm": (int, float),
     "seconds": (int, float), "validation": (int, float, type(None)), "stage": str,
+    "unreliable": int,
 }  # fmt: skip
 _STATE = {
     "text": Field("text"),
@@ -284,8 +288,8 @@ class Trainer:
     remedy: str = ""
 
     def __post_init__(self) -> None:
-        """Clear the flag that a callback has ended the training."""
-        self._ended = False
+        """Clear the flags that a callback has ended the training, and of a warning."""
+        self._ended = self._has_warned = False
 
     def run(self, state: State) -> None:
         """Run the training from this state to its end."""
@@ -379,7 +383,8 @@ class Trainer:
         state.steps = steps.taken
         mean, gradient = total.mean()
         gradient += settings.l2 * state.w
-        self._record(state, mean + self._penalty(state.w), gradient, started)
+        self._warn_if_unreliable(total)
+        self._record(state, mean + self._penalty(state.w), gradient, started, total.unreliable)
 
     def _warn_if_slow(self, seconds: float) -> None:
         """Warn if an epoch takes more than SLOW_EPOCH and there is a remedy."""
@@ -387,6 +392,17 @@ class Trainer:
             warnings.warn(
                 f"an epoch of {self.settings.stage} takes about {seconds / 60:.0f} min; "
                 + self.remedy,
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _warn_if_unreliable(self, sums: Sums) -> None:
+        """Warn about the first steps whose estimates are not all reliable."""
+        if sums.unreliable and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{sums.unreliable} of {sums.done} estimates of {self.settings.stage} are not "
+                f"reliable, and the training uses them; {MORE_SAMPLES}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -418,6 +434,8 @@ class Trainer:
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
             sums = self._sums(self.batch.numbered(w, chunks), Sums(np.zeros_like(w)))
             value, gradient = sums.mean()
+            self._warn_if_unreliable(sums)
+            last["unreliable"] = sums.unreliable
             last["value"] = value + self._penalty(w)
             last["gradient"] = gradient + self.settings.l2 * w
             return last["value"], last["gradient"]
@@ -425,7 +443,7 @@ class Trainer:
         def done(w: FloatArray) -> None:
             nonlocal started
             state.w = w.copy()
-            self._record(state, last["value"], last["gradient"], started)
+            self._record(state, last["value"], last["gradient"], started, last["unreliable"])
             started = time.perf_counter()
             if state.finished:
                 raise StopIteration
@@ -438,7 +456,9 @@ class Trainer:
         )
         state.finished = state.finished or result.status != 1  # 1: the limit of iterations
 
-    def _record(self, state: State, objective: float, gradient: FloatArray, started: float) -> None:
+    def _record(
+        self, state: State, objective: float, gradient: FloatArray, started: float, unreliable: int
+    ) -> None:
         validation = None if self.validate is None else self.validate(state.w)
         with np.errstate(over="ignore"):
             norm = float(np.linalg.norm(gradient))
@@ -446,9 +466,8 @@ class Trainer:
             what = f"an objective of {objective:g} and a gradient of norm {norm:g}"
             raise self._diverges(state, what)
         seconds = time.perf_counter() - started
-        epoch = Epoch(
-            len(state.history) + 1, float(objective), norm, seconds, validation, self.settings.stage
-        )
+        number, stage = len(state.history) + 1, self.settings.stage
+        epoch = Epoch(number, float(objective), norm, seconds, validation, stage, unreliable)
         state.history.append(epoch)
         if validation is not None and validation < state.best_validation:
             state.best_validation, state.best = validation, state.w.copy()

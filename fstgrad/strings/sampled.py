@@ -49,6 +49,7 @@ from fstgrad.strings.tangents import tangent
 
 _SAMPLES = 1000  # number of paths drawn from a lattice if a Budget is given
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
+_STEEPEST = 2.0  # largest slope of an additive control; a well fitted one has about 1
 _ROUNDING = 1e-12  # certified bounds are widened by this, relative to their size
 _ON_A_LATTICE = (
     "strings of a lattice are drawn from its scores or with the loss of a band; give "
@@ -393,9 +394,11 @@ def _additive_controls(
     for fit, use in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
         effects = _main_effects(strings[fit], losses[fit], n)
         h = effects[positions, strings[use]].sum(axis=1)
-        h_centred = h - h.mean()
+        h_centred, rest = h - h.mean(), losses[use] - losses[use].mean()
         spread = float(h_centred @ h_centred)
-        slope = float(h_centred @ losses[use]) / spread if spread > 0 else 0.0
+        # Bounded, because strings that hardly differ in H would give any slope, and the table also
+        # has the symbols that they lack.  Every slope is unbiased.
+        slope = float(np.clip(h_centred @ rest / spread, 0.0, _STEEPEST)) if spread > 0 else 0.0
         fitted[use] = slope * h
         table += slope * effects * (len(h) / len(losses))
     return table, fitted

@@ -189,6 +189,17 @@ def test_an_estimate_that_is_not_reliable_warns():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+def test_a_training_counts_estimates_that_are_not_reliable(optimizer):
+    model = fg.SequenceModel(
+        "smith-waterman", epochs=2, optimizer=optimizer, method="sampled", samples=20
+    )
+    with pytest.warns(RuntimeWarning, match="3 of 3 estimates of softmax-margin are not") as seen:
+        model.fit(["abcd", "bcda", "cabd"], ["bcda", "abcd", "dbca"])
+    assert len(seen) == 1
+    assert all(epoch.unreliable >= 3 for epoch in model.history_)
+
+
 def test_a_budget_is_above_zero():
     alphabet, _, _ = long_pair()
     for name in ("seconds", "memory", "width"):

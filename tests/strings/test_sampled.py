@@ -183,6 +183,21 @@ def test_an_additive_loss_is_all_control():
     assert result.value == pytest.approx(8 * 2 / 3, abs=3 * result.standard_error + 1e-12)
 
 
+@pytest.mark.parametrize("seed", [1, 31, 40])
+def test_strings_that_hardly_differ_do_not_inflate_the_gradient(seed):
+    """In one half of the samples all strings, or their additive controls, are the same."""
+    rng = np.random.default_rng(seed)
+    target = rng.integers(6, size=5)
+    scores = rng.normal(size=(5, 7, 6))
+    scores[np.arange(5), :, target] += 10.0
+    loss = fg.SmithWaterman(fg.Alphabet("abcdef"))
+    value, gradient = fg.risk(scores, loss.compile(target))
+    for draw in range(5):
+        result = fg.sampled_risk(scores, target, loss, samples=500, rng=draw, proposal="plain")
+        assert result.value == pytest.approx(value, abs=0.02)
+        np.testing.assert_allclose(result.gradient, gradient, atol=0.05)
+
+
 def test_few_effective_samples_are_said():
     rng = np.random.default_rng(13)
     target = rng.integers(4, size=30)
