@@ -49,7 +49,24 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     array = float_array(name, values, shape)
     if array.size and not np.maximum.reduce(array, axis=None) <= LARGEST_SCORE:  # NaN too
         raise unusable_score(*_wrong(name, array, ~(array <= LARGEST_SCORE)))
-    return array
+    return with_finite_sums(array)
+
+
+def with_finite_sums(scores: FloatArray) -> FloatArray:
+    """Return scores whose finite values are at least -`LARGEST_SCORE`; those of finfo.min are not.
+
+    NaN, as in padding, remains.
+
+    Examples
+    --------
+    >>> with_finite_sums(np.array([-1.7e308, -np.inf, 2.0]))
+    array([-1.e+300,     -inf,  2.e+000])
+    """
+    if scores.size and np.fmin.reduce(scores, axis=None) < -LARGEST_SCORE:
+        deep = (scores < -LARGEST_SCORE) & (scores > -np.inf)
+        if deep.any():
+            return np.where(deep, -LARGEST_SCORE, scores)
+    return scores
 
 
 def unusable_score(place: str, value: float) -> InvalidInputError:

@@ -106,7 +106,9 @@ class GoldPaths:
         values, gradient = empty(len(self.scores)), np.zeros(self.scores.shape)
         self._run(is_normalized, None, values, gradient)
         self._check_allowed(values == np.inf)
-        self._restore_masks(values, gradient)
+        with np.errstate(over="ignore"):
+            self._restore_masks(values, gradient)
+        self._check_allowed(values == np.inf)  # several masks of finfo.min on every path
         return values, gradient
 
     def hessian_product(self, direction: FloatArray, *, is_normalized: bool = True) -> FloatArray:

@@ -19,6 +19,7 @@ from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     unusable_score,
+    with_finite_sums,
     writable,
 )
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
@@ -129,8 +130,8 @@ class LinearChains:
         for i, size in enumerate(np.asarray(lengths).tolist()):
             if not 0 <= size <= length:
                 raise InvalidInputError(f"item {i} has length {size}; give 1 to {length}")
-        self.emissions = writable(np.asarray(emissions, dtype=np.float64))
-        self.transitions = writable(np.asarray(transitions, dtype=np.float64))
+        self.emissions = writable(with_finite_sums(np.asarray(emissions, dtype=np.float64)))
+        self.transitions = writable(with_finite_sums(np.asarray(transitions, dtype=np.float64)))
         self.is_empty = np.asarray(lengths) == 0
         self.lengths = np.maximum(np.asarray(lengths, dtype=np.int64), 1)  # for kernels
         self.each = each

@@ -225,11 +225,8 @@ class ProjectiveTrees(TreeDistribution):
         """Return k independent trees (k, ..., n) or (k, ..., n, 2), drawn top down."""
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        _ = self._solution  # raises if there is no tree, and says why
-        items, size = self._table.arcs.shape[:2]
-        heads = empty((count, items, size - 1), dtype=np.int64)
-        arcs = self._table.arcs.copy()
-        lift_largest(arcs, self._table.lengths)
+        arcs = self._solution.scores  # raises if there is no tree, and says why
+        heads = empty((count, len(arcs), arcs.shape[1] - 1), dtype=np.int64)
         kernels.projective.sample_batch(
             arcs, self._table.lengths, self.single_root, generator, heads
         )

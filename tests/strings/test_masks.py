@@ -160,3 +160,33 @@ def test_a_risk_with_masks_of_finfo_min_warns_of_nothing(order):
     expected, other = fg.risk(np.where(hidden, -np.inf, scores), b)
     assert value == pytest.approx(expected, abs=1e-12)
     np.testing.assert_allclose(gradient, other, atol=1e-12)
+
+
+LEAST = [-1e308, float(np.finfo(np.float64).min)]
+
+
+@pytest.mark.parametrize("mask", LEAST)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_searches_and_samples_with_masks_of_the_least_float(order, mask):
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        scores = rng.normal(size=(4, *(4,) * (order - 1), 3))
+        hidden = rng.random(scores.shape) < 0.4
+        hidden[..., 0] = False
+        p, q = (fg.StringDistribution(np.where(hidden, m, scores)) for m in (mask, -np.inf))
+        same([p.mode(), p.sample(5, 0)], [q.mode(), q.sample(5, 0)])
+        for (y, one), (z, other) in zip(p.kbest(1), q.kbest(1), strict=True):
+            same([y, one], [z, other])
+        estimates = [fg.sampled_risk(d.scores, "abca", LOSS, samples=50) for d in (p, q)]
+        same(*([e.value, e.gradient] for e in estimates))
+
+
+@pytest.mark.parametrize("mask", [*LEAST, *MASKS])
+def test_lattices_of_masks_alone(mask):
+    arcs = [0, 0, 1, 1], [1, 1, 2, 2], [0, 1, 1, 2]
+    p, q = (fg.Lattice.from_arcs(*arcs, np.full(4, m), ABC, final=[2]) for m in (mask, 0.0))
+    (path, score), (other, _) = p.best_path(), q.best_path()
+    assert score == pytest.approx(-np.log(4), abs=1e-12)
+    same([path, p.mode(), p.marginals()], [other, q.mode(), q.marginals()])
+    same([p.entropy(), p.expected_loss(p.compile(LOSS, "ab"))], [np.log(4), 1.0])
+    same([y for y, _ in p.kbest(4)], [y for y, _ in q.kbest(4)])

@@ -154,6 +154,22 @@ def test_masks_keep_the_digits_of_what_they_leave(mask):
     np.testing.assert_allclose(gradients[3], gradients[2], atol=1e-10)
 
 
+@pytest.mark.parametrize("mask", [-1e200, float(np.finfo(np.float64).min)])
+def test_the_deepest_masks_are_as_minus_infinity(mask):
+    for table in 3.0 * np.random.default_rng(8).normal(size=(20, 4, 3)):
+        table[[0, 3], [0, 1]] = mask  # paths that avoid these cells remain
+        scores = torch.tensor(table[None], requires_grad=True)
+        value = fgt.ctc_nll(scores, [[1, 2]])
+        table[table == mask] = -1e4
+        expected = by_enumeration(table, (1, 2), 0, np.zeros_like(table))
+        assert value.item() == pytest.approx(expected[0], abs=1e-10)
+        gradient = torch.autograd.grad(value, scores)[0][0].numpy()
+        np.testing.assert_allclose(gradient, expected[1], atol=1e-10)
+    table[:, 1:] = -1.7e308  # two cells of every path: the loss is beyond float64
+    with pytest.raises(fg.InfeasibleError, match="has a score of -inf on every path"):
+        fgt.ctc_nll(torch.tensor(np.minimum(table[None], -mask)), [[1, 2]])
+
+
 def test_padding_threads_and_other_items_change_no_bit():
     raw, gold = torch.randn(5, 70, 6), torch.randint(1, 6, (5, 20))
     gold[:, ::2] = 3

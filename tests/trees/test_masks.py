@@ -343,3 +343,15 @@ def test_projective_trees_keep_the_scores_beside_needed_masks():
     assert trees.entropy() == pytest.approx(0.0, abs=1e-6)
     assert trees.log_prob([0, 1]) == pytest.approx(-1e4, rel=1e-9)
     assert trees.sample(3, 0).tolist() == [[2, 0]] * 3
+
+
+@pytest.mark.parametrize("mask", [-1e5, -1e9, float(np.finfo(np.float64).min)])
+def test_samples_where_every_head_of_a_word_is_masked(mask):
+    scores = np.random.default_rng(9).normal(size=(5, 5))
+    scores[:, 2] = mask
+    for family, single_root in [*FAMILIES, (fg.ProjectiveTrees, False)]:
+        trees = family(scores, single_root=single_root)
+        shares = np.zeros((5, 5))
+        for heads in trees.sample(4000, 0):
+            shares[heads, np.arange(1, 5)] += 1 / 4000
+        np.testing.assert_allclose(shares, trees.marginals(), atol=4.5 * 0.5 / np.sqrt(4000))

@@ -189,7 +189,9 @@ def _gold(
         shift = max(block.exponent[rows, j] - best, FAINT)
         posterior[j] = block.mantissa[rows, j] * 2.0**shift
     total = posterior[end - 1] + posterior[end]
-    posterior /= total
+    for j in range(end - 1, end + 1):
+        p = posterior[j] / total
+        posterior[j] = p if p > NEGLIGIBLE else 0.0
     if direction is not None:
         mean = 0.0
         for j in range(end - 1, end + 1):
