@@ -78,7 +78,7 @@ class KernelCache(numba_internals.Cache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel for a signature; None if it is missing or damaged."""
-        target_context.refresh()
+        numba_internals.initialize(target_context)
         codegen = target_context.codegen()
         if _RECORD:
             _record(*self._function, sig)

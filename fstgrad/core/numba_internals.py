@@ -14,6 +14,7 @@ from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 from numba.np.numpy_support import as_dtype
@@ -35,6 +36,14 @@ def use_cache(dispatcher: Any, cache: Any) -> None:
 def can_be_kept(compiled: Any) -> bool:
     """Return whether machine code is the same in every process."""
     return not compiled.lifted and not compiled.library.has_dynamic_globals
+
+
+def initialize(target_context: Any) -> None:
+    """Prepare what machine code calls.
+
+    What is needed to compile is loaded by the compiler: half a second, most of it scipy.linalg.
+    """
+    cast(Any, rtsys).initialize(target_context)
 
 
 def to_bytes(compiled: Any) -> bytes:

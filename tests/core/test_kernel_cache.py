@@ -92,3 +92,12 @@ def test_why_shipped_kernels_are_not_used(tmp_path, monkeypatch, built, switch, 
     versions = {**kernel_cache.shipped_versions(), "levels": ["generic"], **built}
     (tmp_path / "versions.json").write_text(json.dumps(versions))
     assert re.match(expected, kernel_cache.describe_shipped())
+
+
+def test_a_compiled_kernel_is_loaded_without_the_compiler():
+    """Neither what numba compiles with nor scipy.linalg, half a second of each command."""
+    code = "import sys, fstgrad as fg; fg.score(['a b'], ['a c']); print(*sys.modules)"
+    program = [sys.executable, "-c", code]
+    for _ in range(2):  # the first process may compile
+        done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert not {"numba.np.arraymath", "scipy.linalg"} & set(done.stdout.split())
