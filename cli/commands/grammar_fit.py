@@ -129,6 +129,9 @@ learning_options = option_group(
 )
 
 
+_OPEN = 0.95  # gates from here on are not printed: less than 0.06 nats
+
+
 @click.command(
     cls=Command, examples=(WRITE_PAIRS, "fstgrad grammar fit edit pairs.tsv -o learned.far")
 )
@@ -244,16 +247,20 @@ def _print_log_likelihoods(learned: CostFit, count: int) -> None:
     """Print the log-likelihoods per pair (nats) before and after learning."""
     if sys.stderr.isatty():
         click.echo(err=True)
-    mass = float(learned.pairs.mass.sum())
-    before, after = learned.log_likelihood[0] / mass, learned.log_likelihood[-1] / mass
-    echo(
-        f"{count:,} pairs, {len(learned.log_likelihood) - 1} steps: log-likelihood per pair "
-        f"{before:.4f} -> {after:.4f} nats"
-    )
+    size, kept = len(learned.pairs), learned.kept
+    before, after = (learned.log_likelihood[step] / size for step in (0, kept))
+    gain = f"{before:.4f} -> {after:.4f} nats"
+    echo(f"{_pairs(size)}, {kept} steps: log-likelihood per pair {gain}")
     if learned.held_out_log_likelihood:
-        first, best = learned.held_out_log_likelihood[0], max(learned.held_out_log_likelihood)
-        size = count - len(learned.pairs)
-        echo(f"held out, {size:,} pairs: {first / size:.4f} -> {best / size:.4f} nats")
+        held_out = count - size
+        first, best = (learned.held_out_log_likelihood[step] / held_out for step in (0, kept))
+        more = len(learned.log_likelihood) - 1 - kept
+        dropped = f"; {more} further steps, less likely for them, are dropped" if more else ""
+        echo(f"held out, {_pairs(held_out)}: {first:.4f} -> {best:.4f} nats{dropped}")
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair{'s' * (count != 1)}"
 
 
 @contextmanager
@@ -277,6 +284,8 @@ def _print_changes(learned: LearnedCosts) -> None:
         reason = f"used {row.times:.1f}"
         if is_fit:
             reason = f"seen {row.times:.1f} + prior {row.prior:.3g} of {row.total:.1f} alternatives"
+            reason += f", {row.size:.3g} arcs" if row.size > 1 else ""
+            reason += f", gate {row.gate:.3g}" if row.gate < _OPEN else ""
         echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {reason}")
 
 

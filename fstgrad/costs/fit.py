@@ -157,6 +157,7 @@ def fit_costs(
         theta=best.weights.theta,
         log_likelihood=tuple(best.likelihood),
         held_out_log_likelihood=tuple(best.held_out),
+        kept=best.kept,
         starts=tuple(start.quality for start in starts),
     )
 
@@ -169,6 +170,7 @@ class _StartResult(NamedTuple):
     likelihood: list[float]
     held_out: list[float]
     quality: float
+    kept: int
 
 
 def _run_start(
@@ -202,14 +204,14 @@ def _run_start(
         is_better = best is None or quality > best.quality
         waited = 0 if is_better else waited + 1
         if is_better:
-            best = _StartResult(weights, counts, likelihood, held_out, quality)
+            best = _StartResult(weights, counts, likelihood, held_out, quality, iteration)
         is_flat = posterior - last <= schedule.tolerance * float(data.mass.sum())
         if is_flat or (validation is not None and waited >= schedule.patience):
             break
         weights, last = after, posterior
-    return (
-        best if best is not None else _StartResult(weights, counts, likelihood, held_out, quality)
-    )
+    if best is None:
+        best = _StartResult(weights, counts, likelihood, held_out, quality, iteration)
+    return best
 
 
 def _estimator(

@@ -1,5 +1,6 @@
 """The result of a fit: costs as a transducer, a loss and a table; likelihoods; errors."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,8 +71,8 @@ class LearnedCosts:
         """Return the `count` classes that changed most, by times * |cost - was|.
 
         Several rows of a class are merged into one with `state` -1 and an empty `given`; its costs
-        are means weighted by `times`, its other numbers are sums.  Rows with infinite costs are
-        left out.
+        are means weighted by `times`, and its size and gate are geometric ones; its other numbers
+        are sums.  Rows with infinite costs are left out.
         """
         count = positive_integer("count", count, minimum=0)
         rows: dict[str, list[CostRow]] = {}
@@ -127,6 +128,7 @@ class CostFit(LearnedCosts):
     theta : (K,) float64, the costs of the classes in nats, before normalization in each group.
     log_likelihood : tuple of float, of the pairs after 0, 1, 2, ... steps, in nats.
     held_out_log_likelihood : tuple of float, of the held-out pairs, likewise; () without them.
+    kept : int, the number of steps after which the costs are kept.
     starts : tuple of float, the value (nats) of each start by which the best one was chosen.
     """
 
@@ -134,6 +136,7 @@ class CostFit(LearnedCosts):
     theta: FloatArray
     log_likelihood: tuple[float, ...]
     held_out_log_likelihood: tuple[float, ...]
+    kept: int
     starts: tuple[float, ...]
 
     __repr__ = short_repr
@@ -170,9 +173,13 @@ class CostFit(LearnedCosts):
 def _merged(rows: Sequence[CostRow]) -> CostRow:
     """Return the rows of one class, merged into one."""
     total = sum(row.times for row in rows)
-    cost, was = (
-        sum(row.times * getattr(row, name) for row in rows) / total for name in ("cost", "was")
-    )
-    place = (rows[0].state, rows[0].given) if len(rows) == 1 else (-1, "")
+    if len(rows) == 1:
+        return rows[0]
+    times = np.array([row.times for row in rows])
+    numbers = np.array([(row.cost, row.was, row.size, row.gate) for row in rows])
+    numbers[:, 2:] = np.log(numbers[:, 2:])
+    cost, was, size, gate = (times @ numbers / total).tolist()
     prior, choices = sum(row.prior for row in rows), sum(row.total for row in rows)
-    return CostRow(*place, rows[0].name, cost, was, total, prior, choices)
+    return CostRow(
+        -1, "", rows[0].name, cost, was, total, prior, choices, math.exp(size), math.exp(gate)
+    )

@@ -34,9 +34,13 @@ class CostRow(NamedTuple):
     times : float, the expected number of times that the events happened.
     prior : float, the pseudocounts added to `times`.
     total : float, the counts and pseudocounts of all alternatives, the rows of the same group.
+    size : float, the number of the events.
+    gate : float
+        The probability of reading (or of not reading) the given side in this state; 1 in a joint
+        model.
 
-    If EM has converged and the class is in no other group, its probability is (times + prior) /
-    total, shared by its events; in a conditional model it is multiplied by that of the gate.
+    If EM has converged and the class is in no other group, cost = -log((times + prior) / total) +
+    log(size) - log(gate).
     """
 
     state: int
@@ -47,6 +51,8 @@ class CostRow(NamedTuple):
     times: float
     prior: float
     total: float
+    size: float
+    gate: float
 
 
 def rows_of(
@@ -64,9 +70,12 @@ def rows_of(
     _, first = np.unique(ties.cell, return_index=True)
     times = np.bincount(ties.cell, counts[ties.events])
     total = np.bincount(ties.cell_group, times + prior)[ties.cell_group]
+    gate = np.bincount(ties.group, np.exp(-cost[ties.events]))[ties.cell_group]
+    if ties.given == "nothing":
+        gate = np.ones(len(gate))
     symbols = ("", *transducer.alphabet)
     rows = []
-    for place, *own in zip(first, times, prior, total, strict=True):
+    for place, *own in zip(first, times, prior, total, ties.cell_size, gate, strict=True):
         event, given = int(ties.events[place]), ""
         is_arc = event < transducer.num_arcs
         state = int(transducer.source[event]) if is_arc else event - transducer.num_arcs

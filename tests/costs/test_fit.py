@@ -254,6 +254,31 @@ def test_held_out_pairs_stop_early_and_restarts_are_kept_apart():
     again = fg.fit_costs(fg.EditDistance(abc), pairs, smoothing=0.01, **settings)
     np.testing.assert_array_equal(fit.cost, again.cost)
     assert again.starts == fit.starts
+    kept = fit.pair_transducer.log_sums(fit.pairs, -fit.cost).sum()
+    assert fit.log_likelihood[fit.kept] == pytest.approx(kept, abs=1e-10)
+    assert fit.held_out_log_likelihood[fit.kept] == max(fit.held_out_log_likelihood)
+    assert fit.kept < len(fit.log_likelihood) - 1
+
+
+@pytest.mark.parametrize("given", ["nothing", "hypothesis", "target"])
+def test_a_cost_is_the_share_of_its_class_its_size_and_its_gate(given):
+    """With the counts of one more step than the last, which EM no longer changes."""
+    rng = np.random.default_rng(3)
+    pairs, _ = planted(rng, fg.Alphabet("abc"), 200)
+    settings = {"given": given, "tie": lambda x, y, _: (bool(x), bool(y), x == y)}
+    schedule = Schedule(max_iter=2000, tolerance=0.0)
+    fit = fg.fit_costs(fg.EditDistance(fg.Alphabet("abc")), pairs, schedule=schedule, **settings)
+    groups = {}
+    for row in fit.rows:
+        groups.setdefault(row.name, []).append(row)
+    alone = [own[0] for own in groups.values() if len(own) == 1 and math.isfinite(own[0].cost)]
+    assert len(alone) >= (5 if given == "nothing" else 2)
+    for row in alone:
+        share = (row.times + row.prior) / row.total
+        cost = -math.log(share) + math.log(row.size) - math.log(row.gate)
+        assert row.cost == pytest.approx(cost, abs=1e-4)
+    assert {row.size for row in alone} >= {1.0, 3.0}
+    assert (given == "nothing") == all(row.gate == 1 for row in alone)
 
 
 def test_a_prior_of_the_transducer_keeps_what_was_not_seen():
