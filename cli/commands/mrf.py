@@ -40,6 +40,7 @@ LABELINGS = ["graph-cut", "expansion", "icm", "max-product"]
 DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered"]
 
 _MANY = 0.2  # share of pixels that noise alone seldom changes
+_FAR, _FEW = 3.5, 0.002  # more deviations, and four times the share that normal noise has there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +351,7 @@ def denoise(
             raise click.UsageError("--level: give two or more gray levels, each once")
         levels, given = len(grays), np.array(grays) / 255
     pixels = images.read_image(image, colour=not grays)
-    model, means, rate, _ = images.segmentation(
+    model, means, rate, deviation = images.segmentation(
         pixels, levels, coupling=coupling, contrast=contrast, noise=noise, means=given
     )
     node = None
@@ -369,8 +370,9 @@ def denoise(
     images.write_image(output, restored)
     if figure is not None:
         images.write_image(figure, images.before_and_after(pixels, restored, node))
-    nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
-    changed = np.mean(labels != nearest)
+    squared = images.squared_distance(pixels, means)
+    changed = np.mean(labels != squared.argmin(axis=2).ravel())
+    far = np.mean(squared.min(axis=2) > (_FAR * deviation) ** 2)
     echo(
         f"{output}: {_shown_levels(means)}, noise {rate:.2g}{'' if noise else ' (estimated)'}, "
         f"{changed:.1%} of the pixels changed their level"
@@ -381,10 +383,13 @@ def denoise(
             "noisy, try a larger --coupling or --noise",
             err=True,
         )
-    elif changed > _MANY and not grays:
+    elif (changed > _MANY or far > _FEW) and not grays:
+        said = "many pixels changed their level" if changed > _MANY else ""
+        if far > _FEW:
+            said += f"{' and ' * bool(said)}{far:.2%} of the pixels are far from all levels"
         echo(
-            "many pixels changed their level; if these are not the levels of the image, as where "
-            "few pixels have one of them, give them with --level",
+            f"{said}; if these are not the levels of the image, as where few pixels have one of "
+            "them, give them with --level",
             err=True,
         )
 

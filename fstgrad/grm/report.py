@@ -26,6 +26,7 @@ MOST_ENTRIES = 2**16  # rows times columns of the test of independence
 SWEEPS = 100  # of the chain of each row, if rows have different distributions
 SUPPORTS = 3  # rows listed for each set
 PERMUTATIONS = 999  # of each test
+SLOW = 1.1  # R-hat of chains from which the p-value is not trusted
 LEVEL = 0.05  # p-values below this one tell samples from data
 
 
@@ -119,16 +120,26 @@ class FitReport:
         """What the two tests say, in words."""
         if np.isnan(self.pairs.p_value):
             return "a comparison needs two columns, and two rows of data and of samples"
-        if not self.independent.is_told_apart:
-            fits = "does not fit" if self.pairs.is_told_apart else "fits"
-            return f"the model {fits}; correlations between columns of the data are not significant"
+        weak = "correlations between columns of the data are not significant"
         if not self.pairs.is_told_apart:
+            if not self.independent.is_told_apart:
+                return f"the model fits; {weak}"
             return "the model fits: only independent columns can be told from the data"
-        is_better = self.pairs.discrepancy < self.independent.discrepancy
-        return (
-            f"the model fits {'' if is_better else 'no '}better than independent columns, but its "
-            "samples can be told from the data; where variances or zeros differ, try another base"
-        )
+        advice = "; where variances or zeros differ, try another base"
+        if self.r_hat > SLOW:
+            advice += "; its chains mix slowly (R-hat), for which the p-value is too small"
+        if not self.independent.is_told_apart:
+            return f"the model does not fit; {weak}{advice}"
+        alone = self.independent
+        nearer = {
+            (True, True): "fits better than independent columns",
+            (True, False): "has rank correlations nearer to the data than independent columns, "
+            "but not distributions of pairs (MMD)",
+            (False, True): "has distributions of pairs (MMD) nearer to the data than independent "
+            "columns, but not rank correlations",
+            (False, False): "fits no better than independent columns",
+        }[self.pairs.spearman < alone.spearman, self.pairs.discrepancy < alone.discrepancy]
+        return f"the model {nearer}; its samples can be told from the data{advice}"
 
     def __str__(self) -> str:
         """Return a line for each column, then the statistics of pairs, then the sets."""

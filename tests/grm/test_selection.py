@@ -260,19 +260,26 @@ def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
     assert np.mean(same < 0.05) < 0.05 + 3 * (0.05 * 0.95 / 30) ** 0.5
 
 
-@pytest.mark.parametrize(("model", "alone", "verdict"), [
-    (0.5, 0.5, "the model fits; correlations between columns of the data are not significant"),
-    (0.0, 0.5, "the model does not fit; correlations between columns of the data are not signif"),
-    (0.5, 0.0, "the model fits: only independent columns can be told from the data"),
-    (0.0, 0.0, "the model fits no better than independent columns, but its samples can be told"),
+@pytest.mark.parametrize(("model", "alone", "spearman", "mmd", "verdict"), [
+    (0.5, 0.5, 0, 0, "the model fits; correlations between columns of the data are not signific"),
+    (0.0, 0.5, 0, 0, "the model does not fit; correlations between columns of the data are not si"),
+    (0.5, 0.0, 0, 0, "the model fits: only independent columns can be told from the data"),
+    (0.0, 0.0, 0.1, 0.1, "the model fits no better than independent columns; its samples can be "),
+    (0.0, 0.0, 0, 0, "the model fits better than independent columns; its samples can be told"),
+    (0.0, 0.0, 0, 0.2, "the model has rank correlations nearer to the data than independent colu"),
+    (0.0, 0.0, 0.2, 0, "the model has distributions of pairs (MMD) nearer to the data than indep"),
 ])  # fmt: skip
-def test_a_verdict_says_which_of_the_two_tests_failed(model, alone, verdict):
+def test_a_verdict_says_which_of_the_two_tests_failed(model, alone, spearman, mmd, verdict):
     x = np.arange(6.0)[:, None]
-    found = report.FitReport(
-        ["a"], report._columns(x), report._columns(x), report.PairStatistics(0.1, 0.2, model),
-        report.PairStatistics(0.1, 0.1, alone), 1.0, [],
-    )  # fmt: skip
-    assert found.verdict.startswith(verdict)
+    for r_hat in (1.0, 1.2, np.nan):
+        found = report.FitReport(
+            ["a"], report._columns(x), report._columns(x),
+            report.PairStatistics(spearman, mmd, model), report.PairStatistics(0.1, 0.1, alone),
+            r_hat, [],
+        )  # fmt: skip
+        assert found.verdict.startswith(verdict)
+        assert ("try another base" in found.verdict) == (model < 0.05)
+        assert ("mix slowly" in found.verdict) == (model < 0.05 and r_hat > 1.1)
 
 
 @pytest.mark.parametrize("offset", [False, True])

@@ -196,6 +196,18 @@ def test_denoise_an_image_with_flipped_levels(run, tmp_path, gray, jitter):
     assert np.mean(abs(restored - np.array(gray)[clean]) > 3) < flipped.mean() / 3
 
 
+def test_a_level_that_k_means_mixes_with_others_is_told(run, tmp_path):
+    """Of three levels, few pixels have the brightest; few pixels change."""
+    rng = np.random.default_rng(5)
+    clean = np.repeat([20, 90, 150], 20)[None] * np.ones((60, 1), dtype=int)
+    clean[10:16, 50:56] = 230  # 1 percent
+    noisy = rng.normal(clean, 10)
+    images.write_image(tmp_path / "in.png", noisy.clip(0, 255) / 255)
+    code, out, err = run("denoise", tmp_path / "in.png", "--levels", 3, "-o", tmp_path / "o.png")
+    assert (code, float(re.search(r"(\S+)% of", out)[1]) < 20) == (0, True)
+    assert re.match(r"(0\.9|1\.0)\d% of the pixels are far from all levels", err)
+
+
 def test_gray_levels_that_few_pixels_have_can_be_given(run, tmp_path):
     noisy = np.random.default_rng(3).normal(20, 12, size=(40, 60))
     noisy[10:14, 10:14] += 200
