@@ -23,7 +23,7 @@ from fstgrad.io import Items, load_arrays, matched, read_lines, shown
 from fstgrad.trees.structures import PADDING, check_cycles
 
 _UNNAMED = "give the tables in order, as one padded array `scores` with `lengths`"
-HEAD, RELATION, MISC = 6, 7, 9  # columns of CoNLL-U
+HEAD, RELATION, DEPS, MISC = 6, 7, 8, 9  # columns of CoNLL-U
 _ID = re.compile(r"[0-9]+([-.][0-9]+)?")  # a word, a multiword token 1-2 or an empty node 1.1
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
@@ -69,13 +69,14 @@ class Block:
     ) -> str:
         """Return the sentence as text with new heads and relations, and confidences in MISC.
 
-        Arguments that are None change nothing.  comments : lines to put first, without the "# ".
+        Arguments that are None change nothing.  New heads leave no DEPS, the graph of the old ones.
+        comments : lines to put first, without the "# ".
         """
         lines = list(self.lines)
         for i, place in enumerate(self.words):
             columns = lines[place].split("\t")
             if heads is not None:
-                columns[HEAD] = str(heads[i])
+                columns[HEAD], columns[DEPS] = str(heads[i]), "_"
             if relations is not None:
                 columns[RELATION] = relations[i]
             if confidences is not None:

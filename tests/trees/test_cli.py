@@ -266,7 +266,7 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     assert code == 0
     assert [line["id"] for line in lines] == ["b", "a"]  # the order of the sentences
     mu = fg.SpanningTrees(np.load(scores)["b"], single_root=True).marginals()
-    expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\t_\t0:root\tConfidence={mu[2, 1]:.6f}")
+    expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\t_\t_\tConfidence={mu[2, 1]:.6f}")
     expected = expected.replace(
         "\t1\tobj\t_\tGloss=us|Confidence=0.1",
         f"\t0\t_\t_\tGloss=us|Confidence={mu[0, 2]:.6f}",
@@ -280,6 +280,7 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     run("marginals", scores, "--conllu", gold, "-o", out)
     kept = {s.name: s for s in treebank.read_conllu(out)}
     assert kept["b"].heads.tolist() == [0, 1, 1]
+    assert "\t0\troot\t0:root\t" in out.read_text(encoding="utf-8")
     assert f"Confidence={mu[0, 1]:.6f}" in out.read_text(encoding="utf-8")
 
     run("sample", scores, "--conllu", gold, "-o", out, "-n", 3, "--seed", 1)
