@@ -14,7 +14,7 @@ from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 from numba.core.registry import cpu_target
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 from numba.np.numpy_support import as_dtype

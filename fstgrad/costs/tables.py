@@ -70,9 +70,9 @@ def rows_of(
     _, first = np.unique(ties.cell, return_index=True)
     times = np.bincount(ties.cell, counts[ties.events])
     total = np.bincount(ties.cell_group, times + prior)[ties.cell_group]
-    gate = np.bincount(ties.group, np.exp(-cost[ties.events]))[ties.cell_group]
-    if ties.given == "nothing":
-        gate = np.ones(len(gate))
+    gate = np.ones(len(total))
+    if ties.given != "nothing":
+        gate = np.bincount(ties.group, np.exp(-cost[ties.events]))[ties.cell_group].astype(float)
     symbols = ("", *transducer.alphabet)
     rows = []
     for place, *own in zip(first, times, prior, total, ties.cell_size, gate, strict=True):
