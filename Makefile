@@ -179,9 +179,9 @@ dist-test: $(VENV)/.dev
 	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
 	    --rootdir .. --confcutdir ../tests/dist $(DIST) ../tests/dist
 
-# The wheel of two levels on emulated processors, with qemu-x86_64 (apt install qemu-user).
+# The wheel of all levels on emulated processors, with qemu-x86_64 (apt install qemu-user).
 processors: $(VENV)/.dev
-	FSTGRAD_KERNEL_LEVELS="x86-64-v2 x86-64-v3" $(MAKE) dist-test DIST="-m nightly"
+	FSTGRAD_KERNEL_LEVELS="x86-64-v2 x86-64-v3 x86-64-v4" $(MAKE) dist-test DIST="-m nightly"
 
 # What a release needs: see .ci/release-check.
 release-check: $(VENV)/.dev

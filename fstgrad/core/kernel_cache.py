@@ -54,8 +54,9 @@ SWITCH = "FSTGRAD_SHIPPED_KERNELS"  # 0: shipped files are not used
 SHIPPED = pathlib.Path(__file__).with_name("compiled")
 _V2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 # levels of processors, the best first, and what a processor of the level has (System V ABI, x86-64)
-LEVELS = {"x86-64-v3": _V3, "x86-64-v2": _V2}
+LEVELS = {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2}
 
 
 class KernelCache(numba_internals.Cache):  # type: ignore[misc]
@@ -231,7 +232,13 @@ def describe_shipped() -> str:
     usable = [level for level in host_levels() if level in levels]
     if not usable:
         return f"unused: built for {', '.join(levels)}, which this processor is not"
-    return f"{len(list((SHIPPED / usable[0]).glob('*.nbk')))} for {usable[0]}"
+    parts, better = [], set[str]()
+    for level in usable:
+        names = {path.name for path in (SHIPPED / level).glob("*.nbk")} - better
+        better |= names
+        if names:
+            parts.append(f"{len(names)} for {level}")
+    return ", ".join(parts) or f"none for {usable[0]}"
 
 
 def _record(module: str, name: str, sig: Any) -> None:

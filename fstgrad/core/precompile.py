@@ -20,6 +20,13 @@ from fstgrad.core.kernel_signatures import decode
 from fstgrad.core.threads import cores
 
 MANIFEST = pathlib.Path(__file__).with_name("kernels.jsonl")
+# these kernels of the list gain over a tenth by this level; of the others, a wheel has
+# the files of the level below
+PARTIAL = "x86-64-v4"
+GAINING = {
+    ("fstgrad.strings.kernels.chain", "chain_pass"),
+    ("fstgrad.trees.kernels.normal_form", "best_batch"),
+}
 
 
 class Kernel(NamedTuple):
@@ -48,6 +55,12 @@ def read_manifest() -> list[Kernel]:
     return [Kernel(*json.loads(line)) for line in lines]
 
 
+def kernels_for(level: str) -> list[Kernel]:
+    """Return the kernels to compile for a level of processors."""
+    kernels = read_manifest()
+    return kernels if level != PARTIAL else [k for k in kernels if (k.module, k.name) in GAINING]
+
+
 def write_manifest(folder: pathlib.Path) -> None:
     """Write the list from the files of processes that ran with FSTGRAD_RECORD_KERNELS=folder."""
     texts = (path.read_text(encoding="utf-8") for path in folder.iterdir())
@@ -57,7 +70,7 @@ def write_manifest(folder: pathlib.Path) -> None:
 
 def compile_part(parts: int, part: int, folder: pathlib.Path | None = None) -> None:
     """Compile a part of the list for the processor that numba is set to; copy it to a folder."""
-    for kernel in read_manifest()[part::parts]:
+    for kernel in kernels_for(folder.name if folder else "")[part::parts]:
         path, name = kernel.compile()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -72,9 +85,11 @@ def build(package: pathlib.Path, levels: Iterable[str]) -> None:
     package : Path
         The folder `fstgrad` of the wheel to be; the files go into `core/compiled`.
     levels : iterable of str
-        Names of LLVM ("x86-64-v2"); "host" is the best level that this processor has.
+        Names of LLVM ("x86-64-v2"); "host" is the best level that this processor has, with the
+        level below if the best one has some of the kernels only.
     """
-    best = host_levels()[:1]
+    best = host_levels()
+    del best[1 + (PARTIAL in best) :]
     names = [name for level in levels for name in (best if level == "host" else [level])]
     if not names:
         return  # a processor of no level, so that its users compile

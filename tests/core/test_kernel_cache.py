@@ -15,9 +15,12 @@ from fstgrad.core.kernel_signatures import decode, encode
 ROOT = pathlib.Path(__file__).parents[2]
 V3 = "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sahf,+sse3,+sse4.1,+sse4.2"
 V3 += ",+ssse3,+xsave,-avx512f"
+V4 = V3.replace("-avx512f", "+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl")
 LINUX = "x86_64-unknown-linux-gnu"
 CASES = [
     (LINUX, "znver3", V3, ["x86-64-v3", "x86-64-v2"]),
+    (LINUX, "znver4", V4, ["x86-64-v4", "x86-64-v3", "x86-64-v2"]),
+    (LINUX, "knl", V4.replace("+avx512vl", "-avx512vl"), ["x86-64-v3", "x86-64-v2"]),
     (LINUX, "nehalem", V3.replace("+avx2", "-avx2"), ["x86-64-v2"]),
     (LINUX, "core2", V3.replace("+popcnt", "-popcnt"), []),
     (LINUX, "generic", "", []),
@@ -50,6 +53,27 @@ def test_each_line_of_the_list_is_a_kernel_and_its_types():
         assert [encode(decode(text)) for text in arguments] == arguments
 
 
+def test_the_best_level_has_kernels_of_the_list_only():
+    kernels = precompile.kernels_for("x86-64-v3")
+    assert kernels == precompile.read_manifest()
+    some = precompile.kernels_for("x86-64-v4")
+    assert {(k.module, k.name) for k in some} == precompile.GAINING
+    assert set(map(str, some)) < set(map(str, kernels))
+
+
+def test_a_file_of_a_better_level_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "SHIPPED", tmp_path)
+    monkeypatch.setattr(kernel_cache, "host_levels", lambda: ["x86-64-v4", "x86-64-v3"])
+    for level, names in (("x86-64-v4", "a"), ("x86-64-v3", "abc"), ("x86-64-v2", "abc")):
+        (tmp_path / level).mkdir()
+        for name in names:
+            (tmp_path / level / f"{name}.nbk").touch()
+    levels = [path.name for path in tmp_path.iterdir()]
+    versions = {**kernel_cache.shipped_versions(), "levels": levels}
+    (tmp_path / "versions.json").write_text(json.dumps(versions))
+    assert kernel_cache.describe_shipped() == "1 for x86-64-v4, 2 for x86-64-v3"
+
+
 @pytest.mark.slow
 def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
     """Otherwise run `make kernels`; kernels that are compiled look for those within them, too."""
@@ -70,7 +94,7 @@ def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
 @pytest.mark.parametrize(
     "built, switch, expected",
     [
-        ({}, "1", "0 for generic"),
+        ({}, "1", "none for generic"),
         (
             {"numba": "0.1", "NUMBA_OPT": "9"},
             "1",
