@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 import io
 import os
 import pathlib
@@ -15,9 +16,19 @@ _CACHES = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() /
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHES / "fstgrad-tests" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# a fifth of the time of the tests went into looking for garbage among the imported modules
+gc.disable()
 SHARED = pathlib.Path(
     os.environ.get("FSTGRAD_DATA", pathlib.Path(__file__).parent.parent.parent / "shared" / "data")
 )
+
+
+def pytest_collection_finish():
+    """Leave what was imported and collected out of the search for garbage, and search seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

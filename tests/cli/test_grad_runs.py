@@ -130,6 +130,7 @@ def test_skipped_rows_are_counted_once(run, pairs, tmp_path):
         assert "skipped 1 of 51 rows" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interruption_leaves_whole_lines(tmp_path, jobs):
     pairs = tmp_path / "pairs.tsv"

@@ -122,6 +122,7 @@ def test_an_interruption_of_processes_that_start(run, delay):
     assert (done.returncode, done.stderr.splitlines()) == (130, [LINE])
 
 
+@pytest.mark.slow
 def test_an_interruption_while_threads_work(run):
     """Python would wait for the thread of a node, which compiles or runs a kernel."""
     before = """
@@ -136,6 +137,7 @@ def test_an_interruption_while_threads_work(run):
     assert (done.returncode, done.stderr.splitlines()[-1]) == (130, LINE)
 
 
+@pytest.mark.slow
 def test_an_interruption_while_another_thread_compiles(run):
     before = """
         import threading, time

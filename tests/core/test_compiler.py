@@ -62,6 +62,7 @@ def run(folder, code, **environment):
     return done.stdout.strip(), done.stderr
 
 
+@pytest.mark.slow
 def test_an_edited_inner_kernel_runs(copy):
     assert run(copy, USE)[0] == "3.0 0"
     (copy / "fstgrad/inner.py").write_text(INNER.replace("1.0", "2.0"))
@@ -95,6 +96,7 @@ def test_the_least_recently_used_files_are_removed_first(tmp_path):
     assert kernel_cache.usage(tmp_path) == (2, 200)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_used_is_not_the_next_to_be_removed(copy):
     run(copy, USE)
     (path,) = (copy / "cache").rglob("outer*.nbk")
@@ -104,6 +106,7 @@ def test_a_file_that_is_used_is_not_the_next_to_be_removed(copy):
     assert path.stat().st_mtime >= before - 1
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_anew(copy):
     """Of three kernels: a file with a bit flipped, one that is cut off, and an empty one."""
     use = (
@@ -122,6 +125,7 @@ def test_a_damaged_file_is_compiled_anew(copy):
     assert run(copy, use)[0] == loaded
 
 
+@pytest.mark.slow
 def test_where_no_folder_is_writable_kernels_run_with_one_line(copy):
     """Paths below a file cannot be made into folders, not even by the superuser."""
     blocked = copy / "a file"

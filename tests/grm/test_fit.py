@@ -161,6 +161,7 @@ def support_f1(n):
     return 2 * len(found & true) / (len(found) + len(true))
 
 
+@pytest.mark.slow
 def test_a_sampled_model_is_recovered_better_with_more_data():
     few, many = support_f1(200), support_f1(3000)
     assert few < 0.9 <= many

@@ -98,6 +98,7 @@ def test_minimum_is_the_best_of_all_signs(seed):
     assert model.value(direction) == pytest.approx(wanted, rel=1e-9, abs=1e-9 * abs(wanted) + 1e-12)
 
 
+@pytest.mark.slow
 def test_counts_from_0_to_100000_converge_within_some_hundred_steps():
     """x, x^1/2 and x^1/3 are nearly collinear there, where coordinate descent took thousands.
 

@@ -68,6 +68,7 @@ def test_strong_sets_are_stable():
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
+@pytest.mark.slow
 def test_a_report_tells_the_right_model_from_independence():
     x = counts(n=1500, p=5)
     joint = fg.GeneralizedRootModel(k=2, alpha=0.005, base="hurdle-negative-binomial", tol=1e-4)

@@ -38,6 +38,7 @@ def test_a_pass_is_the_mean_of_the_pairs():
     assert [o.value for o in outcomes(batch, pairs)] == values
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:an estimate is not reliable")  # 50 samples
 def test_results_are_identical_for_any_number_of_processes():
     pairs = make_pairs(75)

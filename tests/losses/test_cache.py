@@ -112,6 +112,7 @@ def test_a_file_with_states_out_of_range_is_refused(tmp_path):
     assert load_automaton(tmp_path / "none.npz", ABC) is None
 
 
+@pytest.mark.slow
 def test_automata_of_many_states_are_read_back(tmp_path):
     b = fg.EditDistance(ABC).compile("abcabbcaacb")
     assert max(len(level.nextstate) for level in b.levels) > 62

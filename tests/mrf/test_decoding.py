@@ -219,7 +219,10 @@ def test_a_wide_frustrated_grid_is_labeled_within_its_gap():
     assert found.gap < 0.1 * found.score
 
 
-@pytest.mark.parametrize("name", ["CSP_12", "Grids_11", "Segmentation_12"])
+SLOW = pytest.param("CSP_12", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [SLOW, "Grids_11", "Segmentation_12"])
 def test_published_labelings_are_reached(shared_data, name):
     path = shared_data / "uai" / f"{name}.uai"
     file = uai.read_model(path)

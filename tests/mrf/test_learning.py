@@ -18,7 +18,10 @@ def examples(count=60, seed=0):
     return X, y
 
 
-@pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "bp", "cd", "pcd"])
+SLOW = pytest.param("pcd", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "bp", "cd", SLOW])
 def test_parameters_are_recovered(method):
     X, y = examples()
     model = MRFClassifier(GRID, method=method, l2=1e-3, max_iter=60, rng=0).fit(X, y)

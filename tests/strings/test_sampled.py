@@ -129,6 +129,7 @@ def sampled_coverage(objective):
     return np.array(shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["softmax-margin", "risk"])
 def test_two_stated_errors_cover_95_percent_of_the_runs(objective):
     shares = sampled_coverage(objective)

@@ -165,6 +165,7 @@ def test_checkpoint(name, use_reentrant):
     close((found.item(), slopes), cases.gradients(name, cases.scores_of(name)))
 
 
+@pytest.mark.slow
 @NO_LEAVES
 @pytest.mark.parametrize("name", WHOLE[1::2])
 def test_compiled_checkpoint_of_half_precision(name):

@@ -104,6 +104,7 @@ def test_the_limit_of_states_bounds_the_product_of_long_targets(wrap, more):
     assert caught.value.states == 0
 
 
+@pytest.mark.slow
 def test_a_higher_limit_of_states_admits_a_longer_target():
     loss = fg.EditDistance(ABC) + fg.EditDistance(ABC, insert_cost=2.0)
     target = np.arange(230) % 3
