@@ -349,7 +349,8 @@ class RuleLoss(TransducerLoss):
     rules : str or RuleSet
         The grammar, in the syntax of `fstgrad.losses.transducers.rules.syntax`.
     alphabet : Alphabet, optional
-        By default that of the rules.  Rules with symbols outside it are ignored.
+        By default that of the rules.  Rules with symbols outside it are ignored, but an obligatory
+        rule that would write one forbids the strings that it reads.
 
     Raises
     ------

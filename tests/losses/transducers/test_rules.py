@@ -106,6 +106,28 @@ def test_another_alphabet_leaves_rules_out_and_knows_new_symbols():
     assert loss("s!", "s") == 1.0
 
 
+@pytest.mark.parametrize("edit", ["1", "none"])
+def test_a_smaller_alphabet_changes_no_loss_of_its_strings(edit):
+    """Also where an obligatory rule would write a symbol outside it."""
+    rng = np.random.default_rng(4)
+    strings = ["".join(y) for n in range(4) for y in itertools.product("ab", repeat=n)]
+    sides, contexts = ["a", "b", "ab", "c", "ca"], ["", "a", "c"]
+    changing = 0
+    for _ in range(40):
+        lines = {
+            f"{read} -> {written} {cost / 8} / {before} _ {after} {mode}"
+            for read, written in rng.choice(sides, (3, 2)) if read != written
+            for before, after in [rng.choice(contexts, 2)]
+            for cost, mode in [(rng.integers(1, 9), rng.choice(["obligatory", "optional"]))]
+        }  # fmt: skip
+        rules = RuleSet.parse("\n".join(["alphabet = abc", f"edit = {edit}", *sorted(lines)]))
+        few, all_ = fg.RuleLoss(rules, fg.Alphabet("ab")), fg.RuleLoss(rules)
+        for x, y in rng.choice(strings, (40, 2)):
+            assert few(x, y) == all_(x, y), (lines, x, y)
+            changing += few(x, x) == math.inf
+    assert changing > 20
+
+
 def test_insertions_with_contexts_follow_one_another():
     """Any of them, any number of times, whether their contexts are the same or not."""
     rules = ["0 -> e r 0.25 / _ #", "0 -> s 0.5 / _ #", "0 -> e n 0.75 / l _ #", "0 -> i 1 / b _"]

@@ -118,7 +118,8 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     ----------
     rules : RuleSet
     alphabet : Alphabet, optional
-        The alphabet of the rules if left out.  Pairs of strings with other symbols are dropped.
+        The alphabet of the rules if left out.  Pairs of strings with other symbols are dropped, but
+        an obligatory rule that would write one forbids the strings that it reads.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     for rule, own in zip(rules.rules, pairs, strict=True):
         if not rule.is_free:
             group = _Group.of(rule)
-            for read, _ in own:
+            for read in _marked(rule, own, number):
                 marks.add(groups.setdefault(group, {}), read)
     size = marks.last * sum(1 + len(read) for sites in groups.values() for read in sites)
     if marks.last > _MOST_LABELS or size > _MOST_ARCS:
@@ -239,6 +240,17 @@ def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:
         for read, written in rule.pairs
         if number.keys() >= {*read, *written}
     ]
+
+
+def _marked(rule: Rule, own: Sequence[Strings], number: dict[str, int]) -> list[Labels]:
+    """Return the strings that a rule marks, given its pairs without other symbols.
+
+    An obligatory rule also marks what it would write with other symbols, so that nothing reads it.
+    """
+    if not rule.is_obligatory:
+        return [read for read, _ in own]
+    known = (read for read, _ in rule.pairs if number.keys() >= {*read})
+    return [tuple(number[s] for s in read) for read in known]
 
 
 def _writing(
