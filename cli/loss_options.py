@@ -324,6 +324,11 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         if loss.semiring == "tropical":
             _constructor_arguments(name, parameters, {})
         return loss
+    if name.endswith(".tsv"):
+        raise click.UsageError(
+            f"no loss {name!r}; a table of learned costs is for fstgrad.costs.with_costs in "
+            "Python, and the command line takes x.far or x.fst, which fstgrad grammar fit writes"
+        )
     names = [*LOSSES, *NAMES]
     near = difflib.get_close_matches(name, names) or names
     raise click.UsageError(

@@ -39,7 +39,7 @@ from fstgrad.cli.parameter_types import (
     resamples_option,
 )
 from fstgrad.cli.rescoring import SCALES, WORD_COSTS, Rescoring, rescoring_options
-from fstgrad.core.alphabet import Alphabet
+from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.io import Utterance, write_text
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS
@@ -271,7 +271,7 @@ def score(
             f"--decode {needs_lists} needs n-best lists with scores, or lattices; "
             f"{' and '.join(paths)} have one text for each reference"
         )
-    loss = _loss(choice, systems, targets)
+    loss = _loss(choice, tokens, systems, targets)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics)
     results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}
@@ -353,7 +353,9 @@ def _joined(text: Text, separator: str = "") -> str:
     return str(text) if isinstance(text, Alternatives) else separator.join(text)
 
 
-def _loss(choice: LossChoice, systems: Sequence[System], targets: Sequence[Text]) -> Loss | None:
+def _loss(
+    choice: LossChoice, tokens: Tokens, systems: Sequence[System], targets: Sequence[Text]
+) -> Loss | None:
     """Return the loss over the symbols of all strings; None for plain wer and cer."""
     values = asdict(choice)
     if values.pop("loss") in ("wer", "cer") and not any(v is not None for v in values.values()):
@@ -362,7 +364,8 @@ def _loss(choice: LossChoice, systems: Sequence[System], targets: Sequence[Text]
     texts = [y for system in systems for y in system.texts]
     symbols = {symbol for text in (*texts, *targets) for symbol in symbols_of(text)}
     symbols |= {symbol for lattice in lattices for symbol in lattice.alphabet}
-    loss = build_loss(choice, Alphabet(sorted(symbols or {"-"})))
+    kind = WordAlphabet if tokens == "words" else Alphabet
+    loss = build_loss(choice, kind(sorted(symbols or {"-"})))
     if loss is None:
         raise click.UsageError("--loss none has no errors; give another loss")
     return loss

@@ -4,8 +4,9 @@ import os
 import pathlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import click
 import numpy as np
@@ -297,14 +298,11 @@ def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> lis
 
 
 def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path: str) -> None:
-    """Raise InvalidInputError if ids differ in case alone, or lines begin with ids, as of Kaldi."""
+    """Raise InvalidInputError if ids are written in another way, or lines begin with ids."""
     if any(one.name is not None for one in (*found, *references)):
-        ids, own = ({str(one.name) for one in side} for side in (references, found))
-        if ids != own and {name.lower() for name in ids} == {name.lower() for name in own}:
-            raise InvalidInputError(
-                f"{path}: the ids, such as {min(own ^ ids)!r}, are those of the references but for "
-                "upper and lower case; give --ignore-case, which ignores it in the texts, too"
-            )
+        _check_spelling(
+            {str(one.name) for one in found}, {str(one.name) for one in references}, path
+        )
         return
     first = [
         [text.split(maxsplit=1)[0] if text else "" for one in side for text in one.texts[:1]]
@@ -316,6 +314,20 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
             f"{path}: the lines begin with words such as {first[1][0]!r}, which may be ids; give "
             "--format kaldi and --reference-format kaldi if they are, else --format lines"
         )
+
+
+def _check_spelling(own: set[str], ids: set[str], path: str) -> None:
+    """Raise InvalidInputError if names differ from the ids in case or in Unicode form alone."""
+    ways: tuple[tuple[Callable[[str], str], str, str], ...] = (
+        (str.lower, "upper and lower case", "--ignore-case, which ignores it in the texts, too"),
+        (partial(unicodedata.normalize, "NFC"), "their form of Unicode", "--normalize nfc"),
+    )
+    for change, what, option in ways:
+        if own != ids and set(map(change, own)) == set(map(change, ids)):
+            raise InvalidInputError(
+                f"{path}: the ids, such as {min(own ^ ids)!r}, are those of the references but for "
+                f"{what}; give {option}"
+            )
 
 
 def _check_one_table(found: Sequence[Utterance], path: str) -> None:
@@ -330,6 +342,8 @@ def _check_one_table(found: Sequence[Utterance], path: str) -> None:
 
 def _in_order(collection: dict[str, Fst], path: str, wanted: Items) -> dict[str, Fst]:
     names = list(collection)
+    if None not in wanted.names:
+        _check_spelling(set(names), set(map(str, wanted.names)), path)
     order = matched(wanted, Items(names, path, "lattice"))
     return {names[i]: collection[names[i]] for i in order}
 

@@ -233,10 +233,23 @@ def test_brackets_that_are_no_ids_are_words(files, run):
         assert rows(run, "h", "t")[0]["symbols"] == symbols
 
 
-def test_ids_that_differ_in_case_alone_name_the_option(files, run):
-    files(h="U1\tA b\n", r="u1\ta b\n")
-    assert "give --ignore-case" in run("score", "h", "r")[2]
-    assert rows(run, "h", "r", "--ignore-case")[0]["errors"] == 0
+@pytest.mark.parametrize(("ids", "option"), [
+    (("U1", "u1"), ("--ignore-case",)), (("u\u0308", "\u00fc"), ("--normalize", "nfc")),
+])  # fmt: skip
+def test_ids_that_are_written_in_another_way_name_the_option(ids, option, files, run, tmp_path):
+    files(h=f"{ids[0]}\ta b\n", r=f"{ids[1]}\ta b\n")
+    (tmp_path / "lattices").mkdir()
+    (tmp_path / "lattices" / f"{ids[0]}.txt").write_text("0 1 a\n1 2 b\n2\n")
+    for hypotheses in ("h", "lattices"):
+        assert f"give {' '.join(option)}" in run("score", hypotheses, "r")[2]
+        assert rows(run, hypotheses, "r", *option)[0]["errors"] == 0
+
+
+def test_the_head_of_a_loss_says_what_it_counts(files, run):
+    files(h="u\tab c\n", r="u\tab\n")
+    assert " words " in run("score", "h", "r", "--loss", "osa")[1].splitlines()[0]
+    characters = run("score", "h", "r", "--loss", "osa", "--tokens", "chars")[1]
+    assert " symbols " in characters.splitlines()[0]
 
 
 def test_tags_of_sclites_words_are_no_part_of_them(files, run):
@@ -447,7 +460,7 @@ def test_costs_are_those_of_edits_and_the_page_has_the_letters_of_errors(files, 
         assert (found["insertions"], found["deletions"], found["loss"][0]) == (1, 0, loss)
         page = (tmp_path / "p.html").read_text()
         assert "I added, D missing" in page
-        assert "ab\n.I\na-" in page
+        assert "a b\n. I\na -" in page
     files(h__tsv="u\ta\n", r__tsv="u\ta b\n")
     assert rows(run, "h.tsv", "r.tsv", "--html", "p.html")[0]["deletions"] == 1
     assert "a -\n. D\na b" in (tmp_path / "p.html").read_text()

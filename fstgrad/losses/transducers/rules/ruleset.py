@@ -66,7 +66,8 @@ class RuleSet:
     edits : dict, the costs in nats of "insert", "delete" and "substitute"; missing edits are
         forbidden.
     features : dict, the features of each symbol.
-    feature_cost : float, the cost in nats of each feature in which two symbols differ, or None.
+    feature_cost : float, the cost in nats of a feature in which two symbols differ, or None; see
+        `substitution`.
     """
 
     name: str
