@@ -160,4 +160,4 @@ def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> N
     inputs, targets = inputs_and_targets(pairs, *models[0][1:])
     ours, theirs = ([list(y) for y in model.predict(inputs)] for model, *_ in models)
     result = compared(ours, theirs, targets, resamples=resamples, rng=seed)
-    echo(json.dumps(result._asdict()))
+    echo(json.dumps(result._asdict() | {"matched_pairs": result.matched_pairs._asdict()}))

@@ -4,8 +4,8 @@ import json
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, get_args
 
 import click
 
@@ -46,7 +46,7 @@ from fstgrad.io.transcripts import FORMATS
 from fstgrad.learning.alternatives import Alternatives
 from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import COSTS, Align
-from fstgrad.learning.score import Decode, Score, Text
+from fstgrad.learning.score import ALL, Decode, Score, Text
 from fstgrad.learning.score import score as scored
 from fstgrad.losses import Loss
 
@@ -279,19 +279,18 @@ def score(
         _write(outputs.output, systems[0], job, tuple(results), outputs.nbest)
     elif outputs.nbest is not None:
         raise click.UsageError("--nbest has no effect without -o; leave it out")
-    compared = {
-        how: result.compare(job.score(systems[1], how))
-        for how, result in results.items()
-        if outputs.other is not None
-    }
+    compared: dict[Decode, Compared] = {}
+    if outputs.other is not None:
+        for how, result in results.items():
+            test = result.compare(job.score(systems[1], how))
+            compared[how] = Compared(test, job.by_group(systems, how))
     _note_empty(results)
     for how, result in results.items():
         _print_score(result, how if outputs.decodes else None, outputs.as_json)
         if outputs.errors:
             echo(str(result.confusions), err=True)
         if how in compared:
-            test = compared[how]
-            echo(json.dumps(test._asdict()) if outputs.as_json else f"\n{test}")
+            _print_comparison(compared[how], how if outputs.decodes else None, outputs.as_json)
     if outputs.html is not None:
         named = " and ".join(paths)
         page = Page(f"fstgrad score: {named} against {references}")
@@ -313,7 +312,7 @@ def _note_empty(results: Mapping[Decode, Score]) -> None:
 def _fill(
     page: Page,
     results: Mapping[Decode, Score],
-    compared: Mapping[Decode, Comparison],
+    compared: Mapping[Decode, "Compared"],
     system: System,
     paths: Sequence[str],
     job: "_Job",
@@ -323,7 +322,7 @@ def _fill(
         page.heading(f"Error rates of {paths[0]}" + f", {how}" * bool(system.lattices))
         add_score(page, result, system.names)
         if how in compared:
-            add_comparison(page, compared[how], *paths)
+            add_comparison(page, *compared[how], *paths)
     if system.lattices:
         first = next(iter(results.values()))
         add_lattices(page, first, system.lattices, system.names, job.loss)
@@ -393,6 +392,46 @@ class _Job:
             resamples=self.statistics.resamples,
             rng=self.statistics.seed,
         )
+
+    def by_group(self, systems: Sequence[System], how: Decode) -> dict[str, Comparison]:
+        """Return the comparison of two systems in each group of --by."""
+        by = self.statistics.by
+        if by is None:
+            return {}
+        names = groups_of(by, self.utterances, systems[0].names)
+        texts = [system.strings(how, self.targets, self.loss) for system in systems]
+        rows: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            rows.setdefault(name, []).append(i)
+        found = {}
+        for name, own in rows.items():
+            part = replace(
+                self,
+                targets=[self.targets[i] for i in own],
+                statistics=replace(self.statistics, by=None),
+            )
+            first, second = (
+                part.score(System([], [strings[i] for i in own], []), "best") for strings in texts
+            )
+            found[name] = first.compare(second)
+        return found
+
+
+class Compared(NamedTuple):
+    """The comparison of two systems: of all pairs, and of each group of --by."""
+
+    all: Comparison
+    groups: dict[str, Comparison]
+
+
+def _print_comparison(compared: Compared, how: str | None, as_json: bool) -> None:
+    if not as_json:
+        echo(f"\n{compared.all.table(compared.groups)}")
+        return
+    for name, test in (*compared.groups.items(), (ALL, compared.all)):
+        line: dict[str, Any] = {"decode": how} if how else {}
+        line |= {"group": name} | test._asdict() | {"matched_pairs": test.matched_pairs._asdict()}
+        echo(json.dumps(line, ensure_ascii=False))
 
 
 def _print_score(result: Score, how: str | None, as_json: bool) -> None:

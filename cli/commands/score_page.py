@@ -98,13 +98,17 @@ def add_confusions(page: Page, edits: Edits, top: int = 200) -> None:
     page.table(("kind", "prediction", "target", "number"), rows[:top])
 
 
-def add_comparison(page: Page, comparison: Comparison, first: str, second: str) -> None:
-    """Add the comparison of two systems, named after their files."""
+def add_comparison(
+    page: Page, comparison: Comparison, groups: Mapping[str, Comparison], first: str, second: str
+) -> None:
+    """Add the comparison of two systems, named after their files, and of groups of pairs."""
     page.heading(f"Comparison of {first} (first) and {second} (second)")
     rows = [
         ("error rate", comparison.symbol_error, comparison.symbol_difference, comparison.p_symbol),
         ("wrong pairs", comparison.word_error, comparison.word_difference, comparison.p_word),
     ]
+    for name, own in groups.items():
+        rows.append((f"error rate, {name}", own.symbol_error, own.symbol_difference, own.p_symbol))
     page.table(
         ("measure", "first, %", "second, %", "difference, %", "from, %", "to, %", "p-value"),
         [

@@ -1,7 +1,7 @@
 """Compare two systems on the same pairs: error rates, a paired bootstrap, matched segments."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,19 +74,33 @@ class Comparison(NamedTuple):
         return short_repr(self)
 
     def __str__(self) -> str:
+        return self.table({})
+
+    def table(self, groups: Mapping[str, "Comparison"]) -> str:
+        """Return the comparison as text, with the error rates of groups of its pairs."""
         rows = [
             ("error rate", self.symbol_error, self.symbol_difference, self.p_symbol),
             ("wrong pairs", self.word_error, self.word_difference, self.p_word),
+            *(
+                (name, a.symbol_error, a.symbol_difference, a.p_symbol)
+                for name, a in groups.items()
+            ),
         ]
+        width = max(12, *(len(name) + 1 for name, *_ in rows))
         lines = [
-            f"{'':<12}{'first':>9}{'second':>9}{'difference':>12}  95 % interval       p-value"
+            f"{'':<{width}}{'first':>9}{'second':>9}{'difference':>12}  95 % interval       p-value"
         ]
         for name, (first, second), change, p in rows:
             ends = f"{100 * change.lower:+.2f} .. {100 * change.upper:+.2f} %"
             lines.append(
-                f"{name:<12}{first.value:>9.2%}{second.value:>9.2%}{100 * change.value:>+10.2f} %  "
-                f"{ends:<20}  {p:.4g}"
+                f"{name:<{width}}{first.value:>9.2%}{second.value:>9.2%}"
+                f"{100 * change.value:>+10.2f} %  {ends:<20}  {p:.4g}"
             )
+        if groups:
+            lines.insert(3, "error rates by group")
+        few = [name for name, own in groups.items() if 0 < own.changed < _FEW]
+        if few:
+            lines.append(f"few pairs differ in {', '.join(few)}: their intervals are too narrow")
         return "\n".join([*lines, *self.notes()])
 
     def notes(self) -> list[str]:

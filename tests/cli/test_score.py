@@ -379,8 +379,28 @@ def test_comparison_and_lines_of_text(files, run):
     assert "33.33%   33.33%     +0.00 %" in out
     code, out, err = run("score", "a", "r", "--compare", "c", "--json", "--errors")
     test = json.loads(out.splitlines()[1])["matched_pairs"]
-    assert test == [20, -1.0, None, None]  # all segments have one error less
+    assert test == {"segments": 20, "difference": -1.0, "z": None, "p_value": None}
     assert "x for a" in err
+
+
+def test_systems_are_compared_in_each_group(files, run):
+    """As if the group were alone; decoded once, with the references of alternatives."""
+    hyp, other = ["a", "b c", "d", "a x"], ["a", "b", "a", "a"]
+    ref = ["a", "{ b / x } c (uh)", "a", "{ a y / a x }"]
+    for name, lines in (("h", hyp), ("o", other), ("r", ref)):
+        rows_of = [f"{line} ({speaker}-{i})\n" for i, line in enumerate(lines) for speaker in "uv"]
+        files(**{f"{name}__trn": "".join(rows_of), f"{name}u__trn": "".join(rows_of[::2])})
+    options = ("--json", "--resamples", 50)
+    both = run("score", "h.trn", "r.trn", "--by", "^.", "--compare", "o.trn", *options)[1]
+    alone = run("score", "hu.trn", "ru.trn", "--compare", "ou.trn", *options)[1]
+    found = [json.loads(line) for line in both.splitlines()[3:]]
+    assert [line["group"] for line in found] == ["u", "v", "all"]
+    expected = json.loads(alone.splitlines()[1])
+    assert found[0] == expected | {"group": "u"}
+    assert found[0]["symbol_error"][0][0] == 1 / 7  # d; uh is optional and counts
+    text = run("score", "h.trn", "r.trn", "--by", "^.", "--compare", "o.trn")[1]
+    assert "error rates by group\nu " in text
+    assert "few pairs differ in u, v: their intervals" in text
 
 
 def test_another_loss_adds_its_mean(files, run):
