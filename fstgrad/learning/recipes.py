@@ -58,8 +58,14 @@ def faster_cap(objective: PairObjective) -> str:
     loss = objective.loss
     if objective.is_likelihood or loss is None or loss.semiring != "tropical":
         return ""
-    cap = objective.cap / 2 if isinstance(objective.cap, float) and objective.cap < 2 else 1.0
-    return f"method='capped' with cap={cap:g} is faster: losses above {cap:g} count as {cap:g}"
+    given = objective.cap if isinstance(objective.cap, float) else None
+    cap = given / 2 if given is not None and given < 2 else 1.0
+    change = f"method='capped' with cap={cap:g}"
+    if given is not None and objective.method in (None, "capped"):
+        change = f"cap={cap:g} instead of {given:g}"
+    elif objective.method == "auto":
+        change += " instead of method='auto', whose limits are for a pair,"
+    return f"{change} is faster: losses above {cap:g} count as {cap:g}"
 
 
 def hold_out(

@@ -20,6 +20,7 @@ from fstgrad.learning import storage
 from fstgrad.learning.batch import TRAINING_CHUNK_SIZE
 from fstgrad.learning.objective import PairObjective
 from fstgrad.learning.outcomes import Chunk
+from fstgrad.learning.recipes import faster_cap
 from fstgrad.learning.sequence import SequenceModel, pair_objective, training_settings
 from fstgrad.learning.shards import OnError, Shards, shard_sums
 from fstgrad.learning.trainer import Callback, Epoch, Settings, State, Trainer
@@ -116,6 +117,7 @@ def train_shards(
         validate,
         callbacks,
         lambda state: None if path is None else state.save(path, digest),
+        faster_cap(objective),
     ).run(state)
     w = state.w if validate is None else state.best
     return Trained(w.reshape(shape), state.history)

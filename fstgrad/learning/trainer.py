@@ -377,7 +377,7 @@ class Trainer:
             sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
             total.add(sums)
             steps.take(sums)
-            if number == 0 and step == 1:  # kernels may be compiled in the first step
+            if number == 0 and step == min(1, len(order) - 1):  # the first step may compile kernels
                 self._warn_if_slow(len(order) * (time.perf_counter() - before))
         steps.catch_up()
         state.steps = steps.taken
@@ -433,6 +433,8 @@ class Trainer:
 
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
             sums = self._sums(self.batch.numbered(w, chunks), Sums(np.zeros_like(w)))
+            if not last and not state.history:
+                self._warn_if_slow(time.perf_counter() - started)
             value, gradient = sums.mean()
             self._warn_if_unreliable(sums)
             last["unreliable"] = sums.unreliable

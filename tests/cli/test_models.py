@@ -378,10 +378,14 @@ def test_a_slow_epoch_is_announced_with_a_remedy(run, pairs, tmp_path, monkeypat
     words = ("--tokens-y", "words", "--epochs", 1, "-o", tmp_path / "m")
     loss = ("--loss", "hamming", "--objective", "risk", *words)
     code, _, err = run("train", pairs, *loss, "--seconds", 0.5)
-    remedy = "min; --method capped with --cap 1 is faster: losses above 1 count as 1"
+    remedy = "min; --method capped with --cap 1 instead of --method auto, whose limits are for a "
+    remedy += "pair, is faster: losses above 1 count as 1"
     assert (code, err.count(remedy)) == (0, 1)
     assert err.index(remedy) < err.index("epoch 1 (risk)")
-    assert "--cap 0.5 is faster" in run("train", pairs, *loss, "--method", "capped", "--cap", 1)[2]
+    for capped in (("--method", "capped", "--cap", 1), ("--cap", 1)):
+        assert "--cap 0.5 instead of 1 is faster" in run("train", pairs, *loss, *capped)[2]
+    for steps in (("--optimizer", "lbfgs"), ("--batch-size", 10**4)):  # of all pairs
+        assert run("train", pairs, *loss, *steps)[2].count("instead of --method auto") == 1
     assert "is faster" not in run("train", pairs, *words)[2]
 
 

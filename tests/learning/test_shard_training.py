@@ -1,6 +1,7 @@
 """Training on shards: resumable to the last bit, and equal to training on the pairs in one list."""
 
 import pathlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,15 @@ def shards(tmp_path):
         path.write_text("".join(f"{y.translate(str.maketrans('abc', 'xyz'))}\t{y}\n" for y in rows))
         paths.append(path)
     return Shards(paths)
+
+
+@pytest.mark.parametrize("optimizer", STEPS)
+def test_slow_epochs_are_announced(shards, optimizer, monkeypatch):
+    monkeypatch.setattr(trainer, "SLOW_EPOCH", 0.0)
+    objective = fg.PairObjective(OBJECTIVE.features, fg.EditDistance(ABC), kind="risk", cap=3.0)
+    with pytest.warns(RuntimeWarning, match="cap=1 instead of 3 is faster") as warned:
+        train_shards(objective, shards, replace(STEPS[optimizer], epochs=2))
+    assert len(warned) == 1
 
 
 class Stopped(Exception):
