@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -353,7 +353,8 @@ def compare(gold: str, first: str, second: str, universal: bool, resamples: int,
     The parses have the words of GOLD, as fstgrad trees decode --conllu writes them; sentences match
     by sent_id, or by position without one.  las is left out if one of the files has no relations.
     Words with the head _ in GOLD are left out.  The arcs of a parse with a cycle of heads, which is
-    no tree, count too, and a line on stderr says so.
+    no tree, count too, and so do words with the head _ in a parse, as wrong; a line on stderr says
+    so.
     """
     sentences = list(treebank.read_conllu(gold, partial=True))
     wanted = sentence_items(gold, sentences)
@@ -364,11 +365,32 @@ def compare(gold: str, first: str, second: str, universal: bool, resamples: int,
             shown = f"{path}: {len(cycles):,} of {len(found):,} parses are no trees"
             echo(f"fstgrad: {shown}; {cycles[0]}", err=True)
         parses.append([found[i] for i in matched(wanted, sentence_items(path, found))])
+        _note_missing_heads(path, sentences, parses[-1])
     result = evaluation.compare_parsers(
         sentences, parses[0], parses[1], universal=universal, resamples=resamples, rng=seed
     )
     line: dict[str, Any] = {"sentences": len(sentences)}
     echo(json.dumps(line | {name: scores._asdict() for name, scores in result.items()}))
+
+
+def _note_missing_heads(
+    path: str, gold: Sequence[treebank.Sentence], parses: Sequence[treebank.Sentence]
+) -> None:
+    """Print how many words have a head in gold, but _ in their parse."""
+    missing = [
+        (sentence.name, word + 1)
+        for sentence, parse in zip(gold, parses, strict=True)
+        if len(parse.heads) == len(sentence.heads)
+        for word in np.flatnonzero((parse.heads < 0) & (sentence.heads >= 0)).tolist()
+    ]
+    if missing:
+        name, word = missing[0]
+        count = f"{len(missing):,} {'words have' if len(missing) > 1 else 'word has'}"
+        echo(
+            f"fstgrad: {path}: {count} no head (_), which counts as wrong; the first is word "
+            f"{word} of sentence {name}",
+            err=True,
+        )
 
 
 class TreebankWriter:

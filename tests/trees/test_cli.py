@@ -200,6 +200,27 @@ def test_a_parse_with_a_cycle_is_counted_with_a_word(run, tmp_path):
     assert run("compare", paths[0], paths[2], paths[0])[2] == ""
 
 
+def test_words_of_a_parse_without_a_head_are_counted(run, tmp_path):
+    words = [f"{i}\tw\t_\tX\t_\t_\t{i - 1}\tx\t_\t_\n" for i in (1, 2, 3)]
+    texts = {
+        "gold": words,
+        "first": [words[0], *(w.replace("\t1\tx", "\t_\tx") for w in words[1:])],
+    }
+    texts["second"] = [w.replace("\t0\tx", "\t_\tx").replace("\t2\tx", "\t_\tx") for w in words]
+    paths = [tmp_path / f"{name}.conllu" for name in texts]
+    for path, lines in zip(paths, texts.values(), strict=True):
+        path.write_text("".join(lines) + "\n")
+    code, (line,), err = run("compare", *map(str, paths))
+    assert (code, line["uas"]["first"][0], line["uas"]["second"][0]) == (0, 2 / 3, 1 / 3)
+    assert (
+        "first.conllu: 1 word has no head (_), which counts as wrong; the first is word 2 of" in err
+    )
+    assert "second.conllu: 2 words have no head" in err
+    assert (
+        run("compare", str(paths[1]), str(paths[0]), str(paths[0]))[2] == ""
+    )  # gold's _ are left out
+
+
 def test_bad_treebanks(tmp_path):
     path = tmp_path / "bad.conllu"
     for text, words in (
