@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from fstgrad.core.checks import flag
+from fstgrad.core.checks import LARGEST_SCORE, flag
 from fstgrad.core.distribution import FAR
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
@@ -353,14 +353,15 @@ class _Table:
             raise InvalidInputError(
                 f"{name} has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
             )
-        self.given = scores
-        self.wide = scores.to(torch.float64)
-        self.batch = self.wide if scores.ndim > event else self.wide[None]
-        items, nodes, other = self.batch.shape[:3]
+        nodes, other = scores.shape[scores.ndim - event :][:2]
         if nodes != other or nodes == 0:
             raise InvalidInputError(
                 f"{name} has shape {tuple(scores.shape)}; heads and dependents are n + 1 each"
             )
+        self.given = scores
+        self.wide = _with_usable_ignored(scores.to(torch.float64), labeled)
+        self.batch = self.wide if scores.ndim > event else self.wide[None]
+        items = len(self.batch)
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
         else:
@@ -380,20 +381,22 @@ class _Table:
 
     def check_values(self, name: str) -> None:
         """Raise InvalidInputError if a score between the nodes of an item is NaN or +inf."""
-        nodes = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
-        used = nodes[:, :, None] & nodes[:, None, :]
-        arguments.log_weights(name, torch.where(used, self.arcs.detach(), 0.0))
+        arguments.log_weights(name, torch.where(self._are_arcs(), self.arcs.detach(), 0.0))
+
+    def _are_arcs(self) -> torch.Tensor:
+        """Return a mask (B, n+1, n+1) of arcs: not of the diagonal, column 0 and padding."""
+        heads = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
+        dependents = torch.nn.functional.pad(self.inside(), (1, 0), value=False)
+        nodes = torch.arange(self.arcs.shape[1], device=self.arcs.device)
+        return heads[:, :, None] & dependents[:, None] & (nodes[:, None] != nodes)
 
     def recentered(self) -> "_Table":
         """Return the table less the largest score of each dependent, if that is beyond FAR.
 
         Probabilities of trees do not change, and keep their digits beside masks.
         """
-        nodes = torch.arange(self.arcs.shape[1], device=self.arcs.device)
-        heads = torch.nn.functional.pad(self.inside(), (1, 0), value=True)
-        allowed = heads[:, :, None] & (nodes[:, None] != nodes)
         arcs = self.batch.detach().amax(dim=3) if self.labeled else self.arcs.detach()
-        largest = torch.where(allowed, arcs, -torch.inf).amax(dim=1, keepdim=True)
+        largest = torch.where(self._are_arcs(), arcs, -torch.inf).amax(dim=1, keepdim=True)
         offset = torch.where((largest.abs() > FAR) & largest.isfinite(), largest, 0.0)
         if not knows_values(offset) or computes_on_device(offset) or bool(offset.any()):
             self.batch = self.batch - (offset[..., None] if self.labeled else offset)
@@ -558,6 +561,20 @@ def _(
 
 
 gold_parts.register_vmap(vectorized(gold_parts))
+
+
+def _with_usable_ignored(scores: torch.Tensor, labeled: bool) -> torch.Tensor:
+    """Return scores with 0 in the diagonal and column 0 if some score may be no log-weight."""
+    given = scores.detach()
+    if computes_on_device(given):  # which sums over labels, but reads no other ignored score
+        is_usable = not labeled
+    else:
+        is_usable = not knows_values(given) or bool((given <= LARGEST_SCORE).all())
+    if is_usable:
+        return scores
+    nodes = torch.arange(scores.shape[-1 - labeled], device=scores.device)
+    is_arc = (nodes > 0) & (nodes[:, None] != nodes)
+    return torch.where(is_arc[..., None] if labeled else is_arc, scores, 0.0)
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:

@@ -79,8 +79,13 @@ class ArcTable:
                 real = np.arange(event[0]) <= sizes[:, None]
                 flat = np.where((real[:, :, None] & real[:, None, :])[..., None], flat, 0.0)
         table = cls(array, flat, sizes, batch, is_labeled)
-        wide = flat.reshape(*flat.shape[:2], -1) if is_labeled else flat
-        bad = kernels.matrix_tree.find_invalid_score(wide, sizes)
+        bad = table._find_invalid_score()
+        if bad >= 0:  # perhaps where no arc is
+            is_arc = structures.real_arcs(np.array([event[0]]), event[0])[0]
+            is_arc = is_arc[..., None] if is_labeled else is_arc
+            array, flat = (np.where(is_arc, x, -np.inf) for x in (array, flat))
+            table = cls(array, flat, sizes, batch, is_labeled)
+            bad = table._find_invalid_score()
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
@@ -90,6 +95,11 @@ class ArcTable:
             array, flat = (np.where(x > -np.inf, np.maximum(x, least), x) for x in (array, flat))
             return cls(array, flat, sizes, batch, is_labeled)
         return table
+
+    def _find_invalid_score(self) -> int:
+        """Return the place of a score that is no log-weight, or less than 0, as the kernel does."""
+        wide = self.flat.reshape(*self.flat.shape[:2], -1) if self.labeled else self.flat
+        return int(kernels.matrix_tree.find_invalid_score(wide, self.lengths))
 
     @property
     def arcs(self) -> FloatArray:

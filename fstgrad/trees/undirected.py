@@ -57,7 +57,7 @@ class UndirectedTrees:
     __repr__ = short_repr
 
     def __init__(self, scores: npt.ArrayLike, *, root_scores: npt.ArrayLike | None = None) -> None:
-        table = checks.log_weights("scores", scores).copy()
+        table = checks.float_array("scores", scores).copy()
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
             batch = "; give each graph of a batch alone" if table.ndim == 3 else ""
             raise InvalidInputError(
@@ -65,6 +65,7 @@ class UndirectedTrees:
                 f"n > 0 nodes{batch}"
             )
         np.fill_diagonal(table, -np.inf)
+        table = checks.log_weights("scores", table)
         if not np.array_equal(table, table.T):
             i, j = (int(x) for x in np.argwhere(table != table.T)[0])
             raise InvalidInputError(

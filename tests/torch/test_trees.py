@@ -332,3 +332,37 @@ def test_a_bad_label_of_an_arc_is_an_error(bad):
     with fgt.use_device_paths():
         log_z = fgt.spanning_tree_log_partition(scores, **options)
     assert log_z.isnan().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("unread", [np.nan, np.inf, 1e308, -1e308])
+@pytest.mark.parametrize("labeled", [False, True])
+@pytest.mark.parametrize("projective", [False, True])
+def test_the_diagonal_and_column_0_are_not_read(unread, labeled, projective):
+    rng, family = np.random.default_rng(0), (fg.SpanningTrees, fg.ProjectiveTrees)[projective]
+    given = rng.normal(size=(2, 4, 4) + (2,) * labeled)
+    heads = np.array([[0, 1, 2], [3, 3, 0]])
+    gold = torch.tensor(np.stack([heads, heads % 2], -1) if labeled else heads)
+    options = {"single_root": True, "projective": projective, "labeled": labeled}
+    costs, other = torch.tensor(rng.normal(size=(2, *given.shape)))
+    answers = []
+    for value in (0.0, unread):
+        scores = given.copy()
+        scores[:, :, 0] = scores[:, range(4), range(4)] = value
+        known = family(scores, single_root=True, labeled=labeled)
+        answer = [known.log_partition(), known.marginals(), known.entropy(), known.mode()]
+        answer += [known.entropy_and_gradient()[1], known.sample(3, 0)]
+        for value_of in (
+            lambda x: fgt.spanning_tree_nll(x, gold, **options),
+            lambda x: fgt.spanning_tree_entropy(x, **options),
+            lambda x: fgt.spanning_tree_risk(x, costs, **options),
+            lambda x: fgt.spanning_tree_kl(x, other, **options),
+            lambda x: fgt.spanning_tree_kl(other, x, **options),
+        ):
+            for forced in (False, True):
+                tensor = torch.tensor(scores, requires_grad=True)
+                with fgt.use_device_paths(forced):
+                    result = value_of(tensor).sum()
+                answer += [result.item(), torch.autograd.grad(result, tensor)[0].numpy()]
+        answers.append(answer)
+    for one, expected in zip(*answers[::-1], strict=True):
+        np.testing.assert_allclose(one, expected, atol=1e-10)

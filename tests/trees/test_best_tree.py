@@ -39,7 +39,7 @@ def test_the_best_tree_by_itself_is_the_mode(single_root):
 @pytest.mark.parametrize(
     "scores, single_root, error, words",
     [
-        (np.full((3, 3), np.nan), True, fg.InvalidInputError, r"scores\[0, 0\] is nan"),
+        (np.full((3, 3), np.nan), True, fg.InvalidInputError, r"scores\[0, 1\] is nan"),
         ([[0, np.inf], [0, 0]], False, fg.InvalidInputError, r"scores\[0, 1\] is inf"),
         (np.zeros((3, 4)), True, fg.InvalidInputError, r"\(3, 4\)"),
         (np.zeros((0, 0)), True, fg.InvalidInputError, r"\(0, 0\)"),
