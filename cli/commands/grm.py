@@ -252,7 +252,11 @@ def top(
     count: int,
     sign: Literal["both", "positive", "negative"],
 ) -> None:
-    """Print the strongest sets of MODEL as tab-separated lines: size, coefficient, names."""
+    """Print the strongest sets of MODEL as tab-separated lines: size, coefficient, names.
+
+    With covariates, lines of size 1 also have the slopes: what a covariate adds, times its value,
+    to the coefficient of a column.
+    """
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
@@ -260,6 +264,21 @@ def top(
     for order in sizes:
         for interaction in fitted.top_interactions(order, count, sign=sign):
             echo(f"{order}\t{interaction.value:.6g}\t" + " + ".join(interaction.names))
+        for value, name in _slopes(fitted, count, sign) if order == 1 else ():
+            echo(f"{order}\t{value:.6g}\t{name}")
+
+
+def _slopes(fitted: Any, count: int, sign: str) -> list[tuple[float, str]]:
+    """Return the `count` largest slopes of covariates, each with its column and covariate."""
+    slopes = fitted.parameters_.slopes
+    if not slopes.size:
+        return []
+    covariates = fitted.covariate_names_ or range(1, slopes.shape[1] + 1)
+    names = [f"{name}, slope of {one}" for name in fitted.names_ for one in covariates]
+    key = {"both": -abs(slopes), "positive": -slopes, "negative": slopes}[sign].ravel()
+    values = slopes.ravel()
+    order = [int(i) for i in key.argsort(kind="stable") if key[i] < 0]
+    return [(float(values[i]), names[i]) for i in order[:count]]
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm sample model.npz -n 3 --seed 0"))

@@ -152,7 +152,8 @@ class FitReport:
                 f"{d['variance'][i]:10.4g} {s['variance'][i]:10.4g} "
                 f"{d['zeros'][i]:7.3f} {s['zeros'][i]:7.3f}"
             )
-        lines.append(f"{self.pairs}, largest R-hat {self.r_hat:.3f}")
+        mixing = "" if np.isnan(self.r_hat) else f", largest R-hat {self.r_hat:.3f}"
+        lines.append(f"{self.pairs}{mixing}")
         lines.append(f"independent columns: {self.independent}")
         lines.append(f"verdict: {self.verdict}")
         if self.sets:

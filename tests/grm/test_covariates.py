@@ -191,7 +191,19 @@ def test_commands(rows, model, tmp_path, capsys):
     run("fit", names["x.csv"], "--alpha", ".02", "--tol", "1e-9", *given, "-o", names["m.npz"])
     score = float(run("score", names["m.npz"], names["x.csv"], *given))
     assert score == pytest.approx(model.score(x, covariates=z), abs=1e-6)
-    assert "rows" in run("report", names["m.npz"], names["x.csv"], "-n", "50", *given)
+    said = run("report", names["m.npz"], names["x.csv"], "-n", "50", *given)
+    assert "rows" in said
+    assert "R-hat" not in said  # each draw is the last one of a chain of its own
+    fitted = fg.GeneralizedRootModel.load(names["m.npz"])
+    slopes = fitted.parameters_.slopes
+    for sign, expected in (("both", np.abs(slopes)), ("negative", -slopes)):
+        lines = run("top", names["m.npz"], "--size", "1", "--top", "2", "--sign", sign).splitlines()
+        found = [line.split("\t")[1:] for line in lines if "slope of" in line]
+        assert len(found) == min(2, np.sum(expected > 0))
+        for (value, name), place in zip(found, np.argsort(-expected.ravel()), strict=False):
+            column, covariate = np.unravel_index(place, slopes.shape)
+            assert float(value) == pytest.approx(slopes[column, covariate], rel=1e-5)
+            assert name == f"{fitted.names_[column]}, slope of {covariate + 1}"
     drawn = run("sample", names["m.npz"], "--covariates", names["one.csv"], "--seed", "0")
     assert len(drawn.splitlines()) == 11
     with pytest.raises(SystemExit):
