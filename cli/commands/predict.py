@@ -44,8 +44,8 @@ def predict(model: str, input: str, nbest: int | None) -> None:
 
     INPUT is a file with one x per line, or - for standard input.  If the model was trained with
     tags, give them in a column on the same side of x as in training.  In a file of pairs, as in
-    training, y is not read; in a CSV file, the column named x is.  For an empty x, the output is an
-    empty line.
+    training, y is not read; in a CSV file, the column named x is.  A column of row numbers would be
+    taken for x: leave it out.  For an empty x, the output is an empty line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
@@ -76,7 +76,8 @@ def _inputs(path: str, tags: int | None) -> Iterator[tuple[Row, dict[str, str]]]
         if number == 0 and row.raw.count(b"\t") == len(column_names(("x", "y"), tags)) - 1:
             names, place = ("x", "y"), tags
             order = column_names(names, place)
-            note(f"fstgrad: {path} has pairs: column {order.index('y') + 1}, y, is not read")
+            x, y = (order.index(name) + 1 for name in names)
+            note(f"fstgrad: {path} has pairs: column {x} is x, and column {y}, y, is not read")
         with located(row):
             texts = read_columns(row, names, place)
         texts.pop("y", None)

@@ -254,8 +254,13 @@ def _add_worst(
     result = measures.evaluate(predictions, targets, model.loss_)
     page.table(("measure", "value"), [(name, _cell(v)) for name, v in result._asdict().items()])
     edits = Edits.of([tuple(y) for y in predictions], [tuple(y) for y in targets])
-    shown = [" ".join([*symbols_of(x), *(x.tags if isinstance(x, Tagged) else ())]) for x in inputs]
-    add_errors(page, edits, {"row": range(1, len(shown) + 1), "x": shown}, top, separator=separator)
+    columns: dict[str, Sequence[Any]] = {
+        "row": range(1, len(inputs) + 1),
+        "x": [" ".join(symbols_of(x)) for x in inputs],
+    }
+    if any(isinstance(x, Tagged) for x in inputs):
+        columns["tags"] = [" ".join(x.tags) for x in inputs]
+    add_errors(page, edits, columns, top, separator=separator)
 
 
 def _add_counts(page: Page, run: str, top: int) -> None:

@@ -464,11 +464,16 @@ def _by_pattern(by: str, name: str) -> str:
 
 
 def _by_file(path: str, names: Sequence[str]) -> list[str]:
-    """Return the groups of a file of rows id, white space, group, as Kaldi's utt2spk."""
+    """Return the groups of a file of rows id, white space, group, as Kaldi's utt2spk.
+
+    In a row with tabs, the last one ends the id, which may have white space.
+    """
     groups: dict[str, str] = {}
     for row in read_rows(path):
         with located(row):
-            fields = row.text().split()
+            line = row.text()
+            parts = line.rsplit("\t", 1) if "\t" in line else line.split()
+            fields = [part.strip() for part in parts if part.strip()]
             if len(fields) != 2:
                 raise InvalidInputError(f"{len(fields)} field(s); a row is id, white space, group")
             if groups.setdefault(fields[0], fields[1]) != fields[1]:

@@ -155,6 +155,8 @@ def test_groups(files, run):
     assert (code, "no such column, but hyp, ref, room" in err) == (2, True)
     files(g="a-1 one\n")
     assert "no utterance 'a-2'" in run("score", "t.csv", "t.csv", "--by", "g")[2]
+    files(k="a b\tV;1\tx y\n", r="a b\tV;1\tx z\n", g="a b\tV;1\ttwo\n")  # ids with tags
+    assert rows(run, "k", "r", "--by", "g")[0]["group"] == "two"
 
 
 NBEST = "a\t-1.5\tthe cat sad\nb\t-1\ta mat\na\t-2\tthe cat sat\n"
