@@ -33,6 +33,7 @@ from fstgrad.cli.parameter_types import (
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
+from fstgrad.grm.parameters import ENTRIES
 from fstgrad.io import Table, replacing, write_text
 
 _WRITE_COUNTS = r"printf 'cat,dog\n0,2\n3,1\n1,4\n2,0\n' > counts.csv"
@@ -230,6 +231,26 @@ def fit(
         f"sets; kept sets: {kept_sets or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
         f"wrote {output}"
     )
+    _report_overdispersion(model, matrix, attributes)
+
+
+def _report_overdispersion(model: Any, matrix: Any, attributes: dict[str, Any]) -> None:
+    """Print to standard error if the counts vary more than the base of a fitted model allows."""
+    from fstgrad.grm import report
+
+    if model.base not in report.WIDER:
+        return
+    offset, covariates = attributes["offset"], attributes["covariates"]
+    n, p = matrix.shape
+    copies = report.copies_of_rows(attributes["sample_weight"], n)[:: 1 + n * p // ENTRIES]
+    shift = model.parameters_.shifts(
+        np.zeros(n) if offset is None else offset,
+        np.zeros((n, 0)) if covariates is None else covariates,
+    )
+    x = matrix[copies].toarray()
+    found = report.dispersion(model.parameters_, x, shift[copies])
+    if excess := report.overdispersion(model.base, found):
+        echo(excess, err=True)
 
 
 @grm.command(examples=(_WRITE_COUNTS, _FIT, "fstgrad grm top model.npz"))
@@ -407,8 +428,9 @@ def report(
     """Compare samples of MODEL with COUNTS, and list its strongest sets.
 
     The comparison covers means, variances, zeros and pairs of columns, beside independent columns,
-    and ends with a verdict.  A p-value below 0.05 tells the samples from COUNTS.  The sets are
-    listed with their signs and the rows of COUNTS that support them.
+    and ends with a verdict.  A p-value below 0.05 tells the samples from COUNTS.  The rows of the
+    fit favour the model; other rows do not.  The sets are listed with their signs and the rows of
+    COUNTS that support them.
     """
     fitted, matrix, row_arguments, row_names = _model_and_rows(
         model, counts, variable, tables, layout

@@ -163,15 +163,36 @@ class Parameters:
 
         shift : (n, p), added to eta_1, for offsets and covariates.
         """
-        eta = self.eta(x)
-        if shift is not None:
-            eta[:, :, 0] += shift
+        eta = self._shifted_eta(x, shift)
         value = empty(x.shape)
         for family, nodes in self.groups:
             rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))
             value[:, nodes] = family.derivatives(rows)[0].reshape(len(x), len(nodes))
         fit = np.einsum("npk,npk->np", eta, self.family.statistics(x, self.k))
         return np.asarray(fit - value + self.log_base(x))
+
+    def squared_residuals(
+        self, x: FloatArray, shift: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return (T - E[T])^2 and Var[T] of each entry given the others, (n, p) each.
+
+        Arguments as in `conditional_log_likelihoods`.
+        """
+        eta = self._shifted_eta(x, shift)
+        squared, variance = empty(x.shape), empty(x.shape)
+        for family, nodes in self.groups:
+            rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))
+            _, mean, covariance = family.derivatives(rows)
+            t = family.statistics(x[:, nodes], self.k)[..., 0]
+            squared[:, nodes] = (t - mean[:, 0].reshape(t.shape)) ** 2
+            variance[:, nodes] = covariance[:, 0, 0].reshape(t.shape)
+        return squared, variance
+
+    def _shifted_eta(self, x: FloatArray, shift: FloatArray | None) -> FloatArray:
+        eta = self.eta(x)
+        if shift is not None:
+            eta[:, :, 0] += shift
+        return eta
 
     def pseudo_log_likelihood(self, x: sparse.csr_matrix, shift: FloatArray) -> FloatArray:
         """Return sum_s log p(x_s | all other x) of the rows of x, CSR (n, p), in nats, (n,).

@@ -16,7 +16,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.grm import sampling
-from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.parameters import ENTRIES, Parameters
 from fstgrad.grm.preparation import sample_weights
 
 MOST_ROWS = 500  # rows of data, and of samples, from which discrepancies of pairs are computed
@@ -26,8 +26,15 @@ MOST_ENTRIES = 2**16  # rows times columns of the test of independence
 SWEEPS = 100  # of the chain of each row, if rows have different distributions
 SUPPORTS = 3  # rows listed for each set
 PERMUTATIONS = 999  # of each test
-SLOW = 1.1  # R-hat of chains from which the p-value is not trusted
+SLOW = 1.05  # R-hat of chains from which the p-value is not trusted
 LEVEL = 0.05  # p-values below this one tell samples from data
+CLEAR = 2.0  # standard errors of a difference that counts
+LEAST_EXCESS = 0.1  # of a dispersion above 1 that matters
+WIDER = {  # the bases that vary more
+    "poisson": "negative-binomial or hurdle-negative-binomial",
+    "hurdle-poisson": "hurdle-negative-binomial",
+    "negative-binomial": "hurdle-negative-binomial",
+}
 
 
 class WeightedSet(NamedTuple):
@@ -91,25 +98,47 @@ class PairStatistics(NamedTuple):
         )
 
 
+class WithError(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        """Return both."""
+        return f"{self.value:.4f} +- {self.standard_error:.4f} (standard error)"
+
+
 @dataclass(frozen=True)
 class FitReport:
     """Statistics of data and of samples side by side.
 
     names : the p columns.
+    base : str, the name of the base family.
     data, samples : dict of "mean", "variance" and "zeros" (their share), (p,) float64 each.
     pairs : PairStatistics, of the samples.
     independent : PairStatistics
         Of independent columns: samples of which each entry is a random entry of its column of data.
+    gain : WithError
+        How much nearer to the rank correlations r of the data those of the model, s, are than those
+        of independent columns, 0: the mean of r^2 - (r - s)^2 over all pairs (`rank_gain`).  On the
+        rows of the fit, it favours the model; held-out rows do not.
+    dispersion : WithError
+        The variance of T of a column given the others, divided by that of the model (`dispersion`):
+        1 if the base is right; NaN for bases that are not of counts.
     r_hat : float, the largest R-hat of the samples; NaN if each draw has the offset and covariates
         of a different row.
     sets : list of SetReport, the strongest sets of each size, the strongest first.
     """
 
     names: list[str]
+    base: str
     data: dict[str, FloatArray]
     samples: dict[str, FloatArray]
     pairs: PairStatistics
     independent: PairStatistics
+    gain: WithError
+    dispersion: WithError
     r_hat: float
     sets: list[SetReport]
 
@@ -117,29 +146,39 @@ class FitReport:
 
     @property
     def verdict(self) -> str:
-        """What the two tests say, in words."""
+        """What the tests say, in words: the model beside independent columns and data; why."""
         if np.isnan(self.pairs.p_value):
             return "a comparison needs two columns, and two rows of data and of samples"
-        weak = "correlations between columns of the data are not significant"
-        if not self.pairs.is_told_apart:
-            if not self.independent.is_told_apart:
-                return f"the model fits; {weak}"
-            return "the model fits: only independent columns can be told from the data"
-        advice = "; where variances or zeros differ, try another base"
-        if self.r_hat > SLOW:
-            advice += "; its chains mix slowly (R-hat), for which the p-value is too small"
+        is_told = self.pairs.is_told_apart
         if not self.independent.is_told_apart:
-            return f"the model does not fit; {weak}{advice}"
-        alone = self.independent
-        nearer = {
-            (True, True): "fits better than independent columns",
-            (True, False): "has rank correlations nearer to the data than independent columns, "
-            "but not distributions of pairs (MMD)",
-            (False, True): "has distributions of pairs (MMD) nearer to the data than independent "
-            "columns, but not rank correlations",
-            (False, False): "fits no better than independent columns",
-        }[self.pairs.spearman < alone.spearman, self.pairs.discrepancy < alone.discrepancy]
-        return f"the model {nearer}; its samples can be told from the data{advice}"
+            said = (
+                f"the model {'does not fit' if is_told else 'fits'}; "
+                "correlations between columns of the data are not significant"
+            )
+        else:
+            is_clear = abs(self.gain.value) > CLEAR * self.gain.standard_error
+            better = ("better" if self.gain.value > 0 else "worse") if is_clear else "no better"
+            told = "can" if is_told else "cannot"
+            but = "but" if (better == "better") == is_told else "and"
+            said = (
+                f"the model describes the dependence of columns {better} than independent columns, "
+                f"{but} its samples {told} be told from the data"
+            )
+        return "; ".join([said, *self._causes(is_told)])
+
+    def _causes(self, is_told: bool) -> list[str]:
+        """Return what may be behind a verdict, with remedies."""
+        causes = []
+        if excess := overdispersion(self.base, self.dispersion):
+            causes.append(excess)
+        elif is_told and self.base in WIDER:
+            causes.append(f"where variances or zeros differ, try the base {WIDER[self.base]}")
+        if self.r_hat > SLOW:
+            causes.append(
+                f"R-hat is above {SLOW:g}: the chains mix slowly and the p-value is too small, so "
+                "draw more samples"
+            )
+        return causes
 
     def __str__(self) -> str:
         """Return a line for each column, then the statistics of pairs, then the sets."""
@@ -155,6 +194,9 @@ class FitReport:
         mixing = "" if np.isnan(self.r_hat) else f", largest R-hat {self.r_hat:.3f}"
         lines.append(f"{self.pairs}{mixing}")
         lines.append(f"independent columns: {self.independent}")
+        lines.append(f"squared Spearman difference below that of independent columns: {self.gain}")
+        if not np.isnan(self.dispersion.value):
+            lines.append(f"dispersion of a column given the others: {self.dispersion}")
         lines.append(f"verdict: {self.verdict}")
         if self.sets:
             stable = "" if np.isnan(self.sets[0].stability) else f"{'stable':>7s}"
@@ -229,11 +271,12 @@ def fit_report(
     samples = checks.positive_integer("samples", sizes[0])
     bootstrap = checks.positive_integer("bootstrap", sizes[1], minimum=0)
     top = checks.positive_integer("top", sizes[2], minimum=0)
-    x, worst = data.toarray(), np.nan
+    x, worst, each = data.toarray(), np.nan, 1
     counted = x * np.isin(np.arange(len(x)), copies)[:, None]
     x = x[copies]
     if shift is None:
-        draws = model.gibbs(samples, generator, chains=min(100, samples))
+        chains = min(100, samples)
+        draws, each = model.gibbs(samples, generator, chains=chains), -(-samples // chains)
         values, defined = draws.values, draws.r_hat[~np.isnan(draws.r_hat)]
         worst = float(defined.max()) if defined.size else np.nan
     else:
@@ -252,9 +295,11 @@ def fit_report(
     if bootstrap and sets:
         sets = _stable(model, data, row_arguments, copies, sets, bootstrap, generator)
     pairs = PairStatistics(spearman_difference(x, values), *discrepancy_test(x, values, generator))
+    every = model.parameters_
     return FitReport(
-        list(model.names_), _columns(x), _columns(values), pairs,
-        _independent_columns(x, samples, generator), worst, sets,
+        list(model.names_), every.families[0].name, _columns(x), _columns(values), pairs,
+        _independent_columns(x, samples, generator), rank_gain(x, values, each),
+        dispersion(every, x, None if shift is None else shift[copies]), worst, sets,
     )  # fmt: skip
 
 
@@ -330,6 +375,68 @@ def spearman_difference(x: FloatArray, y: FloatArray) -> float:
         return 0.0
     one, other = ((z.T @ z / len(z))[upper] for z in map(_standard_ranks, (x, y)))
     return float(np.abs(one - other).mean())
+
+
+def rank_gain(x: FloatArray, y: FloatArray, each: int) -> WithError:
+    """Return the mean of r^2 - (r - s)^2 over pairs of columns, with a paired standard error.
+
+    r and s are the rank correlations of data x (n, p) and of draws y (m, p) of a model; those of
+    independent columns are 0.  The difference is 2 r s - s^2, a mean over rows of data, so that the
+    noise of r^2 cancels; s^2 is the product of s of two halves of the chains, without bias.  The
+    errors of r and s are those of means over rows and over chains with their ranks held fixed.
+
+    each : the number of draws of a chain, next to each other in y.
+    """
+    chains = -(-len(y) // each)
+    upper = np.triu_indices(x.shape[1], 1)
+    if not upper[0].size or len(x) < 2 or chains < 2:
+        return WithError(0.0, np.nan)
+    middle = chains // 2 * each
+    data, drawn = _standard_ranks(x), _standard_ranks(y)
+    r, s = (ranks.T @ ranks / len(ranks) for ranks in (data, drawn))
+    one, other = (z.T @ z / len(z) for z in map(_standard_ranks, (y[:middle], y[middle:])))
+    value = (2 * r * s - one * other)[upper].mean()
+    of_rows = ((data @ np.triu(s, 1)) * data).sum(axis=1)
+    of_draws = ((drawn @ np.triu(r - s, 1)) * drawn).sum(axis=1)
+    of_chains = np.add.reduceat(of_draws, np.arange(0, len(y), each)) / each
+    error = np.hypot(*(part.std(ddof=1) / len(part) ** 0.5 for part in (of_rows, of_chains)))
+    return WithError(float(value), float(2 * error / len(upper[0])))
+
+
+def dispersion(parameters: Parameters, x: FloatArray, shift: FloatArray | None) -> WithError:
+    """Return the mean over columns of sum_i (T - E[T])^2 / sum_i Var[T], given the other columns.
+
+    1 if the conditional distributions of the model are right, above 1 if the base is too narrow;
+    columns that do not vary are left out, and it is NaN for bases that are not of counts.  The
+    standard error is that of a mean over rows.
+
+    x : (n, p).  shift : (n, p), added to eta_1, or None.
+    """
+    varying = np.flatnonzero((x != x[:1]).any(axis=0))
+    if not parameters.family.whole_numbers or not varying.size:
+        return WithError(np.nan, np.nan)
+    size = max(1, ENTRIES // parameters.intercepts.size)
+    parts = [
+        parameters.squared_residuals(
+            x[i : i + size], None if shift is None else shift[i : i + size]
+        )
+        for i in range(0, len(x), size)
+    ]
+    squared, variance = (np.concatenate(part)[:, varying] for part in zip(*parts, strict=True))
+    excess = ((squared - variance) / variance.mean(axis=0)).mean(axis=1)
+    return WithError(1 + float(excess.mean()), float(excess.std(ddof=1) / len(x) ** 0.5))
+
+
+def overdispersion(base: str, found: WithError) -> str:
+    """Return a clause that says that data vary more than a base allows, with the remedy; or ""."""
+    excess = found.value - 1
+    if base not in WIDER or not excess > max(CLEAR * found.standard_error, LEAST_EXCESS):
+        return ""
+    return (
+        f"given the others, columns vary {found.value:.3g} times as much as the base {base} allows "
+        f"(standard error {found.standard_error:.2g}), and sets may only make up for that: fit "
+        f"with the base {WIDER[base]}"
+    )
 
 
 def independence_p_value(x: FloatArray, rng: np.random.Generator) -> float:

@@ -174,3 +174,19 @@ def test_alpha_by_a_criterion_and_stability(tmp_path, request):
     assert (code, "give a number > 0, cv or ebic" in said) == (2, True)
     code, _, said = run("report", model, "--header", "-o", page)
     assert (code, "--header has no effect without --counts" in said) == (2, True)
+
+
+def test_a_fit_tells_counts_that_vary_more_than_their_base(request, tmp_path):
+    run = request.getfixturevalue("run")  # of all commands; that of this module is of grm
+    rng = np.random.default_rng(0)
+    for name, rows in (
+        ("wide", rng.negative_binomial(0.6, 0.3, (200, 4))),
+        ("right", rng.poisson(1.4, (200, 4))),
+    ):
+        table, model = tmp_path / f"{name}.csv", tmp_path / f"{name}.npz"
+        np.savetxt(table, rows, fmt="%d", delimiter=",", header="a,b,c,d", comments="")
+        code, _, err = run("grm", "fit", table, "--quiet", "-o", model)
+        assert (code, "the base poisson allows" in err) == (0, name == "wide")
+        code, out, _ = run("grm", "report", model, table, "-n", 100)
+        found = [line for line in out.splitlines() if line.startswith("verdict")]
+        assert ("the base poisson allows" in found[0]) == (name == "wide")

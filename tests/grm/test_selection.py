@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
@@ -78,11 +78,17 @@ def test_a_report_tells_the_right_model_from_independence():
     assert good.pairs.discrepancy < poor.pairs.discrepancy
     assert max(good.independent.p_value, poor.pairs.p_value) < 0.05
     assert not good.pairs.is_told_apart
-    assert good.verdict == "the model fits: only independent columns can be told from the data"
-    assert "its samples can be told from the data" in poor.verdict
+    describes = "the model describes the dependence of columns {} than independent columns"
+    assert (
+        good.verdict
+        == describes.format("better") + ", and its samples cannot be told from the data"
+    )
+    assert poor.verdict.startswith(
+        describes.format("no better") + ", and its samples can be told from the data"
+    )
     np.testing.assert_allclose(good.samples["mean"], x.mean(axis=0), rtol=0.15)
     np.testing.assert_allclose(good.samples["zeros"], (x == 0).mean(axis=0), atol=0.05)
-    assert len(str(good).splitlines()) == 9 + 2 + len(good.sets)
+    assert len(str(good).splitlines()) == 11 + 2 + len(good.sets)
     assert report.spearman_difference(x, x) == 0.0
     rows = joint.supporting_rows(x, ("x0", "x1"), 3)
     assert x[rows[0], :2].prod() == x[:, :2].prod(axis=1).max()
@@ -261,26 +267,121 @@ def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
     assert np.mean(same < 0.05) < 0.05 + 3 * (0.05 * 0.95 / 30) ** 0.5
 
 
-@pytest.mark.parametrize(("model", "alone", "spearman", "mmd", "verdict"), [
-    (0.5, 0.5, 0, 0, "the model fits; correlations between columns of the data are not signific"),
-    (0.0, 0.5, 0, 0, "the model does not fit; correlations between columns of the data are not si"),
-    (0.5, 0.0, 0, 0, "the model fits: only independent columns can be told from the data"),
-    (0.0, 0.0, 0.1, 0.1, "the model fits no better than independent columns; its samples can be "),
-    (0.0, 0.0, 0, 0, "the model fits better than independent columns; its samples can be told"),
-    (0.0, 0.0, 0, 0.2, "the model has rank correlations nearer to the data than independent colu"),
-    (0.0, 0.0, 0.2, 0, "the model has distributions of pairs (MMD) nearer to the data than indep"),
+@pytest.mark.parametrize(("model", "alone", "gain", "verdict"), [
+    (0.5, 0.5, 9, "the model fits; correlations between columns of the data are not significant"),
+    (0.0, 0.5, 9, "the model does not fit; correlations between columns of the data are not signi"),
+    (0.5, 0.0, 3, "the model describes the dependence of columns better than independent columns, "
+     "and its samples cannot be told from the data"),
+    (0.0, 0.0, 3, "the model describes the dependence of columns better than independent columns, "
+     "but its samples can be told from the data"),
+    (0.0, 0.0, 1, "the model describes the dependence of columns no better than independent column"
+     "s, and its samples can be told from the data"),
+    (0.5, 0.0, -1, "the model describes the dependence of columns no better than independent colum"
+     "ns, but its samples cannot be told from the data"),
+    (0.0, 0.0, -3, "the model describes the dependence of columns worse than independent columns, "
+     "and its samples can be told from the data"),
 ])  # fmt: skip
-def test_a_verdict_says_which_of_the_two_tests_failed(model, alone, spearman, mmd, verdict):
+def test_a_verdict_says_what_is_clear_and_why(model, alone, gain, verdict):
     x = np.arange(6.0)[:, None]
-    for r_hat in (1.0, 1.2, np.nan):
+    for r_hat, base, dispersion in itertools.product(
+        (1.0, 1.2, np.nan), ("poisson", "gaussian"), (1.0, 1.05, 1.5, np.nan)
+    ):
         found = report.FitReport(
-            ["a"], report._columns(x), report._columns(x),
-            report.PairStatistics(spearman, mmd, model), report.PairStatistics(0.1, 0.1, alone),
-            r_hat, [],
+            ["a"], base, report._columns(x), report._columns(x),
+            report.PairStatistics(0.1, 0.1, model), report.PairStatistics(0.1, 0.1, alone),
+            report.WithError(gain * 0.01, 0.01), report.WithError(dispersion, 0.01), r_hat, [],
         )  # fmt: skip
+        is_wide = base == "poisson" and dispersion == 1.5
         assert found.verdict.startswith(verdict)
-        assert ("try another base" in found.verdict) == (model < 0.05)
-        assert ("mix slowly" in found.verdict) == (model < 0.05 and r_hat > 1.1)
+        assert ("vary 1.5 times as much as the base poisson allows" in found.verdict) == is_wide
+        is_advised = is_wide or (base == "poisson" and model < 0.05)
+        assert ("the base negative-binomial or hurdle-neg" in found.verdict) == is_advised
+        assert ("the chains mix slowly" in found.verdict) == (r_hat > 1.1)
+        assert ("R-hat nan" in str(found), "dispersion" in str(found).splitlines()[-2]) == (
+            False, dispersion == dispersion,
+        )  # fmt: skip
+
+
+def test_the_gain_in_rank_correlations_is_its_definition_with_its_error():
+    """Against scipy's rank correlations; the error against the spread over tables and draws."""
+
+    def correlations(x):
+        return stats.spearmanr(x).statistic[np.triu_indices(4, 1)]
+
+    def gain(x, y):
+        r, s, one, other = map(correlations, (x, y, y[:300], y[300:]))
+        return np.mean(2 * r * s - one * other)
+
+    pairs = [
+        (correlated_counts(k, 150, 0.3), correlated_counts(1000 + k, 600, 0.4)) for k in range(80)
+    ]
+    found = [report.rank_gain(x, y, 5) for x, y in pairs]
+    np.testing.assert_allclose(
+        [one.value for one in found], [gain(x, y) for x, y in pairs], atol=1e-12
+    )
+    r, s = (
+        correlations(correlated_counts(0, 10**5, 0.3)),
+        correlations(correlated_counts(1, 10**5, 0.4)),
+    )
+    values, errors = np.array(found).T
+    truth = np.mean(r**2 - (r - s) ** 2)
+    assert abs(values.mean() - truth) < 3 * values.std() / 80**0.5
+    assert np.mean(errors) == pytest.approx(values.std(), rel=0.2)
+    slow = report.rank_gain(pairs[0][0], np.repeat(pairs[0][1], 5, axis=0), 25)
+    assert slow.standard_error == pytest.approx(found[0].standard_error, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:1 column")
+def test_the_dispersion_is_that_of_sums_over_counts():
+    """A model of pairs with offsets: E and Var by summing exp(eta t(x)) / x! over 0, ..., 99."""
+    x = counts(n=40, p=3).astype(float)
+    x[:, 2] = 1.0
+    shift = np.linspace(0.0, 0.3, 40)
+    fitted = fg.GeneralizedRootModel(k=2, alpha=0.02).fit(x, offset=shift)
+    theta, pair = fitted.parameters_.intercepts, fitted.parameters_.interactions[0]
+    grid = np.arange(100.0)
+    ratios = []
+    for s in (0, 1):
+        parts = np.zeros((40, 2))
+        for i, row in enumerate(x):
+            other = sum(
+                value * row[next(t for t in members if t != s)] ** 0.5
+                for members, value in zip(pair.sets.tolist(), pair.values, strict=True)
+                if s in members
+            )
+            eta = theta[s] + [shift[i], other]
+            law = np.exp(eta[0] * grid + eta[1] * grid**0.5 - special.gammaln(grid + 1))
+            law /= law.sum()
+            mean = law @ grid
+            parts[i] = (row[s] - mean) ** 2, law @ (grid - mean) ** 2
+        ratios.append(parts)
+    expected = np.mean([p[:, 0].sum() / p[:, 1].sum() for p in ratios])
+    excess = np.mean([(p[:, 0] - p[:, 1]) / p[:, 1].mean() for p in ratios], axis=0)
+    wide = np.repeat(shift[:, None], 3, axis=1)
+    found = report.dispersion(fitted.parameters_, x, wide)
+    assert found.value == pytest.approx(expected, abs=1e-7)
+    assert found.standard_error == pytest.approx(excess.std(ddof=1) / 40**0.5, abs=1e-7)
+    assert fitted.report(x, offset=shift, samples=20).dispersion == found
+
+
+def test_overdispersion_is_told_and_not_invented():
+    rng, told = np.random.default_rng(4), {}
+    means = np.array([1.2, 0.8, 2.0, 1.5])
+    true = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(correlated_counts(0, 1000, 0.4))
+    for name, base, draw in [
+        ("independent", "poisson", lambda: rng.poisson(means, (200, 4))),
+        ("dependent", "poisson", lambda: true.gibbs(200, rng, chains=200, burn_in=50).values),
+        ("wide", "poisson", lambda: rng.negative_binomial(1, 1 / (1 + means), (200, 4))),
+        ("cured", "negative-binomial", lambda: rng.negative_binomial(1, 1 / (1 + means), (200, 4))),
+    ]:
+        tables = [draw().astype(float) for _ in range(6)]
+        fits = [fg.GeneralizedRootModel(k=2, alpha=0.03, base=base).fit(x) for x in tables]
+        found = [
+            report.dispersion(model.parameters_, x, None)
+            for model, x in zip(fits, tables, strict=True)
+        ]
+        told[name] = sum(bool(report.overdispersion(base, one)) for one in found)
+    assert told == {"independent": 0, "dependent": 0, "wide": 6, "cured": 0}
 
 
 @pytest.mark.parametrize("offset", [False, True])
