@@ -43,6 +43,7 @@ _ONLY_FOR_PAIRS = (
 )  # fmt: skip
 
 
+_TABLE = ".tsv"
 _Evaluation: TypeAlias = tuple[float, FloatArray, FloatArray]
 
 
@@ -72,6 +73,9 @@ def lattice_objective(
     """Print one JSON line for each row (name TAB target); then write the requested archives."""
     reject_options(_ONLY_FOR_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
+    for path in (lattices.posteriors, lattices.gradients):
+        if path is not None and not path.lower().endswith((_TABLE, ".far")):
+            raise click.UsageError(f"{path!r}: give a name that ends in .tsv (a table) or .far")
     alphabet_file = options.reading.alphabet
     alphabet = None if alphabet_file is None else read_alphabet(alphabet_file)
     source = str(lattices.source)
@@ -120,7 +124,7 @@ def _write(
     """
     if path is None:
         return
-    if not path.lower().endswith(".tsv"):
+    if not path.lower().endswith(_TABLE):
         with np.errstate(divide="ignore"):
             weights = {
                 name: np.log(one.posterior) if quantity == "posterior" else -one.gradient

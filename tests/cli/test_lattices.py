@@ -89,6 +89,8 @@ def test_tables_of_posteriors_and_gradients(files, capsys):
             ["u1", "1", "2", "sat"], ["u2", "0", "1", '"a"'], ["u2", "0", "1", "cat"],
         ]  # fmt: skip
         read.append([float(row[4]) for row in rows])
+    code, _, err = run(capsys, "risk", files["pairs"], "--lattices", lattices, "--posteriors", "p")
+    assert (code, "'p': give a name that ends in .tsv (a table) or .far" in err) == (2, True)
     cat, skip, other = (1 / (1 + np.exp(x)) for x in (0.2, -2, -1))
     assert read[0] == pytest.approx([cat, 1 - cat, skip, 1 - skip, other, 1 - other], abs=1e-12)
     # the loss of u1 is 1 with cap, of u2 "cat sat" 2 with "a", else 1
