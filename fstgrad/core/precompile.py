@@ -20,11 +20,16 @@ from fstgrad.core.kernel_signatures import decode
 from fstgrad.core.threads import cores
 
 MANIFEST = pathlib.Path(__file__).with_name("kernels.jsonl")
-# these kernels of the list gain over a tenth by this level; of the others, a wheel has
+# these kernels of the list gain a tenth and more by this level; of the others, a wheel has
 # the files of the level below
 PARTIAL = "x86-64-v4"
 GAINING = {
-    ("fstgrad.strings.kernels.chain", "chain_pass"),
+    ("fstgrad.mrf.kernels.bp_grid", "sweep"),
+    ("fstgrad.strings.kernels.passes", "exponentials"),
+    ("fstgrad.strings.kernels.passes", "shift_scores"),
+    ("fstgrad.trees.kernels.matrix_tree", "entropies"),
+    ("fstgrad.trees.kernels.matrix_tree", "hessian_batch"),
+    ("fstgrad.trees.kernels.matrix_tree", "solve_batch"),
     ("fstgrad.trees.kernels.normal_form", "best_batch"),
 }
 
