@@ -101,8 +101,8 @@ def build(package: pathlib.Path, levels: Iterable[str]) -> None:
     target = package / "core" / SHIPPED.name
     path = os.pathsep.join((str(package.parent), *filter(None, sys.path)))
     running = []
-    for name in names:  # the features of a processor follow from the name of its level
-        own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path}
+    for name in names:  # features follow from the level; files of other levels do not serve
+        own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path, SWITCH: "0"}
         running += _started(max(1, cores() // len(names)), own, target / name)
     _wait(running)
     text = json.dumps({**shipped_versions(), "levels": names})

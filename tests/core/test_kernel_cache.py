@@ -74,6 +74,17 @@ def test_a_file_of_a_better_level_comes_first(tmp_path, monkeypatch):
     assert kernel_cache.describe_shipped() == "1 for x86-64-v4, 2 for x86-64-v3"
 
 
+def test_a_level_is_compiled_whatever_files_of_other_levels_are_there(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(precompile, "_started", lambda *own: started.append(own) or [])
+    monkeypatch.setattr(precompile, "host_levels", lambda: ["x86-64-v4", "x86-64-v3", "x86-64-v2"])
+    (tmp_path / "core/compiled").mkdir(parents=True)
+    precompile.build(tmp_path, ["host"])
+    assert [folder.name for _, _, folder in started] == ["x86-64-v4", "x86-64-v3"]
+    for _, own, folder in started:
+        assert (own["NUMBA_CPU_NAME"], own[kernel_cache.SWITCH]) == (folder.name, "0")
+
+
 @pytest.mark.slow
 def test_the_list_has_all_kernels_of_the_first_steps(tmp_path):
     """Otherwise run `make kernels`; kernels that are compiled look for those within them, too."""
