@@ -16,7 +16,7 @@ from fstgrad.costs.transducer import PairTransducer, TransducerSource, pair_tran
 from fstgrad.io import Row, located, read_rows, to_number, write_text
 from fstgrad.losses import TransducerLoss
 
-_COLUMNS = ("state", "given", "class", "cost", "was", "count", "prior", "total")
+_COLUMNS = ("state", "given", "class", "cost", "was", "count", "prior", "total", "arcs", "gate")
 _HEADER = re.compile(r"# costs in nats, tie=(\w+) given=(\w+)")
 
 
@@ -102,11 +102,14 @@ def write_costs(
     """Write rows as TSV for people to read and edit; a cost of inf leaves the arcs out."""
     lines = [
         f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost; a class has a "
-        "row for each state and given symbol; total: counts and priors of all alternatives there",
+        "row for each state and given symbol; total: counts and priors of all alternatives there; "
+        "arcs: those that share the probability; gate: the probability of using up the given side, "
+        "or not; cost = -log((count + prior) / total) + log arcs - log gate, roughly if the class "
+        "has several rows",
         "\t".join(_COLUMNS),
     ]
     for row in rows:
-        numbers = (f"{value:.6g}" for value in (row.was, row.times, row.prior, row.total))
+        numbers = (f"{value:.6g}" for value in row[4:])
         fields = (str(row.state), row.given, row.name, f"{row.cost:.9g}", *numbers)
         lines.append("\t".join(fields))
     write_text(path, "\n".join(lines) + "\n")

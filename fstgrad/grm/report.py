@@ -157,9 +157,10 @@ class FitReport:
             )
         else:
             is_clear = abs(self.gain.value) > CLEAR * self.gain.standard_error
-            better = ("better" if self.gain.value > 0 else "worse") if is_clear else "no better"
+            is_better = is_clear and self.gain.value > 0
+            better = "better" if is_better else "worse" if is_clear else "not clearly better"
             told = "can" if is_told else "cannot"
-            but = "but" if (better == "better") == is_told else "and"
+            but = "but" if is_better == is_told else "and"
             said = (
                 f"the model describes the dependence of columns {better} than independent columns, "
                 f"{but} its samples {told} be told from the data"

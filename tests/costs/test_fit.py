@@ -261,7 +261,7 @@ def test_held_out_pairs_stop_early_and_restarts_are_kept_apart():
 
 
 @pytest.mark.parametrize("given", ["nothing", "hypothesis", "target"])
-def test_a_cost_is_the_share_of_its_class_its_size_and_its_gate(given):
+def test_a_cost_is_the_share_of_its_class_its_size_and_its_gate(given, tmp_path):
     """With the counts of one more step than the last, which EM no longer changes."""
     rng = np.random.default_rng(3)
     pairs, _ = planted(rng, fg.Alphabet("abc"), 200)
@@ -279,6 +279,15 @@ def test_a_cost_is_the_share_of_its_class_its_size_and_its_gate(given):
         assert row.cost == pytest.approx(cost, abs=1e-4)
     assert {row.size for row in alone} >= {1.0, 3.0}
     assert (given == "nothing") == all(row.gate == 1 for row in alone)
+    fit.write(tmp_path / "x.tsv")
+    head, *lines = [line.split("\t") for line in (tmp_path / "x.tsv").read_text().splitlines()[1:]]
+    for row in (dict(zip(head, line, strict=True)) for line in lines):
+        if row["class"] in {one.name for one in alone}:
+            cost, times, prior, total, arcs, gate = (
+                float(row[name]) for name in ("cost", "count", "prior", "total", "arcs", "gate")
+            )
+            expected = -math.log((times + prior) / total) + math.log(arcs) - math.log(gate)
+            assert cost == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_prior_of_the_transducer_keeps_what_was_not_seen():
@@ -362,8 +371,8 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
         "not a table of": ["state", *text[1:]],
         ":3: 3 column": [*text[:2], "0\ta\tb"],
         ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],
-        "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", *"0000"])],
-        "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", *"0000"])],
+        "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", *"000000"])],
+        "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", *"000000"])],
     }
     for said, lines in bad.items():
         (tmp_path / "x.tsv").write_text("\n".join(lines))

@@ -84,7 +84,7 @@ def test_a_report_tells_the_right_model_from_independence():
         == describes.format("better") + ", and its samples cannot be told from the data"
     )
     assert poor.verdict.startswith(
-        describes.format("no better") + ", and its samples can be told from the data"
+        describes.format("not clearly better") + ", and its samples can be told from the data"
     )
     np.testing.assert_allclose(good.samples["mean"], x.mean(axis=0), rtol=0.15)
     np.testing.assert_allclose(good.samples["zeros"], (x == 0).mean(axis=0), atol=0.05)
@@ -274,10 +274,10 @@ def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
      "and its samples cannot be told from the data"),
     (0.0, 0.0, 3, "the model describes the dependence of columns better than independent columns, "
      "but its samples can be told from the data"),
-    (0.0, 0.0, 1, "the model describes the dependence of columns no better than independent column"
-     "s, and its samples can be told from the data"),
-    (0.5, 0.0, -1, "the model describes the dependence of columns no better than independent colum"
-     "ns, but its samples cannot be told from the data"),
+    (0.0, 0.0, 1, "the model describes the dependence of columns not clearly better than independe"
+     "nt columns, and its samples can be told from the data"),
+    (0.5, 0.0, -1, "the model describes the dependence of columns not clearly better than independ"
+     "ent columns, but its samples cannot be told from the data"),
     (0.0, 0.0, -3, "the model describes the dependence of columns worse than independent columns, "
      "and its samples can be told from the data"),
 ])  # fmt: skip
