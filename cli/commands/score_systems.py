@@ -185,7 +185,8 @@ def read_system(
     """
     file = references[0].row.file
     scored = [one for one in references if one.texts]
-    wanted = Items([one.name for one in scored], file, "utterance", "id")
+    several = "write what is right in one row, { a / b }, and give --alternatives"
+    wanted = Items([one.name for one in scored], file, "utterance", "id", repeated=several)
     names = [str(i) if one.name is None else one.name for i, one in enumerate(scored, start=1)]
     if reading.are_lattices(path):
         collection = reading.rescoring.read(path, symbols=reading.symbols_file)

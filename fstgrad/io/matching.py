@@ -18,7 +18,8 @@ SHOWN = 5  # names listed in an error
 class Items(NamedTuple):
     """The items of a file: their names, None without one, and what to call them and their names.
 
-    Examples: `what` is "sentence" and `key` "sent_id"; `unnamed` tells how to leave the names out.
+    Examples: `what` is "sentence" and `key` "sent_id"; `unnamed` tells how to leave the names out,
+    `repeated` what else to do with a name that repeats.
     """
 
     names: Sequence[str | None]
@@ -26,6 +27,7 @@ class Items(NamedTuple):
     what: str
     key: str = "name"
     unnamed: str = ""
+    repeated: str = ""
 
 
 def matched(wanted: Items, found: Items) -> list[int]:
@@ -60,9 +62,10 @@ def matched(wanted: Items, found: Items) -> list[int]:
             )
         twice = [repr(name) for name, count in Counter(own.names).items() if count > 1]
         if twice:
+            other = f", or {own.repeated}" if own.repeated else ""
             raise InvalidInputError(
                 f"{own.file} has the {own.key} {listed(twice)} more than once; make them "
-                f"different{remedy}"
+                f"different{remedy}{other}"
             )
     lacks = [
         (other, own, missing)

@@ -588,3 +588,13 @@ def test_encodings_of_files(files, run):
 def test_labels_without_symbols_name_the_option(files, run):
     files(l__lat="u\n0 1 3 0.5,1,\n1\n", r__tsv="u\ta\n")
     assert "give --symbols words.txt, or write words" in run("score", "l.lat", "r.tsv")[2]
+
+
+def test_ids_that_repeat_get_the_remedy_of_alternatives(files, run):
+    files(h__tsv="tic\tT IY K\n", r__tsv="tic\tT IH K\ntic\tT IY K\n")
+    code, _, err = run("score", "h.tsv", "r.tsv")
+    assert code == 1
+    assert "write what is right in one row, { a / b }, and give --alternatives" in err
+    files(r__tsv="tic\t{ T IH K / T IY K }\n")
+    code, out, _ = run("score", "h.tsv", "r.tsv", "--alternatives", "--json")
+    assert (code, json.loads(out)["errors"]) == (0, 0)
