@@ -20,6 +20,7 @@ from fstgrad.core.errors import AlphabetError, InvalidInputError
 
 Labels = list[Any] | None
 _SHOWN = 12  # most labels in an error
+_MOST_AXES = 64  # of an array of numpy
 _ROWS = (list, tuple, np.ndarray)  # of a table as a list
 _ONCE = "label each symbol of the alphabet once, with a str"
 
@@ -164,14 +165,21 @@ def check_same_rows(**given: Any) -> None:
         first = first or (name, own)
 
 
-def check_mask(name: str, values: object, axes: int = 64) -> None:
+def check_mask(name: str, values: object, searched: frozenset[int] = frozenset()) -> None:
     """Raise if an array, or one of a list, hides entries: numpy uses the values below the mask.
 
-    Lists are searched to the depth `axes`, the most axes of an array; one may contain itself.
+    searched : the ids of the lists that contain `values`, at most as many as an array has axes.
     """
-    if axes and isinstance(values, list | tuple) and values and isinstance(values[0], _ROWS):
+    if (
+        isinstance(values, list | tuple)
+        and values
+        and isinstance(values[0], _ROWS)
+        and len(searched) < _MOST_AXES
+    ):
+        if id(values) in searched:
+            raise InvalidInputError(f"{name} is the list that contains it; remove it")
         for i, row in enumerate(values):
-            check_mask(f"{name}[{i}]", row, axes - 1)
+            check_mask(f"{name}[{i}]", row, searched | {id(values)})
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 

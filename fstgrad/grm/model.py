@@ -380,7 +380,11 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         return conditionals.radial_conditional(self._joint(), v, self.names_)
 
     def is_normalizable(self) -> normalization.Normalizability:
-        """Return whether the model can be normalised, with a certificate or a counterexample."""
+        """Return whether the model can be normalised, with a certificate or a counterexample.
+
+        Exponential and Gaussian models of few variables that are close to the boundary take up to
+        about 15 s.
+        """
         return normalization.is_normalizable(self._joint())
 
     def gibbs(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 STARTS = 20  # of the search for a counterexample
 MOST_COEFFICIENTS = 2000  # of a simplex: p = 62 with pairs, 8 with pairs and triples, 5 with k = 4
-MOST_WORK = 50_000_000  # coefficients computed for one model, in a second or two
+MOST_WORK = 50_000_000  # coefficients computed for one model, in up to 15 s
 OVERHEAD = 5000  # coefficients that could be computed in the time that one call takes in addition
 AT_ONCE = 1_000_000  # coefficients of one part
 MARGIN = 1e-12  # of the largest coefficient, against rounding
@@ -87,7 +87,10 @@ def require(parameters: Parameters, purpose: str) -> None:
 
 
 def is_normalizable(parameters: Parameters) -> Normalizability:
-    """Return whether exp(potential) has a finite sum or integral, as far as it can be decided."""
+    """Return whether exp(potential) has a finite sum or integral, as far as it can be decided.
+
+    Up to about 15 s for a model close to the boundary, whose Bernstein coefficients decide late.
+    """
     family = parameters.family
     if family.always_normalizable:
         return Normalizability(True, f"the {family.name} base outgrows every interaction")

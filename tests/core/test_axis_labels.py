@@ -154,3 +154,14 @@ def test_a_range_without_numbers_or_without_an_end_is_said_so():
         fg.PairwiseMRF.from_factors([], [([0], np.zeros(2))])
     with pytest.raises(fg.InvalidInputError, match=r"node\[0\] is 0; indices run from 1$"):
         fg.PairwiseMRF.from_factors([0, 2], [([0], np.zeros(2))])
+
+
+def test_a_list_that_contains_itself_is_named_at_once():
+    """A search of every path through the list would take 2^64 steps."""
+    rows = []
+    rows.extend([rows, rows])
+    for nested in (rows, [[rows], [1.0]], (rows, 2)):
+        with pytest.raises(
+            fg.InvalidInputError, match=r"scores(\[0\])+ is the list that contains it"
+        ):
+            fg.StringDistribution(nested)
