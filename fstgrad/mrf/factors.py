@@ -75,8 +75,7 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
     MemoryLimitError
         The padded tables need more than 4 GiB.
     """
-    with np.errstate(over="ignore"):  # two masks near the least float add up to -inf
-        by_size = _sorted(labels_per_node, factors)
+    by_size = _sorted(labels_per_node, factors)
     if len(by_size.pairs) * max(by_size.sizes, default=0) ** 2 > PADDED_CELLS:
         by_size.larger.update({(*scope,): table for scope, table in by_size.pairs.items()})
         by_size.pairs.clear()

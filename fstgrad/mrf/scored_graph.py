@@ -300,9 +300,7 @@ class ScoredGraph:
             self.scores.edge[np.arange(len(left)), left, right]
         )  # fmt: skip
         node, larger = self.scores.node[np.arange(len(y)), y], self.factors.table
-        with np.errstate(over="ignore"):  # masks near the least float may add up to -inf
-            total = node.sum() + edge.sum() + larger[self.factors.cells(y)].sum() + self.offset
-        return float(total)
+        return float(node.sum() + edge.sum() + larger[self.factors.cells(y)].sum() + self.offset)
 
     def parts(self, structure: npt.ArrayLike) -> Table:
         """Return the indicators of a labeling: nodes (I, C), edges (E, C, C), factors (cells,)."""
