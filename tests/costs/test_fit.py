@@ -290,6 +290,32 @@ def test_a_cost_is_the_share_of_its_class_its_size_and_its_gate(given, tmp_path)
             assert cost == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(("rules", "is_whole"), [
+    ("V -> V 0.5\na -> b 0.3 / # _\n0 -> a 0.5 / _ #\nab -> c 0.5", True),
+    ("V -> V 0.5\nc -> ab 0.5", False),
+    ("V -> V 0.5\nb -> c 0.5 / _ a", False),
+])  # fmt: skip
+def test_probabilities_of_typed_words_sum_to_1_unless_a_rule_needs_what_follows(rules, is_whole):
+    """Against linear equations: the weights of all paths that write a word, whatever they read."""
+    rng = np.random.default_rng(0)
+    pairs = [tuple("".join(rng.choice(list("abc"), 4)) for _ in range(2)) for _ in range(40)]
+    loss = fg.RuleLoss("alphabet = abc\nV = a b\n" + rules)
+    fit = fg.fit_costs(loss, pairs, tie="rule", given="target", smoothing=0.1, held_out=0.0)
+    u, weight, word = fit.pair_transducer, np.exp(-fit.cost), [1, 2, 1, 3, 3, 1, 2]
+    states = len(fit.cost) - u.num_arcs
+    system = np.eye((len(word) + 1) * states)
+    arcs = zip(u.source, u.olabel, u.nextstate, weight[: u.num_arcs], strict=True)
+    for source, label, nextstate, probability in arcs:
+        for at in range(len(word) + (label == 0)):
+            if label in (0, word[at] if at < len(word) else 0):
+                system[at * states + source, (at + (label > 0)) * states + nextstate] -= probability
+    ends = np.zeros(len(system))
+    ends[-states:] = weight[u.num_arcs :]
+    total = np.linalg.solve(system, ends)[u.start]
+    assert 0.5 < total < 1 + 1e-10
+    assert (total == pytest.approx(1.0, abs=1e-10)) == is_whole
+
+
 def test_a_prior_of_the_transducer_keeps_what_was_not_seen():
     rows = [("ab", "ab")] * 5
     loss = fg.EditDistance(ABC, substitute_cost=3.0, insert_cost=1.0)
