@@ -635,7 +635,7 @@ def test_a_score_that_is_nan_is_an_error_with_either_choice():
     for kind, (settings, scores, constants) in numpy_objectives().items():
         given, holder = [table.copy() for table in scores], list(constants)
         if given:
-            given[0][(0, *(1,) * (given[0].ndim - 1))] = np.nan
+            given[0][(0,) * (given[0].ndim - 1) + (1,)] = np.nan
         else:
             holder[-1] = with_changes(holder[-1], {(0, 0): np.nan})
         for choice in ("raise", "zero"):

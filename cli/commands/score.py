@@ -156,8 +156,8 @@ _statistics_options = option_group(
         "--by",
         metavar="COLUMN|FILE|^REGEX",
         help="One row per group: a column of REFERENCES; speaker (of .stm, else the id up to the "
-        "first - or _); a file of rows id, group; or what a regular expression ^... matches in "
-        "the id.",
+        "first - or _); a file of rows id, group; or what a regular expression ^... matches at "
+        "the start of each id, or its first group in parentheses.",
     ),
     resamples_option,
     bootstrap_seed_option,
@@ -174,8 +174,8 @@ _output_options = option_group(
         type=click.Choice(get_args(Decode)),
         multiple=True,
         help="Of n-best lists and lattices: the best row or path, the oracle (the string nearest "
-        "to the reference) or, of the 50 most probable strings, that of least expected loss "
-        "(mbr); may be repeated.  [default: best]",
+        "to the reference), or the string of least expected loss (mbr; of the 50 most probable "
+        "ones where there are more than 1,000 paths); may be repeated.  [default: best]",
     ),
     nbest_option("With -o: write the K most probable strings, with log p in nats.", None),
     click.option(

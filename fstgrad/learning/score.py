@@ -211,8 +211,8 @@ def score(
         if it is a `WordErrorRate`), whose losses are then given, too.
     decode : {"best", "oracle", "mbr"}
         The string of a lattice: that of the most probable path; one with the least loss against the
-        reference (edit distance without a `Loss`); or, of the 50 most probable strings, that with
-        the least expected loss, `fg.mbr`.
+        reference (edit distance without a `Loss`); or that with the least expected loss, `fg.mbr`
+        (of the 50 most probable ones, for lattices of more than 1,000 paths).
     align : {"unit", "sclite"}
         The alignment: with the fewest errors, or the cheapest with the costs 4, 3, 3 of NIST's
         sclite for substitutions, deletions and insertions.  sclite's has more errors where a

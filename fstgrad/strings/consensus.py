@@ -23,8 +23,8 @@ from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice
 
-_CANDIDATES = 50  # default number of candidates
-_STRINGS = 1000  # by default, p is summed string by string up to this many, and sampled as often
+_STRINGS = 1000  # by default, up to this many are all compared, and summed or else sampled
+_CANDIDATES = 50  # default number of candidates beyond that
 _STATES = 5000  # most states of an automaton of a candidate
 
 
@@ -67,7 +67,7 @@ class Consensus(NamedTuple):
 def mbr(
     distribution: StringDistribution | Lattice,
     loss: Loss,
-    candidates: Sequence[SequenceLike] | int = _CANDIDATES,
+    candidates: Sequence[SequenceLike] | int | None = None,
     *,
     samples: int | None = None,
     rng: Seed = 0,
@@ -80,8 +80,10 @@ def mbr(
         The distribution p.
     loss : Loss
         L(candidate, Y) in nats; Y is the target.
-    candidates : sequence of strings, or int
-        A number k means the k best strings of p.
+    candidates : sequence of strings, or int, optional
+        A number k means the k best strings of p.  By default all strings are compared if there are
+        at most 1,000 (paths, for a lattice), so that no string has a smaller expected loss, else
+        the 50 best.
     samples : int, optional
         Draw so many strings from p, at least 2, for the expected losses, unless p has at most this
         many strings (paths, for a lattice).  By default the result is exact while that fits: all
@@ -128,6 +130,9 @@ def mbr(
     )
     instance("loss", loss, Loss, "a Loss")
     random = generator(rng)
+    if candidates is None:
+        number = _number_of_strings(distribution)
+        candidates = number if number <= _STRINGS else _CANDIDATES
     if isinstance(candidates, int | np.integer):
         candidates = positive_integer("candidates", candidates)
         chosen = _best_strings(distribution, candidates)

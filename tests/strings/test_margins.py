@@ -326,3 +326,20 @@ def test_errors_of_a_sampled_consensus_are_those_of_a_mean():
 def test_what_is_no_number_is_no_score(scores, says):
     with pytest.raises(fg.InvalidInputError, match=f"scores .*{says}"):
         fg.StringDistribution(scores)
+
+
+def test_by_default_no_string_of_a_short_list_has_a_smaller_risk():
+    """The least expected loss is often that of an improbable string between the others."""
+    rng = np.random.default_rng(3)
+    abc = fg.Alphabet("abcd")
+    loss, ranks = fg.EditDistance(abc), []
+    for _ in range(5):
+        strings = list({"".join(rng.choice(list("abcd"), size=6)) for _ in range(120)})
+        scores = rng.normal(size=len(strings)) / 4
+        p = np.exp(scores) / np.exp(scores).sum()
+        risks = np.array([[loss(y, z) for z in strings] for y in strings]) @ p
+        found = fg.mbr(fg.Lattice.from_nbest(strings, scores, abc), loss)
+        assert found.risk == pytest.approx(risks.min(), rel=1e-12)
+        chosen = "".join(abc.decode(found.ids))
+        ranks.append((p > p[strings.index(chosen)]).sum())
+    assert max(ranks) >= 50
