@@ -225,7 +225,8 @@ class _Reader:
             hint = f"; did you mean {', '.join(near)}" if near else ""
             raise InvalidInputError(
                 "neither a rule (READ -> WRITTEN COST), a class (NAME = a b), a feature line "
-                f"(a : x y), a setting nor an example (? x => y 1){hint}"
+                "(a : x y, with a space before the colon), a setting nor an example "
+                f"(? x => y 1){hint}"
             )
         for feature in value.split():
             self.names.setdefault(f"[{feature}]", line_number)
