@@ -377,6 +377,12 @@ def denoise(
         f"{output}: {_shown_levels(means)}, noise {rate:.2g}{'' if noise else ' (estimated)'}, "
         f"{changed:.1%} of the pixels changed their level"
     )
+    lost = means[np.bincount(labels, minlength=len(means)) == 0]
+    if len(lost):
+        echo(
+            f"{_shown_levels(lost)} without a pixel; a smaller --coupling keeps more of them",
+            err=True,
+        )
     if not changed.any():
         echo(
             "no pixel changed its level: none differs enough from its neighbours; if the image is "
@@ -395,6 +401,7 @@ def denoise(
 
 
 def _shown_levels(means: FloatArray) -> str:
+    many = f"{len(means)} level{'s' * (len(means) > 1)}"
     if means.ndim == 2:
-        return f"{len(means)} levels"
-    return f"{len(means)} levels ({', '.join(f'{255 * gray:.0f}' for gray in means)})"
+        return many
+    return f"{many} ({', '.join(f'{255 * gray:.0f}' for gray in means)})"

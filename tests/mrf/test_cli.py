@@ -281,3 +281,16 @@ def test_draws_of_a_chain_begin_after_100_sweeps(run, path, model):
     assert run("sample", path, "-n", 20, "--method", "chromatic", "--seed", 5)[1] == "".join(
         " ".join(map(str, labels)) + "\n" for labels in drawn.tolist()
     )
+
+
+def test_denoise_says_which_levels_are_lost(run, tmp_path):
+    pixels = np.full((20, 20), 40)
+    pixels[:, 10:] = 120
+    pixels[5, 5] = 230
+    images.write_image(tmp_path / "in.png", pixels / 255)
+    levels = [word for gray in (40, 120, 230) for word in ("--level", gray)]
+    given = ("denoise", tmp_path / "in.png", *levels, "--noise", 0.2, "-o", tmp_path / "o.png")
+    said = run(*given, "--coupling", 3)[2]
+    assert "1 level (230) without a pixel; a smaller --coupling keeps more of them" in said
+    assert images.read_image(tmp_path / "o.png").max() * 255 < 121
+    assert "without a pixel" not in run(*given, "--coupling", 0.01)[2]
