@@ -28,7 +28,7 @@ SUPPORTS = 3  # rows listed for each set
 PERMUTATIONS = 999  # of each test
 SLOW = 1.05  # R-hat of chains from which the p-value is not trusted
 LEVEL = 0.05  # p-values below this one tell samples from data
-CLEAR = 2.0  # standard errors of a difference that counts
+CLEAR, CLOSE = 2.0, 3.0  # standard errors of a difference that counts, and of a close case
 LEAST_EXCESS = 0.1  # of a dispersion above 1 that matters
 WIDER = {  # the bases that vary more
     "poisson": "negative-binomial or hurdle-negative-binomial",
@@ -168,8 +168,13 @@ class FitReport:
         return "; ".join([said, *self._causes(is_told)])
 
     def _causes(self, is_told: bool) -> list[str]:
-        """Return what may be behind a verdict, with remedies."""
+        """Return what may be behind a verdict, or speak against it, with remedies."""
         causes = []
+        share = abs(self.gain.value) / self.gain.standard_error if self.gain.standard_error else 0
+        if self.independent.is_told_apart and CLEAR < share < CLOSE:
+            causes.append(
+                f"this is close ({share:.1f} standard errors), so compare on held-out rows"
+            )
         if excess := overdispersion(self.base, self.dispersion):
             causes.append(excess)
         elif is_told and self.base in WIDER:

@@ -370,15 +370,18 @@ class Trainer:
             state.second,
             state.steps,
         )
-        total = Sums(np.zeros_like(state.w))
+        total, is_timed = Sums(np.zeros_like(state.w)), number > 0
         order = np.random.default_rng([seed, number]).permutation(len(minibatches))
         for step, k in enumerate(order):
             before = time.perf_counter()
             sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
             total.add(sums)
             steps.take(sums)
-            if number == 0 and step == min(1, len(order) - 1):  # the first step may compile kernels
-                self._warn_if_slow(len(order) * (time.perf_counter() - before))
+            spent = time.perf_counter() - before
+            # the first step may compile kernels, which takes less than SLOW_EPOCH
+            if not is_timed and (step == min(1, len(order) - 1) or spent > SLOW_EPOCH):
+                is_timed = True
+                self._warn_if_slow(len(order) * spent)
         steps.catch_up()
         state.steps = steps.taken
         mean, gradient = total.mean()

@@ -272,8 +272,8 @@ def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
     (0.0, 0.5, 9, "the model does not fit; correlations between columns of the data are not signi"),
     (0.5, 0.0, 3, "the model describes the dependence of columns better than independent columns, "
      "and its samples cannot be told from the data"),
-    (0.0, 0.0, 3, "the model describes the dependence of columns better than independent columns, "
-     "but its samples can be told from the data"),
+    (0.0, 0.0, 2.5, "the model describes the dependence of columns better than independent columns"
+     ", but its samples can be told from the data"),
     (0.0, 0.0, 1, "the model describes the dependence of columns not clearly better than independe"
      "nt columns, and its samples can be told from the data"),
     (0.5, 0.0, -1, "the model describes the dependence of columns not clearly better than independ"
@@ -293,6 +293,7 @@ def test_a_verdict_says_what_is_clear_and_why(model, alone, gain, verdict):
         )  # fmt: skip
         is_wide = base == "poisson" and dispersion == 1.5
         assert found.verdict.startswith(verdict)
+        assert ("close (2.5 standard errors)" in found.verdict) == (gain == 2.5)
         assert ("vary 1.5 times as much as the base poisson allows" in found.verdict) == is_wide
         is_advised = is_wide or (base == "poisson" and model < 0.05)
         assert ("the base negative-binomial or hurdle-neg" in found.verdict) == is_advised
