@@ -69,6 +69,8 @@ def test_batches(call):
     for name, made in SAME.items():
         assert repr(call(made(WORDS))) == repr(expected), name
     for name, made in NO_BATCH.items():
+        if name == "none" and call is BATCHES["mbr"]:
+            continue  # its default
         with pytest.raises(fg.InvalidInputError, match=r" is | has masked"):  # noqa: PT012
             call(made(WORDS))
             pytest.fail(f"{name} passes")
