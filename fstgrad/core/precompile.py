@@ -28,7 +28,6 @@ GAINING = {
     ("fstgrad.strings.kernels.passes", "exponentials"),
     ("fstgrad.strings.kernels.passes", "shift_scores"),
     ("fstgrad.trees.kernels.matrix_tree", "entropies"),
-    ("fstgrad.trees.kernels.matrix_tree", "hessian_batch"),
     ("fstgrad.trees.kernels.matrix_tree", "solve_batch"),
     ("fstgrad.trees.kernels.normal_form", "best_batch"),
 }

@@ -125,7 +125,7 @@ class FitReport:
         rows of the fit, it favours the model; held-out rows do not.
     dispersion : WithError
         The variance of T of a column given the others, divided by that of the model (`dispersion`):
-        1 if the base is right; NaN for bases that are not of counts.
+        1 if the base is right; NaN for bases that are not of counts, or without variance.
     r_hat : float, the largest R-hat of the samples; NaN if each draw has the offset and covariates
         of a different row.
     sets : list of SetReport, the strongest sets of each size, the strongest first.
@@ -413,8 +413,8 @@ def dispersion(parameters: Parameters, x: FloatArray, shift: FloatArray | None) 
     """Return the mean over columns of sum_i (T - E[T])^2 / sum_i Var[T], given the other columns.
 
     1 if the conditional distributions of the model are right, above 1 if the base is too narrow;
-    columns that do not vary are left out, and it is NaN for bases that are not of counts.  The
-    standard error is that of a mean over rows.
+    columns that do not vary are left out.  NaN for bases that are not of counts, and where the
+    variance of the model is 0 or not finite.  The standard error is that of a mean over rows.
 
     x : (n, p).  shift : (n, p), added to eta_1, or None.
     """
