@@ -460,7 +460,10 @@ def _pattern(option: str, pattern: str, flags: int = 0) -> re.Pattern[str]:
 def _by_pattern(by: str, name: str) -> str:
     match = _pattern("--by", by).match(name)
     if match is None:
-        raise click.UsageError(f"--by {by} does not match the id {name!r}")
+        raise click.UsageError(
+            f"--by {by} does not match the id {name!r} from its start; begin with ^.* to look "
+            "further on, and end with | to give all other ids one group without a name"
+        )
     return match[1] if match.groups() and match[1] is not None else match[0]
 
 

@@ -82,7 +82,7 @@ def mbr(
         L(candidate, Y) in nats; Y is the target.
     candidates : sequence of strings, or int, optional
         A number k means the k best strings of p.  By default all strings are compared if there are
-        at most 1,000 (paths, for a lattice), so that no string has a smaller expected loss, else
+        at most 1,000 (paths, for a lattice), so that none of them has a smaller expected loss, else
         the 50 best.
     samples : int, optional
         Draw so many strings from p, at least 2, for the expected losses, unless p has at most this

@@ -598,3 +598,12 @@ def test_ids_that_repeat_get_the_remedy_of_alternatives(files, run):
     files(r__tsv="tic\t{ T IH K / T IY K }\n")
     code, out, _ = run("score", "h.tsv", "r.tsv", "--alternatives", "--json")
     assert (code, json.loads(out)["errors"]) == (0, 0)
+
+
+def test_a_regular_expression_of_groups_may_leave_ids_out(files, run):
+    files(h__tsv="a;SG\tx\nb;PL\tx\nc\ty\n", r__tsv="a;SG\tx\nb;PL\ty\nc\ty\n")
+    err = run("score", "h.tsv", "r.tsv", "--by", "^.*;(SG|PL)")[2]
+    assert "'c' from its start; begin with ^.* to look further on, and end with |" in err
+    out = run("score", "h.tsv", "r.tsv", "--by", "^.*;(SG|PL)|", "--json")[1]
+    rows = {row["group"]: row["errors"] for row in map(json.loads, out.splitlines())}
+    assert rows == {"SG": 0, "PL": 1, "": 0, "all": 1}
