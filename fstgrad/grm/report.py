@@ -29,6 +29,7 @@ PERMUTATIONS = 999  # of each test
 SLOW = 1.05  # R-hat of chains from which the p-value is not trusted
 LEVEL = 0.05  # p-values below this one tell samples from data
 CLEAR, CLOSE = 2.0, 3.0  # standard errors of a difference that counts, and of a close case
+NEAR = 0.02, 0.1  # p-values of samples that another seed may put on the other side of 0.05
 LEAST_EXCESS = 0.1  # of a dispersion above 1 that matters
 WIDER = {  # the bases that vary more
     "poisson": "negative-binomial or hurdle-negative-binomial",
@@ -174,6 +175,11 @@ class FitReport:
         if self.independent.is_told_apart and CLEAR < share < CLOSE:
             causes.append(
                 f"this is close ({share:.1f} standard errors), so compare on held-out rows"
+            )
+        if NEAR[0] < self.pairs.p_value < NEAR[1]:
+            causes.append(
+                f"p = {self.pairs.p_value:.2g} is near 0.05, so another seed may tell samples and "
+                "data apart or not"
             )
         if excess := overdispersion(self.base, self.dispersion):
             causes.append(excess)

@@ -276,6 +276,8 @@ def test_samples_with_other_correlations_are_told_from_the_data(monkeypatch):
      ", but its samples can be told from the data"),
     (0.0, 0.0, 1, "the model describes the dependence of columns not clearly better than independe"
      "nt columns, and its samples can be told from the data"),
+    (0.06, 0.5, 9, "the model fits; correlations between columns of the data are not significant; p"
+     " = 0.06 is near 0.05, so another seed may"),
     (0.5, 0.0, -1, "the model describes the dependence of columns not clearly better than independ"
      "ent columns, but its samples cannot be told from the data"),
     (0.0, 0.0, -3, "the model describes the dependence of columns worse than independent columns, "
