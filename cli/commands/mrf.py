@@ -41,6 +41,7 @@ DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang"
 
 _MANY = 0.2  # share of pixels that noise alone seldom changes
 _FAR, _FEW = 3.5, 0.002  # more deviations, and four times the share that normal noise has there
+_SPLIT = 2.0  # deviations; the halves of normal noise have their means 1.6 apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -389,13 +390,17 @@ def denoise(
             "noisy, try a larger --coupling or --noise",
             err=True,
         )
-    elif (changed > _MANY or far > _FEW) and not grays:
-        said = "many pixels changed their level" if changed > _MANY else ""
-        if far > _FEW:
-            said += f"{' and ' * bool(said)}{far:.2%} of the pixels are far from all levels"
+    said = []
+    if changed > _MANY:
+        said.append("many pixels changed their level")
+    if far > _FEW:
+        said.append(f"{far:.2%} of the pixels are far from all levels")
+    if means.ndim == 1 and np.diff(np.sort(means)).min(initial=1.0) < _SPLIT * deviation:
+        said.append("two levels are as near as the halves of one")
+    if said and changed.any() and not grays:
         echo(
-            f"{said}; if these are not the levels of the image, as where few pixels have one of "
-            "them, give them with --level",
+            f"{' and '.join(said)}; if these are not the levels of the image, as where few pixels "
+            "have one of them, give them with --level",
             err=True,
         )
 

@@ -208,6 +208,17 @@ def test_a_level_that_k_means_mixes_with_others_is_told(run, tmp_path):
     assert re.match(r"(0\.9|1\.0)\d% of the pixels are far from all levels", err)
 
 
+def test_a_level_that_k_means_splits_is_told(run, tmp_path):
+    """A rare level between two others gets no mean, and a frequent one gets two."""
+    rng = np.random.default_rng(5)
+    clean = np.repeat([40, 120, 200], 20)[None] * np.ones((60, 1), dtype=int)
+    clean[10:15, 5:10] = 80
+    images.write_image(tmp_path / "in.png", rng.normal(clean, 12).clip(0, 255) / 255)
+    for levels, is_split in ((4, True), (3, False)):
+        err = run("denoise", tmp_path / "in.png", "--levels", levels, "-o", tmp_path / "o.png")[2]
+        assert ("two levels are as near as the halves of one" in err) == is_split
+
+
 def test_gray_levels_that_few_pixels_have_can_be_given(run, tmp_path):
     noisy = np.random.default_rng(3).normal(20, 12, size=(40, 60))
     noisy[10:14, 10:14] += 200
