@@ -204,7 +204,9 @@ def one_thread(framework):
 ELSEWHERE = Choice(without=("fstgrad.jax", "fstgrad.torch", "fstgrad.plot"))  # above; pictures
 
 
-@pytest.mark.parametrize("kinds", ["chosen", pytest.param("all", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kinds", [
+    pytest.param("chosen", marks=pytest.mark.slow), pytest.param("all", marks=pytest.mark.nightly)
+])  # fmt: skip
 @pytest.mark.filterwarnings("ignore")  # of wrong values
 def test_an_error_of_a_function_of_numpy_names_an_argument(tmp_path, monkeypatch, kinds):
     listed = {code_of(thing) for _, thing in callables()}

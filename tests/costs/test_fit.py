@@ -224,6 +224,7 @@ def planted(rng, abc, count):
     return pairs, table
 
 
+@pytest.mark.slow
 def test_a_planted_table_is_recovered_within_its_standard_errors():
     rng = np.random.default_rng(11)
     abc = fg.Alphabet("abcd")

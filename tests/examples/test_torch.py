@@ -41,6 +41,7 @@ def test_minimum_word_errors_on_lists():
     assert rates[40] < rates[0] - 0.1
 
 
+@pytest.mark.slow
 def test_minimum_word_errors_on_ctc_lattices():
     _, by_risk = load("torch_ctc_lattice").main(ctc_steps=20, risk_steps=10).values()
     assert by_risk[30] < by_risk[20]
@@ -67,6 +68,7 @@ def test_entities(by, monkeypatch):
     assert load("torch_entities").main(count=800)[0] < 0.7  # untrained 1.7
 
 
+@pytest.mark.slow
 def test_segmentation():
     alone, tied, _ = load("torch_segmentation").main(count=6, steps=15)
     assert tied > alone

@@ -163,6 +163,7 @@ def test_alpha_is_chosen_with_covariates(rows):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_report_draws_rows_with_their_covariates(rows, model):
     x, z = rows
     found = model.report(x, samples=1500, covariates=z, bootstrap=3)

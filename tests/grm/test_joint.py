@@ -266,6 +266,7 @@ def gap_of_means(model, x):
     return ((np.abs(draws.values.mean(axis=0) - mean) - 3 * error) / mean).max()
 
 
+@pytest.mark.slow
 def test_calibrated_intercepts_give_the_means_of_counts_of_another_family():
     x = nested_counts()
     alone = fg.GeneralizedRootModel(k=1).fit(x).score(x)

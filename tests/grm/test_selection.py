@@ -305,6 +305,7 @@ def test_a_verdict_says_what_is_clear_and_why(model, alone, gain, verdict):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_gain_in_rank_correlations_is_its_definition_with_its_error():
     """Against scipy's rank correlations; the error against the spread over tables and draws."""
 

@@ -97,6 +97,7 @@ def test_nothing_to_average():
         batch.sums(W, [("x", "")], on_error=lambda o: None).mean()
 
 
+@pytest.mark.slow
 def test_chunks_stay_with_the_process_that_had_least_to_do():
     """64 pairs keep two processes busy, and later passes, in any order, go where the first went."""
     pairs = make_pairs(64)

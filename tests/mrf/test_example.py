@@ -37,6 +37,7 @@ def test_denoise_on_real_images(example, shared_data, tmp_path):
     assert figure.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_contrast_sensitive_edges_win_on_a_photograph():
     """A real photograph, whose truth is measured depth; settings come from the other half."""
     pytest.importorskip("skimage")

@@ -193,6 +193,7 @@ def test_annealing_refuses_hard_zeros():
         masked_model("complete").infer("ais")
 
 
+@pytest.mark.slow
 def test_tempering_moves_between_modes():
     """Two labelings of all equal labels: a chain alone stays with one of them."""
     model = fg.PairwiseMRF.grid(10, 10, np.zeros((100, 2)), 1.5 * np.eye(2))

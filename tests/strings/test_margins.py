@@ -333,7 +333,7 @@ def test_by_default_no_string_of_a_short_list_has_a_smaller_risk():
     rng = np.random.default_rng(3)
     abc = fg.Alphabet("abcd")
     loss, ranks = fg.EditDistance(abc), []
-    for _ in range(5):
+    for _ in range(2):
         strings = list({"".join(rng.choice(list("abcd"), size=6)) for _ in range(120)})
         scores = rng.normal(size=len(strings)) / 4
         p = np.exp(scores) / np.exp(scores).sum()
