@@ -6,7 +6,8 @@
 
 with the positions p of the pixels and their gray values x.  The sums over all pairs are filters: an
 exact filter for the first kernel, and one on a grid of positions and values for the second
-(Krähenbühl and Koltun 2011; Chen, Paris and Durand 2007 for the grid).
+(Krähenbühl and Koltun 2011; Chen, Paris and Durand 2007 for the grid).  The grid's k(i, j) / w_2 is
+within 0.04 of its value.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 
-REACH = 4.0  # standard deviations that a filter covers
+PIXEL_REACH = 8.5  # standard deviations that the exact filter covers: exp(-8.5^2 / 2) = 2e-16
+GRID_REACH = 4.0  # standard deviations that the filter on the grid covers
 FINENESS = 2.0  # cells of the grid per standard deviation
 
 
@@ -177,7 +179,11 @@ class PairSums:
             level = (values - values.min()) / step
             self.place = np.stack((rows / self.pace, columns / self.pace, level))
             self.shape = tuple(int(np.ceil(axis.max())) + 2 for axis in self.place)
-            self.sd = (kernel.distance / self.pace, kernel.distance / self.pace, FINENESS)
+            self.sd = grid_deviations(kernel)
+            share = self.place - np.floor(self.place)
+            next_cell = np.exp(-0.5 / np.square(self.sd))[:, None, None]
+            own = (1 - share) ** 2 + share**2 + 2 * share * (1 - share) * next_cell
+            self.scale = own.prod(axis=0) ** -0.5  # so that the k(i, i) of the grid is 1
 
     def __call__(self, q: FloatArray) -> FloatArray:
         """Return w * sum over j != i of k(i, j) q_j(c), (height, width, C) like q; k(i, i) = 1."""
@@ -186,8 +192,8 @@ class PairSums:
         return np.asarray(self.kernel.weight * (total - q))
 
     def _by_positions(self, values: FloatArray) -> FloatArray:
-        """Return sums (height, width) with the kernel of positions, cut off beyond REACH."""
-        return _blurred(values, (self.kernel.distance,) * 2)
+        """Return sums (height, width) with the kernel of positions, cut off beyond PIXEL_REACH."""
+        return _blurred(values, (self.kernel.distance,) * 2, PIXEL_REACH)
 
     def _by_values(self, values: FloatArray) -> FloatArray:
         """Return sums (height, width) with the kernel of positions and values, via the grid.
@@ -204,22 +210,34 @@ class PairSums:
                 [share[a] if bit else 1 - share[a] for a, bit in enumerate(corner)], axis=0
             )
             at = tuple(floor[a] + bit for a, bit in enumerate(corner))
-            np.add.at(grid, at, weight * values)
-        blurred = _blurred(grid, self.sd)
-        sums: FloatArray = map_coordinates(blurred, self.place, order=1, mode="nearest")
-        return sums
+            np.add.at(grid, at, weight * self.scale * values)
+        blurred = _blurred(grid, self.sd, GRID_REACH)
+        sums = map_coordinates(blurred, self.place, order=1, mode="nearest")
+        return np.asarray(self.scale * sums)
 
 
-def _blurred(values: FloatArray, deviations: tuple[float, ...]) -> FloatArray:
+def grid_deviations(kernel: Kernel) -> tuple[float, float, float]:
+    """Return the sd of the blur along rows, columns and values, in cells of the grid.
+
+    The two linear interpolations add a variance of 1/3 of a squared cell on average, except where
+    the cells are pixels.
+    """
+    between = float(np.sqrt(FINENESS**2 - 1 / 3))
+    position = between if kernel.distance > FINENESS else kernel.distance
+    return position, position, between
+
+
+def _blurred(values: FloatArray, deviations: tuple[float, ...], reach: float) -> FloatArray:
     """Return the convolution with exp(-|d|^2 / (2 sd^2)), not normalized, with zeros outside.
 
     deviations : sd along each axis, in cells.
+    reach : number of sd that the convolution covers.
     """
     from scipy.ndimage import convolve1d
 
     out = values
     for axis, sd in enumerate(deviations):
-        reach = int(np.ceil(REACH * sd))
-        weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sd**2))
+        cells = min(int(np.ceil(reach * sd)), out.shape[axis])
+        weights = np.exp(-(np.arange(-cells, cells + 1) ** 2) / (2 * sd**2))
         out = convolve1d(out, weights, axis=axis, mode="constant")
     return np.asarray(out)

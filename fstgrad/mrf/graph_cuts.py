@@ -34,7 +34,22 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     InfeasibleError
         Every labeling is forbidden.
     """
-    residual, ends, constant = _network(model)
+    if model.num_labels != 2 or model.factors.number:
+        has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
+        raise NotSupportedError(
+            f"graph-cut needs two labels and pairs, but the model has {has}; use method 'exact', "
+            "'max-product', 'expansion' or 'icm'"
+        )
+    return _minimum_cut(
+        model,
+        "graph-cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
+        "s(0, 0) and s(1, 1); use method 'exact', 'max-product' or 'icm'",
+    )
+
+
+def _minimum_cut(model: ScoredGraph, needs: str) -> Decoded:
+    """Return the best labeling of two labels; NotSupportedError(needs) if it is not submodular."""
+    residual, ends, constant = _network(model, needs)
     lowest = np.minimum(ends[:, 0], ends[:, 1])
     if (lowest == np.inf).any():
         raise infeasible()
@@ -53,25 +68,16 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     return Decoded("graph-cut", labels, score, max(0.0, best - score))
 
 
-def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
+def _network(model: ScoredGraph, needs: str) -> tuple[FloatArray, FloatArray, float]:
     """Return capacities (2E,) in the order of `Graph.network`, energies (I, 2) and a constant.
 
     ends[i, x] is the energy of x_i = x, with the unary parts of edges; the constant is the sum of
     the edge energies E(0, 0).
     """
-    if model.num_labels != 2 or model.factors.number:
-        has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
-        raise NotSupportedError(
-            f"graph-cut needs two labels and pairs, but the model has {has}; use method 'exact', "
-            "'max-product', 'expansion' or 'icm'"
-        )
     graph, ends = model.graph, -model.scores.node
     residual = empty(len(graph.leaving))
     if not kernels.max_flow.capacities(graph.shape, model.edge_stack, residual, ends):
-        raise NotSupportedError(
-            "graph-cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
-            "s(0, 0) and s(1, 1); use method 'exact', 'max-product' or 'icm'"
-        )
+        raise NotSupportedError(needs)
     constant = -float(model.edge_stack[:, 0, 0].sum()) * (graph.num_edges if model.shared else 1)
     return residual, ends, constant
 
@@ -105,7 +111,12 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
     for _ in range(max_iter):
         before = score
         for alpha in range(model.num_labels):
-            move = graph_cut(_move(model, labels, alpha))
+            move = _minimum_cut(
+                _move(model, labels, alpha),
+                "expansion needs edges with s(a, a) + s(b, c) >= s(b, a) + s(a, c) for all labels, "
+                "as in Potts models, and finite s(a, a) and s(b, c); use method 'exact', 'trw', "
+                "'max-product' or 'icm'",
+            )
             if move.score > score + 1e-12 * max(1.0, abs(score)):
                 labels = np.where(move.labels == 1, alpha, labels)
                 score = model.score(labels)

@@ -268,10 +268,11 @@ class ScoredGraph:
 
     @property
     def recentered(self: Scored) -> tuple[Scored, float]:
-        """The model without node offsets that reduce precision, and the sum of these offsets.
+        """The model without offsets that reduce precision, and the sum of these offsets.
 
-        A node whose labels are all masked by a large finite number, for example a pixel of padding,
-        has such an offset (nats).  It adds to every score, but to no difference of scores.
+        A node, an edge or a larger factor whose scores are all masked by a large finite number, for
+        example those of a pixel of padding, has such an offset (nats).  It adds to every score, but
+        to no difference of scores.
 
         Examples
         --------
@@ -286,11 +287,18 @@ class ScoredGraph:
         return cached
 
     def _without_offsets(self: Scored) -> tuple[Scored, float]:
-        offset = offsets(self.scores.node.max(axis=1))
-        if not offset.any():
+        node, edge = self.scores
+        table, cell = self.factors.table, self.factors.cell
+        of_nodes = offsets(node.max(axis=1))
+        of_edges = offsets(self.edge_stack.max(axis=(1, 2)))
+        of_factors = offsets(np.maximum.reduceat(table, cell[:-1]) if table.size else table)
+        if not (of_nodes.any() or of_edges.any() or of_factors.any()):
             return self, 0.0
-        node = self.scores.node - offset[:, None]
-        return self.with_scores(node, self.scores.edge), float(offset.sum())
+        edge = edge - (of_edges[0] if self.shared else of_edges[:, None, None])
+        table = table - np.repeat(of_factors, np.diff(cell))
+        uses = self.graph.num_edges if self.shared else 1
+        total = of_nodes.sum() + uses * of_edges.sum() + of_factors.sum()
+        return self.with_scores(node - of_nodes[:, None], edge, table), float(total)
 
     def score(self, structure: npt.ArrayLike) -> float:
         """Return s(y) in nats, with the offset; -inf for a forbidden labeling."""

@@ -64,14 +64,16 @@ class _Tokens:
 
     def fail(self, message: str) -> InvalidInputError:
         """Return an error that names the line of the last word that was read."""
-        return InvalidInputError(f"{self.path}, line {self.line}: {message}")
+        line = f", line {self.line}" if self.line else ""
+        return InvalidInputError(f"{self.path}{line}: {message}")
 
     def word(self, what: str) -> str:
         """Return the next word; `what` says in an error what should come."""
         self.line, word = next(self.words, (self.line, ""))
         self.left -= 1
         if not word:
-            raise self.fail(f"the file ends where {what} should come")
+            ends = "the file ends" if self.line else "the file is empty; it ends"
+            raise self.fail(f"{ends} where {what} should come")
         return word
 
     def integer(self, what: str, low: int, high: int | None = None) -> int:
@@ -190,7 +192,8 @@ def write_model(path: PathLike, model: PairwiseMRF) -> None:
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
     lines += [" ".join(map(str, [len(scope), *scope])) for scope, _ in factors]
     for _, table in factors:
-        values = np.exp(table).ravel()
+        with np.errstate(over="ignore"):  # inf is an error below
+            values = np.exp(table).ravel()
         if not np.isfinite(values).all() or (np.isfinite(table).ravel() & (values == 0)).any():
             raise InvalidInputError(
                 "a score is outside the range of a file of weights, exp(score) = 0 or inf; "
@@ -207,8 +210,8 @@ def write_evidence(path: PathLike, evidence: Mapping[int, int]) -> None:
 
 
 def format_partition(log_partition: float) -> str:
-    """Return a PR result, log10 Z in six significant digits, from log Z in nats."""
-    return f"PR\n{log_partition / LOG10:.6g}\n"
+    """Return a PR result, log10 Z in 12 significant digits, from log Z in nats."""
+    return f"PR\n{log_partition / LOG10:.12g}\n"
 
 
 def format_marginals(node: FloatArray, sizes: IntArray) -> str:

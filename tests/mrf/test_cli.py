@@ -40,7 +40,7 @@ def path(tmp_path, model):
 
 def test_partition(run, path, model):
     log_z = model.log_partition()
-    expected = f"PR\n{log_z / np.log(10):.6g}\nln Z = {log_z:.12g} (exact)\n"
+    expected = f"PR\n{log_z / np.log(10):.12g}\nln Z = {log_z:.12g} (exact)\n"
     assert run("partition", path) == (0, expected, "")
     assert run("partition", path, "--max-gib", 1)[1] == expected
     code, out, err = run("partition", path, "--method", "trw", "--tol", "1e-9", "--max-iter", 5000)

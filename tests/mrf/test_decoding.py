@@ -142,7 +142,7 @@ def test_expansion_is_near_the_best_for_potts(seed):
 
 def test_expansion_refuses_what_is_no_metric():
     model = fg.PairwiseMRF(np.zeros((2, 3)), -np.eye(3), [(0, 1)])
-    with pytest.raises(fg.NotSupportedError, match="submodular"):
+    with pytest.raises(fg.NotSupportedError, match="expansion needs edges"):
         model.decode("expansion")
 
 

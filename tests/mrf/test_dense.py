@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.dense import Kernel, dense_mean_field
+from fstgrad.mrf.dense import Kernel, PairSums, dense_mean_field
 
 
 def by_pairs(node, image, kernels, iterations):
@@ -36,9 +36,11 @@ NODE, IMAGE = RNG.normal(size=(9, 11, 3)), RNG.random((9, 11))
 @pytest.mark.parametrize(
     "kernels, error",
     [
-        ([Kernel(0.3, 1.5)], 1e-3),  # what lies beyond four standard deviations
-        ([Kernel(0.2, 2.0, 0.3)], 0.05),  # the grid of places and values
-        ([Kernel(0.1, 1.0), Kernel(0.1, 3.0, 0.2)], 0.05),
+        ([Kernel(0.3, 1.5)], 1e-14),
+        ([Kernel(0.3, 0.8)], 1e-14),
+        ([Kernel(0.2, 2.0, 0.3)], 0.005),  # the grid of places and values
+        ([Kernel(0.1, 1.0), Kernel(0.1, 3.0, 0.2)], 0.005),
+        ([Kernel(0.1, 5.0, 10.0)], 0.01),
         ([], 1e-12),
     ],
 )
@@ -47,6 +49,16 @@ def test_filters_equal_sums_over_pairs(kernels, error):
         found = dense_mean_field(NODE, IMAGE, kernels, max_iter=iterations, tol=0)
         goal = by_pairs(NODE, IMAGE, kernels, iterations)
         assert np.abs(found.node - goal).max() < error
+
+
+def test_the_grid_gives_a_pixel_nothing_of_itself():
+    """Where no other pixel is near, or all are as near as the pixel itself."""
+    rng = np.random.default_rng(1)
+    image = rng.permutation(20).reshape(4, 5) * 100.0 + rng.random((4, 5))
+    q = rng.random((4, 5, 2))
+    assert np.abs(PairSums(image, Kernel(1.0, 3.0, 1.0))(q)).max() < 1e-12
+    flat = PairSums(rng.random((4, 5)), Kernel(1.0, 100.0, 100.0))(q)
+    np.testing.assert_allclose(flat, q.sum(axis=(0, 1)) - q, atol=0.02)
 
 
 def test_convergence_is_said():

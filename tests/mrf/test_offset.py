@@ -1,5 +1,6 @@
 """A factor over no node is a constant of the score: every method counts it."""
 
+import numpy as np
 import pytest
 
 import fstgrad as fg
@@ -71,3 +72,20 @@ def test_a_score_is_the_tables_and_the_constant(models):
         assert model.log_base(y) == constant
         tables = model.inner(model.parts(y), model.scores)
         assert tables + constant == pytest.approx(model.score(y), abs=1e-12)
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e300, np.finfo(float).min, 1e7])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_table_that_is_all_masks_adds_a_constant(mask, shared):
+    """Edges or larger factors that are masked as a whole, as in padding, change no probability."""
+    rng = np.random.default_rng(0)
+    node, edges = rng.normal(size=(4, 3)), [(0, 1), (1, 2), (2, 3), (0, 3)]
+    table = np.full((3, 3) if shared else (4, 3, 3), mask)
+    plain, masked = (fg.PairwiseMRF(node, edge, edges) for edge in (0 * table, table))
+    for method in ("exact", "bp", "trw", "mean-field"):
+        np.testing.assert_array_equal(masked.infer(method).node, plain.infer(method).node)
+    assert masked.log_partition() == pytest.approx(plain.log_partition() + 4 * max(mask, -1e300))
+    assert masked.nll([0, 1, 2, 0])[0] == pytest.approx(plain.nll([0, 1, 2, 0])[0], abs=1e-12)
+    scopes = [([i], node[i]) for i in range(4)]
+    larger = fg.PairwiseMRF.from_factors([3] * 4, [*scopes, ([0, 1, 3], np.full((3, 3, 3), mask))])
+    assert larger.entropy() == pytest.approx(plain.entropy(), abs=1e-12)

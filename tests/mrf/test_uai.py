@@ -121,7 +121,8 @@ def test_malformed_files_name_the_line(small, old, new, message):
         ("1 3 0", "an observed variable is 3"),
         ("1 0 2", "the value of variable 0 is 2; it must be in 0 .. 1"),
         ("2 0 1 0 0", "variable 0 is observed as 1 and as 0"),
-        ("", "the file ends where the number of observed variables"),
+        ("", "e: the file is empty; it ends where the number of observed variables"),
+        ("2 0 1", "e, line 1: the file ends where"),
         ("1 0 1 2", "line 1: "),
     ],
 )
@@ -185,3 +186,10 @@ def test_a_variable_of_many_values_is_refused(tmp_path):
     path.write_text("MARKOV\n2\n1000000000000 2\n0\n")
     with pytest.raises(fg.MemoryLimitError, match="split the largest factor or variable"):
         uai.read_model(path).to_mrf()
+
+
+@pytest.mark.parametrize("score", [800.0, -800.0])
+def test_scores_whose_weights_leave_the_range_of_floats_are_refused(tmp_path, score):
+    model = fg.PairwiseMRF(np.zeros((2, 2)), [[score, 0.0], [0.0, 0.0]], [(0, 1)])
+    with pytest.raises(fg.InvalidInputError, match="outside the range of a file of weights"):
+        uai.write_model(tmp_path / "m.uai", model)

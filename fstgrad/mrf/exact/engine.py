@@ -79,12 +79,11 @@ def best_labeling(model: ScoredGraph) -> IntArray:
 def require_precision(nats: float, lowest: float = LOWEST) -> None:
     """Raise InfeasibleError if log Z or the score of a best labeling leaves differences no digits.
 
-    nats : log Z or a score, without the offsets of nodes (`ScoredGraph.recentered`); NaN and -inf
-        pass.
+    nats : log Z or a score, without offsets (`ScoredGraph.recentered`); NaN and -inf pass.
     """
     if -math.inf < nats < lowest:
         raise InfeasibleError(
-            f"labelings have scores of {nats:.3g} nats, without offsets of nodes: every labeling "
-            "has a mask such as -1e9, beside which other scores keep no digits; allow a labeling "
-            "without masks, or give -inf for what is impossible"
+            f"labelings have scores of {nats:.3g} nats, without offsets of whole tables: every "
+            "labeling has a mask such as -1e9, beside which other scores keep no digits; allow a "
+            "labeling without masks, or give -inf for what is impossible"
         )

@@ -84,8 +84,9 @@ def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     source, nextstate = ends_of[: len(arcs.source)], ends_of[len(arcs.source) :]
     for state in (start, *final):
         known.setdefault(int(state), len(known))
-    stops = {known[int(state)]: float(score) for state, score in final.items()}
-    log_weights("final", list(stops.values()))
+    numbers = [known[int(state)] for state in final]
+    of_final = log_weights("final", [float(score) for score in final.values()])
+    stops = dict(zip(numbers, of_final.tolist(), strict=True))
     num = len(known)
     names = empty(num, dtype=np.int64)
     names[list(known.values())] = list(known)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fstgrad.core.checks import FloatArray
-from fstgrad.mrf.dense import FINENESS, REACH, Kernel
+from fstgrad.mrf.dense import FINENESS, GRID_REACH, PIXEL_REACH, Kernel, grid_deviations
 from fstgrad.torch.arrays import to_device
 
 
@@ -18,9 +18,11 @@ class Filter:
 
     def __init__(self, image: torch.Tensor, kernel: Kernel, device: torch.device) -> None:
         self.kernel = kernel
-        pace = 1.0 if kernel.contrast is None else max(1.0, kernel.distance / FINENESS)
+        pace, sd, reach = 1.0, kernel.distance, PIXEL_REACH
+        if kernel.contrast is not None:
+            pace, sd, reach = max(1.0, sd / FINENESS), grid_deviations(kernel)[0], GRID_REACH
         read = [_interpolation(np.arange(size) / pace) for size in image.shape]
-        spread = [_blur(len(table.T), kernel.distance / pace) @ table.T for table in read]
+        spread = [_blur(len(table.T), sd, reach) @ table.T for table in read]
         self.read, self.spread = ([to_device(x, device) for x in side] for side in (read, spread))
         if kernel.contrast is not None:
             step = kernel.contrast / FINENESS
@@ -28,7 +30,14 @@ class Filter:
             level = (image.to(device, torch.float64, non_blocking=True) - low) / step
             cells = torch.arange(int(np.ceil((high - low) / step)) + 2, device=device)
             self.shares = (1.0 - (level[..., None] - cells).abs()).clamp_min(0.0)
-            self.blur = to_device(_blur(len(cells), FINENESS), device)
+            blur = _blur(len(cells), grid_deviations(kernel)[2], reach)
+            self.blur = to_device(blur, device)
+            rows, columns = (
+                to_device((x * y.T).sum(axis=1), device) for x, y in zip(read, spread, strict=True)
+            )
+            levels = (self.shares @ self.blur * self.shares).sum(dim=-1)
+            scale = (rows[:, None] * columns * levels).rsqrt()  # so that the grid's k(i, i) is 1
+            self.shares = self.shares * scale[..., None]
 
     def __call__(self, q: torch.Tensor) -> torch.Tensor:
         """Return the sums (H, W, C) of q (H, W, C)."""
@@ -56,7 +65,7 @@ def _interpolation(place: FloatArray) -> FloatArray:
     return np.maximum(0.0, 1.0 - np.abs(place[:, None] - cells))
 
 
-def _blur(size: int, sd: float) -> FloatArray:
+def _blur(size: int, sd: float, reach: float) -> FloatArray:
     """Return the weights (size, size) of cells, cut off as in `fstgrad.mrf.dense`."""
     gap = np.subtract.outer(np.arange(size), np.arange(size))
-    return np.where(np.abs(gap) <= np.ceil(REACH * sd), np.exp(-(gap**2) / (2 * sd**2)), 0.0)
+    return np.where(np.abs(gap) <= np.ceil(reach * sd), np.exp(-(gap**2) / (2 * sd**2)), 0.0)

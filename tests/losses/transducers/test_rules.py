@@ -90,6 +90,16 @@ def test_obligatory_rules_leave_no_choice():
     assert fg.RuleLoss(text.format("optional"))("aa", "aa") == 0.0
 
 
+def test_obligatory_rules_with_the_same_contexts_are_searched_together():
+    """At one place any of them applies; with other contexts, the earlier line applies first."""
+    text = "alphabet = abc\nedit = none\nmode = obligatory\na -> b 0.25 / _ {}\na b -> c 0.5\n"
+    together, apart = (fg.RuleLoss(text.format(after)) for after in ("", "b*"))
+    assert (together("ab", "bb"), together("ab", "c")) == (0.25, 0.5)
+    assert (apart("ab", "bb"), apart("ab", "c")) == (0.25, math.inf)
+    last = fg.RuleLoss("alphabet = abc\nedit = none\nmode = obligatory\nb c -> b 1\na b -> a 0.5")
+    assert (last("abc", "ac"), last("abc", "ab")) == (0.5, math.inf)  # the leftmost match
+
+
 def test_costs_keep_their_digits_and_rules_their_names():
     rules = RuleSet.parse("alphabet = ab\na -> b 0.1\nlast: b -> a 0.2 / _ #")
     compiled = compile_rules(rules)

@@ -128,3 +128,10 @@ def test_extreme_scores():
     assert lattice.log_partition() == 1000.0
     assert lattice.log_prob("b") == -2000.0
     assert fg.risk(lattice, "b", EDIT)[0] == 1.0
+
+
+def test_a_final_score_of_finfo_min_is_a_mask_as_on_arcs():
+    lowest = np.finfo(float).min
+    lattice = arcs((0, 1, 0, lowest), (1, 2, 1, lowest), (0, 2, 2, lowest), final={2: lowest})
+    assert lattice.log_partition() == pytest.approx(-2e300)
+    assert lattice.best_path()[0].tolist() == [1, 3]  # the shorter one
