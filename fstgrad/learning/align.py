@@ -97,14 +97,16 @@ class Aligner:
     empty_x, empty_y : bool
         Whether a link may have no symbols of x (an insertion), or of y (a deletion).
     longest : mapping of symbols of x to int, optional
-        For each of these symbols, the largest number of symbols of y on a link, instead of `max_y`.
+        For each of these symbols, the largest number of symbols of y, instead of `max_y`, on a link
+        whose first symbol of x it is, and on an insertion after it (at the beginning, before it).
     normalization : {"joint", "conditional"}
         p(u, v), which sums to one over all links, or p(v | u), which does so for each u.
     max_iter : int
         The largest number of iterations.  The fit stops earlier when the mean log-likelihood per
         pair rises by less than 1e-5 nats.
     start : callable (u, v) -> float, optional
-        The initial advantage of a link in nats.  With a few nats for equal symbols, affixes are not
+        The initial advantage of a link in nats: its initial probability is proportional to
+        exp(start(u, v)).  With a few nats for equal symbols, affixes are not
         spread over a stem that both sides share.
     smoothing : float >= 0
         This is added to the expected count of every link that occurs in an alignment of a whole
@@ -182,6 +184,8 @@ class Aligner:
                 call_function("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()
             ]
             log_p += log_weights("start(u, v)", advantages, log_p.shape)
+            if len(log_p) and log_p.max() > -np.inf:  # else no pair has an alignment
+                log_p -= np.logaddexp.reduce(log_p)
         log_z = empty(corpus.pairs)
         history: list[float] = []
         for _ in range(self.max_iter):

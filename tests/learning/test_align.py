@@ -356,3 +356,15 @@ def test_slots_beside_x_hold_the_whole_string(slots, text):
     assert before == (*[empty] * rest, string[:excess], *letters[excess:])
     inner = letters[: slots - 1]
     assert behind == (*inner, *[empty] * (slots - 1 - len(inner)), string[slots - 1 :])
+
+
+@pytest.mark.parametrize("normalization", ["joint", "conditional"])
+def test_an_advantage_at_the_start_is_a_probability(normalization):
+    """The likelihood rises from the first iteration on, so that the fit does not stop there."""
+    pairs = [("aab", "xxy"), ("ab", "xxyy"), ("ba", "yx"), ("bab", "yxx")]
+    aligner = Aligner(
+        max_iter=30, normalization=normalization, start=lambda u, v: 3.0 * (len(u) == len(v))
+    ).fit([(tuple(x), tuple(y)) for x, y in pairs])
+    assert len(aligner.log_likelihood_) > 5
+    assert aligner.log_likelihood_[0] < 0
+    assert (np.diff(aligner.log_likelihood_) > -1e-9).all()
