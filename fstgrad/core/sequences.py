@@ -74,9 +74,19 @@ def _read(name: str, values: Any) -> Any:
     check_container(name, values)
     check_mask(name, values)
     try:
-        return values.to_numpy() if hasattr(values, "to_numpy") else values
+        if hasattr(values, "to_numpy"):
+            return _column(values)
+        return values
     except Exception as error:  # a foreign attribute may raise anything
         raise InvalidInputError(f"{name} is a {type(values).__name__}; give a list") from error
+
+
+def _column(values: Any) -> Any:
+    """Return a column as an array, or one of pyarrow, whose texts need copies, as a list."""
+    try:
+        return values.to_numpy()
+    except Exception:  # a foreign attribute may raise anything
+        return values.to_pylist()
 
 
 def items(name: str, values: Any) -> list[Any]:

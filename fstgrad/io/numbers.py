@@ -91,8 +91,15 @@ def read_numbers(
         The file cannot be read.
     """
     file, records, is_quoted = _opened(path)
-    first, second = next(records), next(records, None)
+    first, ahead = next(records), []
+    for record in records:
+        ahead.append(record)
+        if any(record.cells):
+            break
+    second = ahead[-1] if ahead and any(ahead[-1].cells) else None
     names = [cell.strip() for cell in first.cells]
+    if len(names) == 1 and names[0].startswith("#") and second and len(second.cells) > 2:
+        raise RowError(f"{file}:{first.line}: {shown(names[0])} is a comment; delete the line")
     is_short = second is not None and len(second.cells) == len(names) + 1
     # R leaves a name out; a number without quotes may also be the thousands of 1,000
     is_name = is_quoted or index_column == "1" or (second and not _is_number(second.cells[0]))
@@ -114,7 +121,7 @@ def read_numbers(
         own = rows.set_names(first.line, names)
     else:
         rows.read(first)
-    for record in chain([] if second is None else [second], records):
+    for record in chain(ahead, records):
         rows.read(record)
     if is_guess:
         rows.check_labels()
@@ -289,6 +296,10 @@ class _Rows:
         if cell.lower() in _MARKS:
             said = f"is {shown(cell)}; " if cell else "is empty; "
             said += "fill in a number, or leave the row out"
+            if cell and not self.lines and not self.names:
+                said += "; give header=True if line 1 names the columns"
+            elif cell and place == 0 and self.place is None and self.width > 1:
+                said += f"; {_INDEX}"
         elif "," in cell:
             said += "; write a decimal point, and nothing between thousands"
         elif self.width == 1 and re.search(r"\d[ |]+\d", cell):
@@ -301,7 +312,7 @@ class _Rows:
 
 
 def _opened(path: Path) -> tuple[str, Iterator[_Record], bool]:
-    """Return the name of a file, its lines, and whether the second one begins with a quote.
+    """Return the name of a file, its lines, and whether the second text begins with a quote.
 
     Blank lines at the beginning are left out.
 
@@ -314,10 +325,13 @@ def _opened(path: Path) -> tuple[str, Iterator[_Record], bool]:
     first = next((row for row in lines if row.raw.strip()), None)
     if first is None:
         raise InvalidInputError(f"{path} has no row of numbers; give a table of numbers")
-    second = next(lines, None)
-    is_quoted = second is not None and second.raw.startswith(b'"')
-    rest = lines if second is None else chain([second], lines)
-    return first.file, _records(first, rest), is_quoted
+    ahead = []
+    for row in lines:
+        ahead.append(row)
+        if row.raw.strip():
+            break
+    is_quoted = bool(ahead) and ahead[-1].raw.startswith(b'"')
+    return first.file, _records(first, chain(ahead, lines)), is_quoted
 
 
 def _records(first: Row, lines: Iterator[Row]) -> Iterator[_Record]:

@@ -278,8 +278,13 @@ def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
             name, texts, tuple(_score(one.get("score")) for one in listed), fields, row
         )
     key = next((key for key in _TEXTS[side] if key in members), None)
-    if key is None or not isinstance(members[key], str):
+    if key is None:
         raise InvalidInputError(f"no text; name it {' or '.join(_TEXTS[side])}")
+    if not isinstance(members[key], str):
+        raise InvalidInputError(
+            f"the entry {key!r} is {json.dumps(members[key])[:60]}; give a text in quotes, "
+            'with blanks between words, "" if there is none'
+        )
     has_score = side == "hypothesis" and members.get("score") is not None and name is not None
     scores = (_score(members["score"]),) if has_score else None
     return Utterance(name, (members[key].strip(),), scores, fields, row)

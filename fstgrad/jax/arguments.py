@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.core.axis_labels import check_mask, check_positions
+from fstgrad.core.checks import is_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.jax.operators import upcast
 from fstgrad.objectives.strings import IGNORED
@@ -105,9 +106,9 @@ def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -
 
 def is_ignored(known: Any, ignore_index: int) -> Any:
     """Return a mask of the ids that equal `ignore_index`."""
-    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+    if not is_integer(ignore_index):
         raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
-    return known == ignore_index
+    return known == int(ignore_index)
 
 
 def lengths(given: Any, items: int, least: int, most: int) -> Any:

@@ -13,6 +13,7 @@ from fstgrad.core.checks import (
     float_array,
     generator,
     instance,
+    is_integer,
     log_weights,
     positive_integer,
 )
@@ -107,8 +108,9 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         connectivity : 4 or 8
         """
         height, width = positive_integer("height", height), positive_integer("width", width)
-        if not isinstance(connectivity, int) or connectivity not in (4, 8):
+        if not is_integer(connectivity) or connectivity not in (4, 8):
             raise InvalidInputError(f"connectivity is {connectivity!r}; choose 4 or 8")
+        connectivity = 8 if connectivity == 8 else 4
         edges = grid_edges(height, width, connectivity)
         node_scores = float_array("node_scores", node_scores)
         if node_scores.ndim == 3:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fstgrad.core.checks import FloatArray, IntArray, instance
+from fstgrad.core.checks import FloatArray, IntArray, instance, is_integer
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
@@ -31,7 +31,7 @@ SMALL = 2**15  # states of all frames of a batch; below this, threads cost more 
 def check_labels(kind: CTCKind, loss: Loss | None, n: int, blank: Any) -> None:
     """Raise InvalidInputError unless the blank and the loss are over the n labels of the scores."""
     instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
-    if isinstance(blank, bool) or not isinstance(blank, int):
+    if not is_integer(blank):
         raise InvalidInputError(f"blank is {blank!r}; give the id of the blank")
     if not 0 <= blank < n:
         raise InvalidInputError(f"blank is {blank}; the scores are for the labels 0 to {n - 1}")
@@ -97,7 +97,7 @@ class CTCLikelihood(Objective):
     what = "ctc nll"
 
     def __init__(self, blank: int) -> None:
-        self.blank = blank
+        self.blank = int(blank)
 
     def is_twice_differentiable(self) -> bool:
         """Return True."""
@@ -145,7 +145,7 @@ class CTCObjective(StringObjective):
         hidden = [loss.alphabet.symbols[blank]]
         collapsed = CollapsedLoss(loss, loss.alphabet, collapse="ctc", blank=hidden)
         super().__init__(kind, collapsed, *options)
-        self.blank, self.what = blank, f"ctc {self.what}"
+        self.blank, self.what = int(blank), f"ctc {self.what}"
 
     def evaluate(
         self, scores: Arrays, constants: Arrays, team: Team = ALONE

@@ -133,7 +133,7 @@ def to_device(array: Array, device: torch.device) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Return a tensor on any device as a C-contiguous array; half precision as float32."""
-    return np.ascontiguousarray(upcast(tensor.detach().cpu()).numpy())
+    return np.ascontiguousarray(upcast(tensor.detach().cpu()).resolve_neg().numpy())
 
 
 def to_float64(tensor: torch.Tensor) -> FloatArray:

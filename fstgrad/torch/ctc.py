@@ -204,7 +204,7 @@ def ctc_align(
         "nll", scores, gold, None, blank, lengths, ignore_index
     )
     if computes_on_device(scores):
-        found = _aligned(tables[0], constants, blank)
+        found = _aligned(tables[0], constants, int(blank))
         return found if is_batch else CTCAlignment(*(part[0] for part in found))
     arrays, fixed = ([to_numpy(t) for t in tensors] for tensors in (tables, constants))
     parts = list(map(torch.from_numpy, CTCLikelihood(blank).align(arrays, fixed, team())))
@@ -246,7 +246,7 @@ def _evaluated(
     one_of("reduction", reduction, REDUCTIONS)
     check_infeasible(infeasible)
     tables, constants, is_batch = _arguments(kind, *given)
-    _, _, loss, blank, *_ = given
+    loss, blank = given[2], int(given[3])  # NumPy's integers, too
     if computes_on_device(tables[0]):
         known = _on_device((kind, loss, blank, options), tables[0], constants, infeasible)
         if known is not None:

@@ -15,7 +15,7 @@ from fstgrad.core.checks import positive_integer
 from fstgrad.mrf.dense import Kernel, PairSums, check_labels, checked_kernels
 from fstgrad.objectives.mrf import check_dense_shapes
 from fstgrad.torch import arguments
-from fstgrad.torch.arrays import computes_on_device, upcast, validated
+from fstgrad.torch.arrays import computes_on_device, to_float64, to_numpy, upcast, validated
 from fstgrad.torch.device.dense import Filter
 from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms, uncompiled
 
@@ -79,7 +79,7 @@ def mrf_dense_marginals(
     no_vmap([nodes, images, weights, compatibility])
     arguments.log_weights("node_scores", nodes)
     if knows_values(nodes) and not computes_on_device(nodes):
-        check_labels(nodes.detach().numpy(), axis=1)
+        check_labels(to_numpy(nodes), axis=1)
     marginals = []
     weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images.detach(), strict=True):
@@ -100,7 +100,7 @@ def _sums_of(
     """Return the sums over all other pixels, a function of q (H, W, C)."""
     if computes_on_device(scores):
         return Filter(image, kernel, scores.device)
-    own = PairSums(image.double().numpy(), kernel)
+    own = PairSums(to_float64(image), kernel)
     return lambda q: _Sums.apply(q, own)  # type: ignore[no-untyped-call]
 
 

@@ -92,6 +92,9 @@ def test_tables_of_other_libraries_are_named_by_their_columns():
     del index.index
     with pytest.raises(fg.InvalidInputError, match=r"index of 2 levels.*get_level_values\(0\)"):
         EDIT.pairwise(index, WORDS)
+    texts = Column(WORDS)  # texts of pyarrow, which are no array without a copy
+    texts.to_numpy, texts.to_pylist = None, lambda: WORDS
+    assert EDIT.pairwise(texts, WORDS).tolist() == [0, 0]
     table = Frame([["ab"]], columns=[["ab"]])  # a table of pyarrow: columns are values
     table.column_names = ["hyp"]
     with pytest.raises(fg.InvalidInputError, match=r"the columns 'hyp'; give .* ys\['hyp'\]"):

@@ -231,7 +231,7 @@ def test_bytes_have_a_mark_of_their_own_for_padding():
     shares = np.take_along_axis(logs, np.where(known, gold, 0)[..., None], axis=-1)[..., 0]
     field = fg.PairwiseMRF(np.zeros((4, 3)), steps, np.array([[0, 1], [1, 2], [2, 3]]))
     for call in (
-        lambda g: fgj.crf_nll(scores, g, ignore_index=255),
+        lambda g: fgj.crf_nll(scores, g, ignore_index=np.int64(255)),
         lambda g: fgj.linear_chain_nll(scores, steps, g, ignore_index=255),
         lambda g: fgj.mrf_nll(scores, steps, g, field, ignore_index=255),
     ):

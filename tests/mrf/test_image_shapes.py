@@ -7,7 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf.estimator import MRFClassifier
 
 GRID = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.eye(2))
-DIAGONAL = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.eye(2), connectivity=8)
+DIAGONAL = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.eye(2), connectivity=np.int64(8))
 CHAIN = fg.PairwiseMRF(np.zeros((6, 2)), np.eye(2), [(i, i + 1) for i in range(5)])
 IMAGES = np.random.default_rng(0).normal(size=(2, 2, 2, 3))  # items, labels, height, width
 GOLD = np.array([[[0, 1, 1], [1, 0, 1]], [[1, 0, 0], [0, 0, 1]]])

@@ -20,6 +20,21 @@ def scores_for(seed, *shape, dtype=torch.float64):
     )
 
 
+@pytest.mark.parametrize("integer", [np.int64, np.uint8])
+def test_the_blank_may_be_an_integer_of_numpy(integer):
+    def found(blank):
+        return [
+            fgt.ctc_nll(scores, gold, blank=blank),
+            fgt.ctc_risk(scores, gold, EDITS, blank=blank),
+            fgt.ctc_align(scores, gold, blank=blank).log_prob[0],
+        ]
+
+    scores, gold = scores_for(0, 1, 3, 3), [[0]]
+    assert found(integer(2)) == found(2)
+    with fgt.use_device_paths():
+        assert found(integer(2)) == found(2)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-6)])
 def test_nll_is_that_of_torch_on_a_padded_batch(dtype, tolerance):
     raw = scores_for(0, 4, 9, 5, dtype=dtype)

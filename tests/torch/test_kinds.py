@@ -23,6 +23,10 @@ KINDS = {
         lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged),
         r"is a nested tensor; give a padded one",
     ),
+    "masked": (
+        lambda t: torch.masked.masked_tensor(t, torch.ones_like(t, dtype=torch.bool)),
+        r"is a masked tensor; give .*\.to_tensor\(fill\)",
+    ),
     "meta": (lambda t: t.to("meta"), "is on the device meta, which holds no numbers"),
     "complex": (lambda t: t.to(torch.complex64), "is torch.complex64.*; give"),
 }
@@ -52,6 +56,15 @@ def test_scores(name, kind):
         scores[place] = make(scores[place])
         with pytest.raises(fg.InvalidInputError, match=said):
             cases.value(name, scores)
+
+
+@pytest.mark.parametrize("name", cases.MODULES)
+def test_scores_that_are_negated_when_they_are_read(name):
+    """The imaginary part of a conjugate is a view with a negative bit."""
+    given = [scores.detach() for scores in cases.scores_of(name)]
+    lazy = [torch.complex(0 * scores, -scores).conj().imag for scores in given]
+    assert all(scores.is_neg() for scores in lazy)
+    assert torch.equal(cases.value(name, lazy), cases.value(name, given))
 
 
 def tree(function, *given, **options):
