@@ -14,12 +14,14 @@ mutants; neither samples.  Hence this program, on coverage's contexts.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import hashlib
 import importlib
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import re
@@ -29,7 +31,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.mutant_kernels import calls
 from tests.mutant_places import ROOT, Mutant, mutants_of
@@ -42,6 +44,7 @@ MEMORY = 12 * 2**30
 SECONDS = 30.0  # of tests for a mutant, in each stage
 PATIENCE = 30.0  # seconds beyond three times what the tests take, before a mutant hangs
 COMPILATION = 120.0  # more of them for a mutant that is compiled
+KILLED = ("killed", "timeout")
 IDLE = 5  # wall-clock seconds for each second of processor time, before a mutant sleeps
 
 
@@ -57,21 +60,28 @@ class Reach:
         self.durations: dict[str, float] = {}
         self.lines: dict[str, dict[int, set[str]]] = {}
 
-    def add(self, tests: str) -> None:
-        """Measure the tests of one folder, or read what an earlier run measured."""
-        name = f"reach-{tests.replace('/', '-')}-{digest(self.tree / tests)}.json"
-        kept = self.tree.parent / name
-        if not kept.exists():
-            kept.write_text(json.dumps(self._measured(tests)))
-        report = json.loads(kept.read_text())
-        self.durations |= report["durations"]
-        for path, lines in report["lines"].items():
-            found = self.lines.setdefault(path, {})
-            for line, names in lines.items():
-                found.setdefault(int(line), set()).update(names)
+    def add(self, groups: Iterable[str], jobs: int, deadline: float) -> None:
+        """Measure groups of tests, so many at a time, or read what an earlier run measured."""
+
+        def report(tests: str) -> dict[str, dict]:
+            kept = self.tree.parent / f"reach-{slug(tests)}-{digest(self.tree / tests)}.json"
+            if not kept.exists():
+                if time.monotonic() > deadline:
+                    sys.exit("stopped while measuring what the tests reach; the next run goes on")
+                kept.write_text(json.dumps(self._measured(tests)))
+            return json.loads(kept.read_text())
+
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for found in pool.map(report, groups):
+                self.durations |= found["durations"]
+                for path, lines in found["lines"].items():
+                    reached = self.lines.setdefault(path, {})
+                    for line, names in lines.items():
+                        reached.setdefault(int(line), set()).update(names)
 
     def _measured(self, tests: str) -> dict[str, object]:
-        data_file, log = self.tree / "reach", self.tree / "durations.json"
+        data_file = self.tree / f"reach-{slug(tests)}"
+        log = self.tree / f"durations-{slug(tests)}.json"
         environment = {**os.environ, "COVERAGE_FILE": str(data_file), "MUTANTS_LOG": str(log)}
         measured = [f"--cov={name}" for name in FOLDERS]
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants",
@@ -127,6 +137,11 @@ class Reach:
     def _affordable(self, tests: list[str]) -> list[str]:
         total = list(itertools.accumulate(self.durations[test] for test in tests))
         return tests[: 1 + sum(seconds < SECONDS for seconds in total)]
+
+
+def slug(tests: str) -> str:
+    """Return the name of a folder or file of tests as a part of a file name."""
+    return tests.replace("/", "-")
 
 
 def digest(folder: pathlib.Path) -> str:
@@ -199,11 +214,10 @@ def _run_tests(tree: pathlib.Path, tests: list[str], seconds: int) -> None:
         os._exit(code)
 
 
-def copy_of_the_tree(folder: pathlib.Path) -> pathlib.Path:
-    """Copy what the tests need, with the compiled kernels; only the tests if no source changed."""
-    tree = folder / "tree"
+def copy_of_the_tree(tree: pathlib.Path) -> pathlib.Path:
+    """Copy what the tests need; if a source changed, what is kept beside the copy goes."""
     if any(not (tree / n).exists() or digest(tree / n) != digest(ROOT / n) for n in FOLDERS):
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(tree.parent, ignore_errors=True)
     for name in COPIED:
         if name not in FOLDERS or not (tree / name).exists():
             shutil.rmtree(tree / name, ignore_errors=True)
@@ -211,6 +225,16 @@ def copy_of_the_tree(folder: pathlib.Path) -> pathlib.Path:
     for name in FILES:
         shutil.copy(ROOT / name, tree / name)
     return tree
+
+
+def use_kernels(folder: pathlib.Path) -> None:
+    """Let the tests begin with the kernels that are compiled, and leave those of mutants here."""
+    if not folder.exists():  # asked in a process of its own: this one must not load the package
+        code = "from fstgrad.core.kernel_cache import cache_folder; print(cache_folder() or '')"
+        known = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+        if place := known.stdout.decode().strip():
+            shutil.copytree(place, folder)
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 
 @contextlib.contextmanager
@@ -237,6 +261,36 @@ def verdict(tree: pathlib.Path, mutant: Mutant, reach: Reach) -> str:
         if result != "survived":
             return result
     return "survived" if stages else "unreached"
+
+
+def verdicts(
+    mutants: list[Mutant], reach: Reach, folder: pathlib.Path, jobs: int, deadline: float
+) -> Iterator[tuple[Mutant, str]]:
+    """Yield mutants with what the tests say of them, until the deadline.
+
+    Each of the processes has a copy of the tree of its own.
+    """
+    context = multiprocessing.get_context("fork")  # with all that is loaded
+    trees = context.SimpleQueue()
+    for job in range(jobs):
+        trees.put(copy_of_the_tree(folder / f"job-{job}" / "tree"))
+    with context.Pool(jobs, _begin, (trees, reach, deadline)) as pool:
+        for mutant, result in zip(mutants, pool.imap(_try, mutants), strict=True):
+            if result:
+                yield mutant, result
+
+
+def _begin(*work: object) -> None:
+    trees, *rest = work
+    _WORK[:] = [trees.get(), *rest]
+
+
+def _try(mutant: Mutant) -> str:
+    tree, reach, deadline = _WORK
+    return verdict(tree, mutant, reach) if time.monotonic() < deadline else ""
+
+
+_WORK: list = []
 
 
 def equivalent_mutants() -> dict[str, str]:
@@ -273,9 +327,7 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="mutants inside kernels")
     parser.add_argument("--tests", nargs="+", default=groups_of_tests(),
                         help="folders and files of tests that are run")  # fmt: skip
-    parser.add_argument("--part", type=int, default=0, help="with --parts: which one")
-    parser.add_argument("--parts", type=int, default=1, help="for so many runs side by side, each "
-                        "with a folder of its own")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
     parser.add_argument("--minutes", type=float, default=math.inf,
                         help="stop after so long; the next run goes on, and retries survivors "
                         "whose tests changed")  # fmt: skip
@@ -284,15 +336,12 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     deadline = time.monotonic() + 60 * options.minutes
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(options.folder.resolve() / "kernels"))
     every = mutants_of(options.folders, kernels=options.kernels)
-    sample = sample_of(every, options.seed)[: options.sample][options.part :: options.parts]
-    tree = copy_of_the_tree(options.folder)
+    sample = sample_of(every, options.seed)[: options.sample]
+    tree = copy_of_the_tree(options.folder / "tree")
+    use_kernels(options.folder.resolve() / "kernels")
     reach = Reach(tree)
-    for tests in options.tests:
-        if time.monotonic() > deadline:
-            sys.exit("stopped while measuring what the tests reach; the next run goes on")
-        reach.add(tests)
+    reach.add(options.tests, options.jobs, deadline)
     for name in ("numba", "pytest", "scipy.stats", "sklearn.linear_model", "pandas", "torch"):
         with contextlib.suppress(ImportError):  # loaded once, before the forks
             importlib.import_module(name)
@@ -304,16 +353,14 @@ def main() -> None:
     if not results and outcome(tree, quick, 10 * PATIENCE) != "survived":
         sys.exit("tests fail in a child process without a mutant")
     state = digest(ROOT / "tests")
-    for mutant in sample:  # in random order, so that a part of a run is a sample too
-        if time.monotonic() > deadline:
-            break
-        before = results.get(mutant.key, ["", ""])
-        if before[0] in ("killed", "timeout") or before[1] == state or mutant.key in known:
-            continue
-        results[mutant.key] = [verdict(tree, mutant, reach), state]
+    ended = {key for key, (end, when) in results.items() if end in KILLED or when == state}
+    left = [mutant for mutant in sample if mutant.key not in ended | known.keys()]
+    # in random order, so that a part of a run is a sample too
+    for mutant, end in verdicts(left, reach, options.folder, options.jobs, deadline):
+        results[mutant.key] = [end, state]
         log.write_text(json.dumps(results))
-        if results[mutant.key][0] in ("survived", "unreached"):
-            print(f"{results[mutant.key][0]} {mutant.path}:{mutant.line} {mutant.key}", flush=True)
+        if end not in KILLED:
+            print(f"{end} {mutant.path}:{mutant.line} {mutant.key}", flush=True)
     summarize(sample, known, results)
 
 
@@ -324,7 +371,7 @@ def summarize(sample: list[Mutant], known: dict[str, str], results: dict[str, li
         end = "equivalent" if mutant.key in known else results.get(mutant.key, ["left"])[0]
         counts[end] += 1
     tried = len(sample) - counts["equivalent"] - counts["left"]
-    killed = counts["killed"] + counts["timeout"]
+    killed = sum(counts[end] for end in KILLED)
     print(", ".join(f"{number} {result}" for result, number in counts.items()))
     print(f"killed {killed} of {tried} ({100 * killed / max(1, tried):.1f} percent)")
 
