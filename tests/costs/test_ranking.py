@@ -1,6 +1,7 @@
 """Costs learned by ranking, their gradients, and how rankings are measured."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -78,6 +79,22 @@ def test_ranks_and_intervals():
 def test_nearest_words_share_most_bigrams():
     words = ["cat", "cart", "dog", "art", "cat"]
     assert nearest_words(["cat", "xyz"], words, 3) == [[0, 4, 1], []]
+
+
+def test_nearest_words_are_those_of_largest_dice_coefficient():
+    def dice(x, y):
+        x, y = ({*zip(("", *word), (*word, ""), strict=True)} for word in (x, y))
+        return 2 * len(x & y) / (len(x) + len(y))
+
+    rng = random.Random(0)
+    words, texts = ([random_word(rng) for _ in range(n)] for n in (40, 20))
+    for text, found in zip(texts, nearest_words(texts, words, 5), strict=True):
+        order = sorted(range(len(words)), key=lambda k: (-dice(text, words[k]), k))
+        assert found == [k for k in order if dice(text, words[k]) > 0][:5]
+
+
+def random_word(rng):
+    return "".join(rng.choices("abc", k=rng.randint(1, 6)))
 
 
 def test_gradients_of_a_loss():
