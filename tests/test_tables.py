@@ -15,6 +15,7 @@ FILES = {
     "pairs.csv": b"x,y\nab,c\nd,ef\n",
     "upper.csv": b"\xef\xbb\xbfHypothesis, Target\r\nab,c\r\n\r\nd,ef\r\n",
     "wide.csv": b'id,target,note,source\n1,c,"one, two",ab\n2,ef,"3\n4",d\n',
+    "semicolons.csv": b'"x";"y"\nab;c\nd;"ef"\n',
     "columns.txt": b"y,x\nc,ab\nef,d\n",
     "pairs.fa": b">one\nab\n>two\nc\n>three\nd\n>four\ne\nf\n",
     "windows.fasta": b">one\r\na b\r\n\r\n>two\r\nc\r\n>three\r\nd\r\n>four\r\nef",
@@ -52,6 +53,13 @@ def test_a_header_with_other_names_is_told(tmp_path):
     path = written(tmp_path, "words.csv", b"word,phones\nab,c\n")
     with pytest.warns(UserWarning, match="words.csv:1 is taken as the header: x is 'word', y is"):
         assert list(read_pairs(path)) == PAIRS[:1]
+
+
+def test_a_csv_file_with_tabs_has_a_header(tmp_path):
+    path = written(tmp_path, "p.csv", b"y\tx\nc\tab\nef\td\n")
+    assert list(read_pairs(path)) == PAIRS
+    path = written(tmp_path, "none.csv", b"ab\tc\nd\tef\n")
+    assert list(read_pairs(path)) == PAIRS
 
 
 def test_spaces_after_the_commas_of_a_header_are_no_symbols(tmp_path):

@@ -39,6 +39,7 @@ from fstgrad.strings import Lattice
 
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
 FORMAT_NAMES = (*FORMATS, "lattices")
+_NO_IDS = ("hypothesis", "hyp", "pred_text", "text", "reference", "ref", "score", "nbest")
 DIGIT = re.compile(r"\d")
 _ALTERNATIVES = re.compile(r"(?<!\S)\{ .* / .* \}(?!\S)")
 _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
@@ -300,6 +301,7 @@ def _with_silent(found: list[Utterance], references: Sequence[Utterance]) -> lis
 
 def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path: str) -> None:
     """Raise InvalidInputError if ids are written in another way, or lines begin with ids."""
+    _check_unnamed(found, references, path)
     if any(one.name is not None for one in (*found, *references)):
         _check_spelling(
             {str(one.name) for one in found}, {str(one.name) for one in references}, path
@@ -315,6 +317,33 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
             f"{path}: the lines begin with words such as {first[1][0]!r}, which may be ids; give "
             "--format kaldi and --reference-format kaldi if they are, else --format lines"
         )
+
+
+def _check_unnamed(found: Sequence[Utterance], references: Sequence[Utterance], path: str) -> None:
+    """Raise InvalidInputError if a column of a file without ids has the ids of the other file."""
+    file = references[0].row.file
+    for own, other, here, there in (
+        (found, references, path, file), (references, found, file, path)
+    ):  # fmt: skip
+        names = {one.name for one in other}
+        if None in names or any(one.name is not None for one in own):
+            continue
+        for column in sorted(set(own[0].fields).difference(_NO_IDS)):
+            if {one.fields.get(column) for one in own} == names:
+                raise InvalidInputError(
+                    f"{here} has no id, but {column!r} is that of {there}; name it id"
+                )
+        if own[0].fields:
+            note(f"fstgrad: {here} has no ids: its rows and those of {there} match by position")
+    if any(one.name is not None for one in (*found, *references)):
+        return
+    for column in sorted(set(found[0].fields).difference(_NO_IDS)):
+        left, right = ([one.fields.get(column) for one in rows] for rows in (found, references))
+        if left != right and len(set(left)) == len(left) and set(left) == set(right):
+            raise InvalidInputError(
+                f"{path} and {file} have no ids, but the same {column!r} in another order; name "
+                "this column id in both"
+            )
 
 
 def _check_spelling(own: set[str], ids: set[str], path: str) -> None:

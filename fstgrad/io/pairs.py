@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path
-from fstgrad.io.text import LINE, Pair, Row, Tokens, located, not_csv, read_rows
+from fstgrad.io.text import LINE, Pair, Row, Tokens, located, not_csv, read_rows, separator
 
 # accepted names of the two columns of a CSV file, besides the caller's; upper or lower case
 _KNOWN = (
@@ -54,7 +54,8 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
       names (below) of several letters is an error.
     - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
       the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
-      .csv file with other names must have as many as `names`, in the same order; this warns.
+      .csv file with other names must have as many as `names`, in the same order; this warns.  If
+      the header has no comma, semicolons separate the fields, or in a .csv file tabs.
     - FASTA (for two names): the first line begins with > and has no tab.  Consecutive records form
       the pairs x, y.
 
@@ -72,11 +73,14 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     first = next(rows, None)
     if first is None:
         return
+    is_named = pathlib.Path(first.file.lower().removesuffix(".gz")).suffix == ".csv"
+    if is_named and _columns(_header(first), names) is not None:  # also with tabs
+        yield from _csv(first, rows, names)
+        return
     if b"\t" not in first.raw:
         if first.raw.startswith(b">") and len(names) == 2:
             yield from _fasta(first, rows)
             return
-        is_named = pathlib.Path(first.file.lower().removesuffix(".gz")).suffix == ".csv"
         if is_named or _columns(_header(first), names) is not None:
             yield from _csv(first, rows, names)
             return
@@ -124,7 +128,8 @@ def _records(header: Row, rows: Iterator[Row]) -> Iterator[Row]:
 def _header(first: Row) -> list[str]:
     """Return the fields of a first line; [] if it is not CSV."""
     try:
-        return next(csv.reader([first.raw.decode("utf-8")], strict=True), [])
+        text = first.raw.decode("utf-8")
+        return next(csv.reader([text], strict=True, delimiter=separator(text)), [])
     except (UnicodeDecodeError, csv.Error):
         return []
 
@@ -143,7 +148,8 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
     with located(first):
         text = first.text()
     try:
-        header = next(csv.reader([text], strict=True))
+        mark = separator(text)
+        header = next(csv.reader([text], strict=True, delimiter=mark))
     except csv.Error as error:
         raise not_csv(first.place, error) from error
     chosen = _columns(header, names)
@@ -157,7 +163,8 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
             f"name {len(names)} of them {', '.join(names)}"
         )
     is_spaced = any(field.startswith(" ") for field in header)  # "x, y": spaces after commas
-    reader = csv.reader((_text(row) for row in rows), strict=True, skipinitialspace=is_spaced)
+    lines = map(_text, rows)
+    reader = csv.reader(lines, strict=True, skipinitialspace=is_spaced, delimiter=mark)
     line = first.line + 1
     try:
         for fields in reader:

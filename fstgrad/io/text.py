@@ -209,6 +209,12 @@ def _as_utf8(data: bytes, name: str, encoding: str) -> bytes:
         raise InvalidInputError(f"{name} is neither UTF-8 nor {encoding}: {error}") from error
 
 
+def separator(header: str) -> str:
+    """Return what separates the fields of a CSV header: a comma, or else a semicolon or a tab."""
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return next((mark for mark in ",;\t" if mark in unquoted), ",")
+
+
 def not_csv(place: str, error: Exception) -> RowError:
     """Return the error for a line of CSV text that Python's reader refuses."""
     said = str(error)

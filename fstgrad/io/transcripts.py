@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
-from fstgrad.io.text import Row, located, not_csv, read_rows, text_of, to_number
+from fstgrad.io.text import Row, located, not_csv, read_rows, separator, text_of, to_number
 from fstgrad.io.timed import (
     Utterance,
     channels,
@@ -197,7 +197,8 @@ def _is_number(text: str) -> bool:
 
 
 def _csv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
-    reader = csv.reader((text_of(row) + "\n" for row in rows), strict=True)
+    mark = separator(text_of(rows[0])) if rows else ","
+    reader = csv.reader((text_of(row) + "\n" for row in rows), strict=True, delimiter=mark)
     table: list[tuple[Row, list[str]]] = []
     line = 0
     try:
@@ -263,8 +264,10 @@ def _entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _of_members(members: dict[str, Any], side: Side, row: Row) -> Utterance:
     """Return the utterance of a row of a table, or of an object."""
+    plain = {key.strip().lower(): value for key, value in members.items()}
+    fields = {key: str(value) for key, value in members.items() if key.lower() not in _NAMES}
+    members = plain | members  # as in tables, ID is id, unless there are both
     name = next((str(members[key]) for key in _NAMES if members.get(key) is not None), None)
-    fields = {key: str(value) for key, value in members.items() if key not in _NAMES}
     if "nbest" in members:
         listed = members["nbest"]
         if not isinstance(listed, list) or not listed or not all(

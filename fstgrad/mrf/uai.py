@@ -3,7 +3,8 @@
 A model file has the word MARKOV or BAYES, the number of variables, the number of values of each,
 the number of factors and their scopes, and then their tables of values (not logarithms), last
 variable fastest.  Each scope begins with its number of variables, each table with its number of
-values.  Source: the UAI 2014 inference competition, "File formats".
+values.  Comments run from # to the end of a line.  Source: the UAI 2014 inference competition,
+"File formats".
 """
 
 import math
@@ -52,7 +53,8 @@ class _Tokens:
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
-        self.lines = [line.split() for line in read_lines(self.path)]
+        # pyAgrum writes the names of variables as comments
+        self.lines = [line.split("#")[0].split() for line in read_lines(self.path)]
         self.left = sum(map(len, self.lines))
         self.words = self._words()
         self.line = 0

@@ -321,6 +321,29 @@ def test_what_is_ambiguous_or_damaged_is_refused(name, text, said, files, run):
     assert said in err
 
 
+OTHER_IDS = {
+    "upper case": ('{"ID": 2, "Text": "b"}\n{"ID": 1, "Text": "a"}\n', "id;text\n1;a\n2;b\n", ""),
+    "hypotheses": ('{"key": 2, "text": "b"}\n{"key": 1, "text": "a"}\n', "id,text\n1,a\n2,b\n",
+                   "h.json has no id, but 'key' is that of r.csv; name it id"),
+    "references": ('{"id": 2, "text": "b"}\n{"id": 1, "text": "a"}\n', "utt;text\n1;a\n2;b\n",
+                   "r.csv has no id, but 'utt' is that of h.json; name it id"),
+    "both": ('{"utt": 2, "text": "b"}\n{"utt": 1, "text": "a"}\n', "utt;text\n1;a\n2;b\n",
+             "have no ids, but the same 'utt' in another order; name this column id"),
+    "none": ('{"text": "a"}\n{"text": "b"}\n', "id\ttext\n1\ta\n2\tb\n",
+             "h.json has no ids: its rows and those of r.csv match by position"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hypotheses, references, said", OTHER_IDS.values(), ids=OTHER_IDS)
+def test_ids_in_a_column_of_another_name_are_no_positions(hypotheses, references, said, files, run):
+    files(h__json=hypotheses, r__csv=references)
+    code, out, err = run("score", "h.json", "r.csv", "--json")
+    assert said in err
+    assert code == ("no id" in said and "position" not in said)
+    if not code:
+        assert json.loads(out)["errors"] == 0
+
+
 def test_nbest_lists_and_what_is_written(files, run, tmp_path):
     files(n__tsv=NBEST, r__tsv=REFS)
     decodes = [arg for how in ("best", "oracle", "mbr") for arg in ("--decode", how)]

@@ -56,6 +56,15 @@ def test_values_of_a_small_file(small):
     assert model.log_prob((0, 1, 0)) == -np.inf
 
 
+def test_comments_are_left_out(tmp_path, small):
+    path = tmp_path / "named.uai"
+    path.write_text(SMALL.replace("1 0\n", "1 0   # 1 cat\n", 1).replace("3\n", "3#\n", 1))
+    assert path.read_text() != SMALL
+    assert uai.read_model(path).to_mrf().log_partition() == pytest.approx(
+        uai.read_model(small).to_mrf().log_partition()
+    )
+
+
 def test_factors_over_the_same_nodes_are_added():
     rng = np.random.default_rng(0)
     one, two, turned = rng.normal(size=3), rng.normal(size=(3, 2)), rng.normal(size=(2, 3))
