@@ -232,6 +232,8 @@ def _is_k2(lines: list[Line], known: Container[str]) -> bool:
 def _k2(lines: list[Line]) -> list[Line]:
     """Return lines of k2 as lines of an acceptor, in which label -1 is epsilon."""
     *arcs, last = lines
+    if int(arcs[0].fields[0]) != 0:
+        raise arcs[0].error("in k2, state 0 is the start, and its arcs come first:")
     are_numbers = all(re.fullmatch(r"-1|\d+", line.fields[-2]) for line in arcs)
     converted = []
     for line in arcs:

@@ -117,3 +117,9 @@ def test_what_is_refused_by_line(text, symbols, message):
 def test_several_lattices_are_no_single_one():
     with pytest.raises(fg.FstError, match="text has 2 lattices"):
         fg.Lattice.from_text(COMPACT, ABC)
+
+
+def test_the_start_of_k2_is_state_0():
+    """Also where no arc leaves it, so that there is no path."""
+    with pytest.raises(fg.FstError, match="text:1: .*state 0 is the start"):
+        fg.Lattice.from_text("1 2 1 0.5\n2 3 -1 0\n3\n", fg.Alphabet("1"), symbols=((1, "1"),))
