@@ -175,6 +175,13 @@ def _report_convergence(result: Inference) -> None:
     elif isinstance(result, Bounds):
         if not result.converged:
             echo(f"the bounds are {result.upper - result.lower:.3g} nats apart", err=True)
+    elif isinstance(result, Annealed):
+        if not result.converged:
+            echo(
+                "ais missed the labelings of the highest scores, and log Z is larger; use --method "
+                "exact or bounds",
+                err=True,
+            )
     elif not result.converged:
         echo(
             f"{result.method} did not converge in {result.iterations} iterations (last change "

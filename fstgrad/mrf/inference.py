@@ -5,30 +5,32 @@ The methods, and the functions or modules that document their options:
 - "exact" : `exact_inference`
 - "bp", "max-product", "trw" : `fstgrad.mrf.messages.belief_propagation`
 - "mean-field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
-- "ais" : `fstgrad.mrf.sampling.annealing`
+- "ais" : `fstgrad.mrf.sampling.annealing`, by `checked_annealing`
 - "gibbs", "chromatic", "blocked", "metropolis", "swendsen-wang", "tempered" :
   `fstgrad.mrf.sampling.marginals`
 """
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fstgrad.core.checks import one_of, positive_integer
+from fstgrad.core.checks import Seed, one_of, positive_integer
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_precision
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.belief_propagation import belief_propagation, max_product, tree_reweighted
-from fstgrad.mrf.result import Inference
+from fstgrad.mrf.result import Annealed, Inference
 from fstgrad.mrf.sampling.annealing import annealed
 from fstgrad.mrf.sampling.chains import SAMPLERS
 from fstgrad.mrf.sampling.marginals import sample_marginals
 from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.mrf.trw_s import tree_mode
 
+_ERRORS = 4.0  # standard errors by which an estimate may miss a lower bound
 Result = TypeVar("Result")
 
 
@@ -97,6 +99,20 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
     )  # fmt: skip
 
 
+def checked_annealing(
+    model: ScoredGraph, *, steps: int = 200, runs: int = 100, rng: Seed = None
+) -> Annealed:
+    """Return the result of `annealed`, converged unless a labeling proves that log Z is larger.
+
+    The labeling is that of `fstgrad.mrf.trw_s`; log Z is at least its score.  Options and errors
+    are as in `annealed`.
+    """
+    result = annealed(model, steps=steps, runs=runs, rng=rng)
+    lower = tree_mode(model, max_cells=0, restarts=0).score
+    error = _ERRORS * result.log_partition_error + 1e-9 * max(1.0, abs(result.log_partition))
+    return replace(result, converged=lower <= result.log_partition + error)
+
+
 METHODS: dict[str, Method[Inference]] = {
     "exact": Method(exact_inference),
     "bp": Method(belief_propagation),
@@ -104,7 +120,7 @@ METHODS: dict[str, Method[Inference]] = {
     "trw": Method(tree_reweighted),
     "mean-field": Method(mean_field),
     "bounds": Method(bounds),
-    "ais": Method(annealed),
+    "ais": Method(checked_annealing),
     **{name: Method(sample_marginals, {"sampler": name}) for name in (*SAMPLERS, "tempered")},
 }
 

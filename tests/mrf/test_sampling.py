@@ -392,3 +392,14 @@ def test_draws_without_a_table(labels):
     found = np.zeros(5, np.int64)
     ChromaticSweeps(model, 1, 1).sweep(3, 7, 0, 15, found)
     np.testing.assert_array_equal(found, sequential(model, 3, 7, 15))
+
+
+def test_annealed_runs_that_miss_the_best_labeling_have_not_converged():
+    rng = np.random.default_rng(0)
+    for scale, misses in ((1.0, False), (50.0, True)):
+        node, edge = scale * rng.normal(size=(4, 2)), scale * rng.normal(size=(4, 2, 2))
+        m = fg.PairwiseMRF(node, edge, [(0, 1), (1, 2), (2, 3), (0, 3)])
+        found = m.infer("ais", steps=5, runs=5, rng=1)
+        below = m.log_partition() - found.log_partition
+        assert (below > 4 * found.log_partition_error) == misses
+        assert found.converged != misses

@@ -27,7 +27,9 @@ def annealed(
 ) -> Annealed:
     """Return log Z with its standard error (nats), and node marginals from weighted draws.
 
-    There are no edge or factor marginals.  The cost is that of steps * runs chromatic sweeps.
+    There are no edge or factor marginals.  The cost is that of steps * runs chromatic sweeps.  If
+    all runs miss the labelings of the highest scores, log Z is too low by more than its error says;
+    `checked_annealing` looks for them.
 
     Parameters
     ----------
