@@ -279,6 +279,8 @@ def score(
     numbers = {"hypotheses": len(hyps), "references": len(refs)}
     numbers |= {} if groups is None else {"by": len(groups)}
     if not hyps or len(set(numbers.values())) > 1:
+        if not any(numbers.values()):
+            raise InvalidInputError("hypotheses and references have no items; give at least one")
         counts = ", ".join(f"{name} {count:,}" for name, count in numbers.items())
         raise InvalidInputError(f"the numbers of items are {counts}; give one of each per pair")
     one_of("align", align, get_args(Align))

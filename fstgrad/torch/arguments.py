@@ -24,7 +24,7 @@ def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
             f"{name} is a nested tensor; give a padded one, as torch.nested.to_padded_tensor makes "
             "it, and say by lengths, mask or ignore_index what is padding"
         )
-    if torch.masked.is_masked_tensor(given):
+    if not torch.compiler.is_compiling() and torch.masked.is_masked_tensor(given):
         raise InvalidInputError(
             f"{name} is a masked tensor; give {name}.to_tensor(fill), with -inf to forbid, and say "
             "by lengths, mask or ignore_index what is padding"

@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from fstgrad.core.alphabet import SequenceLike
+from fstgrad.core.alphabet import Alphabet, SequenceLike
 from fstgrad.core.checks import IntArray, index_array, one_of
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.sequences import batch, items
 from fstgrad.losses import Loss
@@ -60,7 +60,8 @@ def softmax_margin(
         Log-weights; index n of a context axis means "before the start".
     gold : (l,) or (B, L) integer tensor, or one or B sequences
         The targets; they determine whether there is a batch axis.  A list of str is one sequence if
-        its first item is a symbol of the alphabet, otherwise B sequences.  Entries beyond a length
+        its items are symbols of the alphabet and the scores have no batch axis, otherwise B
+        sequences; where the scores may have both forms it is an error.  Entries beyond a length
         are ignored, and so are the scores of positions beyond the gold string of an item.
     loss : Loss, LossAutomaton, a sequence of B automata, or None
         A loss is compiled against every target, only once during its lifetime.  None: L = 0.
@@ -166,7 +167,7 @@ def _evaluated(
     arguments.floating("scores", scores)
     arguments.check_loss(loss)
     gold = as_list("gold", gold)
-    is_batch = _is_batch(gold, loss)
+    is_batch = _is_batch(gold, loss, scores, has_axis=lengths is not None)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     axis = is_batch or lengths is not None
     if axis and not is_batch:
@@ -341,10 +342,10 @@ def checked_lengths(
     return known
 
 
-def _is_batch(gold: Gold, loss: LossLike) -> bool:
-    """Whether `gold` contains sequences instead of symbols or ids.
+def _is_batch(gold: Gold, loss: LossLike, scores: torch.Tensor, *, has_axis: bool) -> bool:
+    """Whether `gold` contains sequences instead of symbols or ids; see `_are_strings`.
 
-    A list of str is one sequence if its first item is a symbol of the alphabet.
+    has_axis : whether the scores have a batch axis in any case.
     """
     if isinstance(gold, torch.Tensor | np.ndarray):
         if gold.ndim not in (1, 2):
@@ -352,12 +353,46 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
                 f"gold has the shape {tuple(gold.shape)}; give (l,), or (B, L') for a batch"
             )
         return gold.ndim == 2
-    if isinstance(gold, str) or not isinstance(gold, Sequence) or len(gold) == 0:
+    if isinstance(gold, str) or not isinstance(gold, Sequence):
         return False
+    if len(gold) == 0:
+        return len(scores) == 0 and scores.ndim > 2
     if isinstance(gold[0], str):
         one = next(iter(loss), None) if isinstance(loss, Sequence) else loss
-        return one is not None and gold[0] not in one.alphabet
+        return one is not None and (
+            gold[0] not in one.alphabet
+            or _are_strings(gold, one.alphabet, tuple(scores.shape), has_axis=has_axis)
+        )
     return not isinstance(gold[0], int | np.integer)
+
+
+@uncompiled
+def _are_strings(
+    gold: Sequence[Any], alphabet: Alphabet, shape: tuple[int, ...], *, has_axis: bool
+) -> bool:
+    """Whether a list of str that begins with a symbol has strings, and not the symbols of one.
+
+    Raises
+    ------
+    InvalidInputError
+        It may be either: all items are symbols, and the scores have the axes of both.
+    """
+    if len(shape) < 3 or shape[0] != len(gold):
+        return False
+    try:
+        for string in gold:
+            alphabet.encode(string)
+    except FstgradError:
+        return False
+    contexts = {len(alphabet) + 1}
+    are_symbols = all(isinstance(symbol, str) and symbol in alphabet for symbol in gold)
+    if has_axis or not are_symbols or not contexts.issuperset(shape[1:-1]):
+        return True
+    each = f"{[[symbol] for symbol in gold[:3]]!r}"[:40]
+    raise InvalidInputError(
+        f"gold has {len(gold)} symbols, which may be one string or so many, as scores of the shape "
+        f"{shape} are for both; give a tensor of ids, or a list for each string, as in {each}"
+    )
 
 
 def _encoded(

@@ -325,3 +325,22 @@ def test_lengths_of_a_column():
     np.testing.assert_allclose(found, [np.log(9), np.log(3)], rtol=1e-6)
     with pytest.raises(fg.InvalidInputError, match="lengths has masked entries"):
         fgt.crf_nll(scores, gold, lengths=np.ma.array([2, 1], mask=[0, 1]))
+
+
+def test_a_list_of_str_has_strings_where_the_scores_have_a_batch_axis():
+    """Whichever string is first: one of one letter is also a symbol."""
+    abc = fg.Alphabet("abc")
+    words = fg.WordErrorRate(fg.Alphabet(["the", "cat"]))
+    scores = torch.randn(2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for loss, shape, strings in (
+        (fg.EditDistance(abc), (2, 5, 3), ["a", "bc"]),
+        (fg.EditDistance(abc), (2, 5, 3), ["a", "b"]),
+        (words, (2, 5, 2), ["the", "the cat"]),
+    ):
+        given, lists = scores[:, :, : shape[2]], [loss.alphabet.encode(each) for each in strings]
+        found = fgt.risk(given, strings, loss, reduction="none")
+        assert torch.equal(found, fgt.risk(given, lists, loss, reduction="none"))
+    with pytest.raises(fg.InvalidInputError, match=r"2 symbols, .* one string or so many.*\[\['a'"):
+        fgt.risk(scores[:, :4], ["a", "b"], fg.EditDistance(abc))
+    assert fgt.risk(scores[0, :2], ["a", "b"], fg.EditDistance(abc)).ndim == 0
+    assert fgt.risk(scores[:0], [], fg.EditDistance(abc), reduction="none").shape == (0,)
