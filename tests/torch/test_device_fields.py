@@ -28,6 +28,8 @@ FIELDS = {
     "hard zeros": lambda nodes, edges, gold: (
         edges[..., 0, 1].fill_(-torch.inf), nodes[:, 0, 1:].fill_(-torch.inf), gold.fill_(0)),
     "a masked node": lambda nodes, edges, gold: nodes[:, 2].fill_(-1e30),
+    "a masked edge": lambda nodes, edges, gold: edges[3].fill_(-1e30),
+    "masked edges": lambda nodes, edges, gold: edges.fill_(torch.finfo(torch.float64).min),
     "unknown": lambda nodes, edges, gold: gold[:, 1:7:3].fill_(-100),
 }  # fmt: skip
 
@@ -44,7 +46,7 @@ OPTIONS = {
 @pytest.mark.parametrize("method", OPTIONS)
 def test_fields(method, change):
     """Losses, log Z, marginals, and their derivatives, the second where the CPU has them."""
-    grid, nodes, edges, gold = field(shared=change in ("plain", "a masked node"))
+    grid, nodes, edges, gold = field(shared=change in ("plain", "a masked node", "masked edges"))
     FIELDS[change](nodes, edges, gold)
     if (change, method) in (("unknown", "pseudolikelihood"), ("hard zeros", "mean-field")):
         return  # the one needs all labels, the other no forbidden pairs

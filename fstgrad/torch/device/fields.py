@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fstgrad.core.checks import LARGEST_SCORE
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.tree_cover import tree_cover
@@ -101,9 +102,9 @@ def beliefs(nodes: torch.Tensor, edges: torch.Tensor, ends: Ends, run: Run) -> B
     nodes : (B, I, C); edges : (B, C, C) or (B, E, C, C)
     """
     scores, offset = _relative(nodes)
-    tables = _by_edge(edges, len(ends.source) // 2)
+    tables, of_edges = _relative_edges(edges, len(ends.source) // 2)
     value, node, edge = _Estimate.apply(scores, tables, ends, run)  # type: ignore[no-untyped-call]
-    return Beliefs(value + offset, node, edge)
+    return Beliefs(value + offset + of_edges, node, edge)
 
 
 def nll(
@@ -120,12 +121,11 @@ def nll(
     golds : (B, I), -1 for unknown labels; all_known : whether there are none
     """
     node, first, second, wrong = _indicators(golds, nodes.shape[2], ends)
-    scores = _relative(nodes)[0]
+    scores, edges = _relative(nodes)[0], _relative_edges(edges, first.shape[1])[0]
     if all_known:
         pairs = first[..., None] & second[:, :, None]
-        tables = _by_edge(edges, first.shape[1])
         tied = torch.where(node, scores, 0.0).sum(dim=2).double().sum(dim=1)
-        tied = tied + torch.where(pairs, tables, 0.0).flatten(2).sum(dim=2).double().sum(dim=1)
+        tied = tied + torch.where(pairs, edges, 0.0).flatten(2).sum(dim=2).double().sum(dim=1)
         tied = valid(tied)
     else:
         allowed = node | (golds[..., None] == UNKNOWN)
@@ -139,7 +139,7 @@ def pseudolikelihood(
 ) -> torch.Tensor:
     """Return -sum_i log P(gold_i | gold elsewhere) (B,) in nats, once differentiable."""
     node, first, second, wrong = _indicators(golds, nodes.shape[2], ends)
-    tables = _by_edge(edges, first.shape[1])
+    tables, _ = _relative_edges(edges, first.shape[1])
     # the scores of the labels of either end, given the label of the other
     into_second = torch.where(first[..., None], tables, 0.0).sum(dim=2)
     into_first = torch.where(second[:, :, None], tables, 0.0).sum(dim=3)
@@ -365,7 +365,21 @@ def _indicators(
 def _relative(nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return node scores less the largest of each node, and the sum of these, (B,) float64."""
     largest = finite(nodes.detach().amax(dim=2, keepdim=True))
-    return nodes - largest, largest.double().sum(dim=(1, 2))
+    return nodes - largest, _total(largest)
+
+
+def _relative_edges(edges: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return edge scores (B, E, C, C) less the largest of each edge, and their sums (B,) float64.
+
+    So a table that is masked as a whole costs no digits, and all methods agree with the CPU.
+    """
+    largest = finite(edges.detach().amax(dim=(-2, -1), keepdim=True))
+    return _by_edge(edges - largest, size), _total(_by_edge(largest, size))
+
+
+def _total(largest: torch.Tensor) -> torch.Tensor:
+    """Return the sums (B,) float64, finite as on the CPU."""
+    return largest.double().clamp_min(-LARGEST_SCORE).flatten(1).sum(dim=1)
 
 
 def _cavities(nodes: torch.Tensor, messages: torch.Tensor, ends: Ends) -> torch.Tensor:
