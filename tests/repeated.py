@@ -53,7 +53,7 @@ _RUNS = (
     ("trees decode, entropy", "trees decode t.npz -k 3", "trees entropy t.npz"),
     ("trees kl, evaluate", "trees kl t.npz u.npz", "trees evaluate s.conllu --scores s.npz"),
     ("mrf marginals", "mrf marginals m.uai --method bp"),
-    ("mrf sample", "mrf sample m.uai -k 3 --seed 1"),
+    ("mrf sample", "mrf sample m.uai -n 3 --seed 1"),
     ("mrf partition, map", "mrf partition m.uai", "mrf map m.uai"),
     ("mrf denoise", "mrf denoise i.png -o o.png"),
     ("grm fit, sample", "grm fit counts.csv --alpha 0.1 --threads 1 --quiet -o r.npz",

@@ -4,6 +4,7 @@ Compiled kernels are kept as files (`kernel_cache`), and a signal must not inter
 numba has no public interface for either.
 """
 
+import importlib
 import pickle
 import threading
 from typing import Any, cast
@@ -52,7 +53,13 @@ def to_bytes(compiled: Any) -> bytes:
 
 
 def from_bytes(target_context: Any, data: bytes) -> Any:
-    """Return the compiled kernel that `to_bytes` has written."""
+    """Return the compiled kernel that `to_bytes` has written.
+
+    What a matrix product calls is imported here.  Machine code would import it at the first
+    product, where an interruption ends the process (Fatal Python error: BLAS wrapper returned).
+    """
+    if b"numba_xxgemm" in data:
+        importlib.import_module("scipy.linalg.cython_blas")
     return cast(Any, CompileResult)._rebuild(target_context, *pickle.loads(data))
 
 

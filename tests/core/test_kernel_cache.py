@@ -136,3 +136,24 @@ def test_a_compiled_kernel_is_loaded_without_the_compiler():
     for _ in range(2):  # the first process may compile
         done = subprocess.run(program, capture_output=True, text=True, check=True)
     assert not {"numba.np.arraymath", "scipy.linalg"} & set(done.stdout.split())
+
+
+INTERRUPTING = """
+import sys, numpy as np, fstgrad as fg
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "scipy.linalg.cython_blas":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+try:
+    fg.SpanningTrees(np.zeros((3, 3)), single_root=True).entropy_and_gradient()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_while_a_matrix_product_is_looked_up():
+    """In machine code it would end the process."""
+    program = [sys.executable, "-c", INTERRUPTING]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert done.stdout == "interrupted\n"
