@@ -345,7 +345,11 @@ class CRF:
             for ends, place in ((self.start, 1), (self.end, rank[:, -1:])):
                 if ends is not None:
                     is_end = mask & (rank == place)
-                    emissions = emissions + _zero_outside(is_end[..., None], upcast(ends))
+                    own, further = self._recentered(
+                        upcast(ends).reshape(1, 1, -1), mask.new_ones(1, 1)
+                    )
+                    emissions = emissions + _zero_outside(is_end[..., None], own)
+                    offset = offset + _zero_outside(is_end, further)
             emissions, further = self._recentered(emissions, mask)  # start and end may be masks too
             offset = offset + further
         return _Chain(emissions, table.reshape(steps.shape), mask, offset)

@@ -46,6 +46,8 @@ from fstgrad.trees.structures import IGNORE_INDEX, PADDING
 
 Lengths = torch.Tensor | Sequence[int] | None
 
+_LOWEST = -1e10  # nats; beside lower scores, others have errors above 1e-6
+
 
 @validated
 def spanning_tree_log_partition(
@@ -135,7 +137,7 @@ def spanning_tree_nll(
                 known = table.where_feasible(golds, _chain_of(golds, labeled))
             used = gold_parts(table.batch.detach(), known, *table.family, labeled)
             score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
-        return table.values(log_partition(table.arcs, *table.family) - score)
+        return table.values(_with_digits(log_partition(table.arcs, *table.family)) - score)
 
     return table.feasible_result(compute, "nll", golds)
 
@@ -175,7 +177,7 @@ def spanning_tree_partial_nll(
         agreeing = table.batch.masked_fill(excluded, -torch.inf)
         arcs = _summed_labels(agreeing) if labeled else agreeing
         log_z, partial = (log_partition(t, *table.family) for t in (table.arcs, arcs))
-        return table.values(log_z - partial)
+        return table.values(_with_digits(log_z) - partial)
 
     return table.feasible_result(compute, "partial-nll", mask)
 
@@ -393,11 +395,20 @@ class _Table:
     def recentered(self) -> "_Table":
         """Return the table less the largest score of each dependent, if that is beyond FAR.
 
-        Probabilities of trees do not change, and keep their digits beside masks.
+        With a single root, also less the largest score of the root.  Probabilities of trees do not
+        change, and keep their digits beside masks.
         """
         arcs = self.batch.detach().amax(dim=3) if self.labeled else self.arcs.detach()
-        largest = torch.where(self._are_arcs(), arcs, -torch.inf).amax(dim=1, keepdim=True)
-        offset = torch.where((largest.abs() > FAR) & largest.isfinite(), largest, 0.0)
+        arcs = torch.where(self._are_arcs(), arcs, -torch.inf)
+        largest = arcs.amax(dim=1, keepdim=True)
+        if self.family[1] and arcs.shape[1] > 1:  # heads but the root, which has an offset itself
+            others = arcs[:, 1:].amax(dim=1, keepdim=True)
+            largest = torch.where(others == -torch.inf, largest, others)
+        offset = _far(largest)
+        if self.family[1]:
+            root = _far((arcs[:, :1] - offset).amax(dim=2, keepdim=True))
+            is_root = torch.arange(arcs.shape[1], device=arcs.device)[:, None] == 0
+            offset = offset + torch.where(is_root, root, 0.0)
         if not knows_values(offset) or computes_on_device(offset) or bool(offset.any()):
             self.batch = self.batch - (offset[..., None] if self.labeled else offset)
             self.arcs = _summed_labels(self.batch) if self.labeled else self.batch
@@ -575,6 +586,32 @@ def _with_usable_ignored(scores: torch.Tensor, labeled: bool) -> torch.Tensor:
     nodes = torch.arange(scores.shape[-1 - labeled], device=scores.device)
     is_arc = (nodes > 0) & (nodes[:, None] != nodes)
     return torch.where(is_arc[..., None] if labeled else is_arc, scores, 0.0)
+
+
+def _with_digits(log_z: torch.Tensor) -> torch.Tensor:
+    """Return log Z (B,) of a recentered table; if all trees have masks, NaN on a device.
+
+    Raises
+    ------
+    InfeasibleError
+        All trees of an item have masks, and the scores are on the CPU.
+    """
+    known = log_z.detach()
+    lost = (known < _LOWEST) & known.isfinite()
+    if not knows_values(lost) or computes_on_device(lost):
+        return torch.where(lost, torch.nan, log_z)
+    if lost.any():
+        raise InfeasibleError(
+            f"scores: log Z of item {int(lost.nonzero()[0])} is {float(known[lost][0]):.3g}: every "
+            "tree has a mask such as -1e9, beside which other scores keep no digits; allow a tree "
+            "without masks, or give -inf for what is impossible"
+        )
+    return log_z
+
+
+def _far(largest: torch.Tensor) -> torch.Tensor:
+    """Return the entries that cost digits as offsets, and 0 for the others."""
+    return torch.where((largest.abs() > FAR) & largest.isfinite(), largest, 0.0)
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:

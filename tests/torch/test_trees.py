@@ -114,6 +114,33 @@ def test_a_word_that_is_masked_whole_costs_no_digits(mask, labels):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("mask", [-1e9, -1e30, torch.finfo(torch.float64).min, 1e12])
+@pytest.mark.parametrize("projective", [False, True])
+def test_a_masked_root_costs_no_digits(mask, projective):
+    scores = torch.randn(1, 4, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    options = {"single_root": True, "projective": projective}
+    scores[:, 0] = 0.0
+    masked = scores.clone()
+    masked[:, 0] = mask
+    for gold in ([0, 1, 2], [2, 0, 2]):
+        found, expected = (
+            fgt.spanning_tree_nll(t, torch.tensor([gold]), **options) for t in (masked, scores)
+        )
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_masks_in_every_tree_are_an_error():
+    """Words 1 and 2 are cut off from the others by masks of arcs."""
+    scores = torch.zeros(1, 4, 4, dtype=torch.float64)
+    scores[:, [0, 0, 3, 3], [1, 2, 1, 2]] = -1e30
+    gold = torch.tensor([[3, 1, 0]])
+    for function in (fgt.spanning_tree_nll, fgt.spanning_tree_partial_nll):
+        with pytest.raises(fg.InfeasibleError, match="every tree has a mask"):
+            function(scores, gold, single_root=True)
+    with fgt.use_device_paths():
+        assert fgt.spanning_tree_nll(scores, gold, single_root=True).isnan()
+
+
 def test_nll_of_what_is_no_tree():
     with pytest.raises(fg.InvalidInputError, match="cycle"):
         fgt.spanning_tree_nll(torch.zeros(3, 3), torch.tensor([2, 1]), single_root=True)
