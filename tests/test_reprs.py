@@ -159,3 +159,12 @@ def test_a_bar_in_a_notebook_does_not_warn(monkeypatch, capsys):
     model = fg.GeneralizedRootModel(k=2, alpha=0.1, verbose=True).fit(counts())
     assert "GeneralizedRootModel" in repr(model)
     assert "nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*MADE, *RESULTS])
+def test_objects_can_be_compared(name):
+    """Arrays have no truth value, so what holds them is equal to itself alone."""
+    one, other = (MADE | RESULTS)[name](), (MADE | RESULTS)[name]()
+    if not isinstance(one, tuple):  # a tuple compares its arrays
+        assert one == one
+        assert isinstance(one == other, bool)

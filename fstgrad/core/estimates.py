@@ -23,7 +23,7 @@ UNRELIABLE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledObjective:
     """An objective and its gradient, estimated from samples.
 

@@ -18,7 +18,7 @@ CELLS = 4096  # of a table over log z
 MOST_POINTS = 2**22  # of a sum along a ray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NodeConditional:
     """p(x_s | all other x): the family `base` with natural parameters eta (k + e,)."""
 
@@ -58,7 +58,7 @@ class NodeConditional:
         return chains.state[:, 0].copy()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RadialConditional:
     """The model along x = z v, z > 0.
 

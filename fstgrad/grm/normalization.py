@@ -50,7 +50,7 @@ MARGIN = 1e-12  # of the largest coefficient, against rounding
 CLOSE = 1e-6  # of the largest coefficient: a maximum of Q as close to 0 is not decided
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Normalizability:
     """The result of `is_normalizable`.
 

@@ -27,7 +27,7 @@ ENTRIES = 4_000_000  # of eta that are stored at once
 NO_SLOPES = np.zeros((0, 0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Interactions:
     """The nonzero coefficients of one term.
 
@@ -57,7 +57,7 @@ class FlatSets(NamedTuple):
         return short_repr(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parameters:
     """A model of p variables.
 

@@ -110,7 +110,7 @@ class WithError(NamedTuple):
         return f"{self.value:.4f} +- {self.standard_error:.4f} (standard error)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitReport:
     """Statistics of data and of samples side by side.
 

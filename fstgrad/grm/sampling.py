@@ -14,7 +14,7 @@ from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GibbsSample:
     """Draws with diagnostics.
 

@@ -21,7 +21,7 @@ MatrixLike = Any
 SMALLEST_SHARE = 0.01  # a default path ends at this share of alpha_max
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """The best model along a path, and the criterion for all its alphas.
 

@@ -24,7 +24,7 @@ MATRICES = (
 Matrix = str | os.PathLike[str] | npt.ArrayLike
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SubstitutionMatrix:
     """Scores of aligning symbol pairs; higher means more alike.
 

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sentence:
     """One tree of a treebank with the words 1 .. n.
 

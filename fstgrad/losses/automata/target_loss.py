@@ -36,7 +36,7 @@ class DynamicProgram(Protocol):
         """Return the losses (k,) in nats of `strings` (k, l) of ids."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TargetLoss:
     """The loss L(., y_i) of hypotheses of any length, from M without determinization.
 
@@ -192,7 +192,7 @@ class TargetLoss:
         return np.column_stack([arcs.source, arcs.nextstate]), arcs.weight
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FunctionTargetLoss:
     """The loss of a function of Python against one target, a part of a `SumTargetLoss`.
 
@@ -252,7 +252,7 @@ class FunctionTargetLoss:
         return FunctionTargetLoss(self.alphabet, self.function, self.target, self.factor * factor)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SumTargetLoss:
     """A sum of losses against one target, evaluated for many hypotheses at once."""
 
