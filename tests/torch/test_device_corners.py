@@ -1,4 +1,6 @@
-"""On a device: second derivatives where gradients of 0 arrive, and empty sides."""
+"""On a device: second derivatives where gradients of 0 arrive, empty sides, masks."""
+
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -72,3 +74,21 @@ def test_no_label_in_no_frame_is_certain():
     assert values[0] == 0.0
     assert values[1].isnan()
     assert values[2].item() == pytest.approx(2 * np.log(3), rel=1e-6)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_ends_that_are_masked_as_a_whole_cost_no_digits(on_device):
+    generator = torch.Generator().manual_seed(3)
+    emissions, transitions = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((2, 4, 3), (3, 3))
+    )
+    gold, ones = torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2]]), torch.ones(3, dtype=torch.float64)
+
+    def loss(start, end):
+        return fgt.linear_chain_nll(
+            emissions, transitions, gold, start=start * ones, end=end * ones
+        )
+
+    with fgt.use_device_paths() if on_device else nullcontext():
+        torch.testing.assert_close(loss(-1e30, -1e300), loss(0.0, 0.0), rtol=0, atol=1e-12)
