@@ -11,7 +11,7 @@ import numba
 from numba.extending import register_jitable
 
 from fstgrad.core.kernel_cache import KernelCache
-from fstgrad.core.numba_internals import INLINED, config, use_cache
+from fstgrad.core.numba_internals import INLINED, PartCompiler, config, use_cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,5 +67,5 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 def _part(function: Function, **options: Any) -> Function:
-    own = _OPTIONS | {"no_cpython_wrapper": True}
+    own = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
     return cast(Function, cast(Any, register_jitable)(**own, **options)(function))

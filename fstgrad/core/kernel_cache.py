@@ -295,7 +295,8 @@ def _stamp(source: pathlib.Path) -> str:
     """Return a digest of a kernel file, the fstgrad modules it imports and the compilers."""
     versions = f"{numba.__version__} {llvmlite.__version__}"
     digest = hashlib.sha256(versions.encode())
-    for path in sorted({*kernel_sources(source), _ROOT / "core/compiler.py"}):
+    compilers = (_ROOT / "core/compiler.py", _ROOT / "core/numba_internals.py")
+    for path in sorted({*kernel_sources(source), *compilers}):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

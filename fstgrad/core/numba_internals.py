@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import numba
 from numba.core import caching, event
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 from numba.core.registry import cpu_target
@@ -25,6 +26,8 @@ __all__ = ["as_dtype"]
 config: Any = numba.core.config  # numba sets its attributes at run time
 Cache: Any = caching._Cache
 INLINED: dict[str, Any] = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
+_COMPILER: Any = Compiler
+_LIBRARY: Any = JITCodeLibrary
 _LISTENER: Any = event.Listener
 _LOCK: Any = global_compiler_lock
 
@@ -72,6 +75,42 @@ def processor(codegen: Any = None) -> tuple[str, str, str]:
 def user_cache_folder() -> str:
     """Return the folder for caches of this user."""
     return cast(str, cast(Any, AppDirs)(appname="fstgrad", appauthor=False).user_cache_dir)
+
+
+class InlinedCode(_LIBRARY):  # type: ignore[misc]
+    """The code of a part, which becomes machine code in the kernels that contain it."""
+
+    @property
+    def codegen(self) -> Any:
+        """Return what numba gives the environment of the machine code to."""
+        return self
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Drop it."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class PartCode(InlinedCode):
+    """The code of a part that LLVM optimizes within kernels before it decides on inlining it.
+
+    What must be inlined is optimized before, or else some loops are a tenth slower.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Leave the code as it is."""
+
+
+class PartCompiler(_COMPILER):  # type: ignore[misc]
+    """Compile a part: a function that only kernels call."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        is_inlined = getattr(self.state.flags, "forceinline", False)
+        code = InlinedCode if is_inlined else PartCode
+        self.state.library = code(self.state.targetctx.codegen(), "part")
 
 
 class Compilation(_LISTENER):  # type: ignore[misc]

@@ -1,9 +1,12 @@
-"""Exponentials, logarithms and multiples of vectors, in loops that the compiler vectorizes."""
+"""Exponentials, logarithms, multiples and copies of vectors, in loops that vectorize."""
+
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.core.checks import FloatArray
-from fstgrad.core.compiler import fused_kernel
+from fstgrad.core.compiler import fused_kernel, part_kernel
 
 # The smallest integer whose exp is a normal number.
 LOWEST = -708.0
@@ -87,3 +90,10 @@ def add_scaled(total: FloatArray, x: FloatArray, factor: float) -> None:
     """Add a vector x times a factor to `total`, in place."""
     for j in range(total.shape[0]):  # LLVM unrolls a constant range and then does not vectorize it
         total[j] += x[j] * factor
+
+
+@part_kernel
+def copy_to(target: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
+    """Copy a vector; numba would compile the assignment with the text of its error, for seconds."""
+    for i in range(x.shape[0]):
+        target[i] = x[i]

@@ -210,6 +210,25 @@ def test_a_part_is_a_plain_function_in_python():
     assert kernel(twice)(1.0) == twice(1.0) == 3.0
 
 
+def test_a_part_has_no_machine_code():
+    """It is in that of the kernels that call it."""
+    from fstgrad.core.compiler import kernel, part_kernel
+
+    @part_kernel
+    def increment(x: float) -> float:
+        return x + 1.0
+
+    def one_more(x: float) -> float:
+        return increment(x)
+
+    compiled = kernel(one_more)
+    assert compiled(1.0) == 2.0
+    symbols = compiled.targetctx.codegen()._engine._defined_symbols
+    functions = [name for name in symbols if "NumbaEnv" not in name]
+    assert [name for name in functions if "one_more" in name]
+    assert not [name for name in functions if "increment" in name]
+
+
 def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
     """NUMBA_CACHE_DIR comes first; each package has a folder of its own in it."""
     monkeypatch.setattr(kernel_cache.config, "CACHE_DIR", str(tmp_path))

@@ -16,6 +16,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty, empty_like
+from fstgrad.core.vectors import copy_to
 from fstgrad.costs.kernels.arrays import AlignmentArcs, PairLabels, SilentArcs
 
 _NONE = -2  # no path leads to a node
@@ -343,7 +344,7 @@ def _trace_back(i: int, j: int, state: int, arcs: AlignmentArcs, parent: IntArra
         a = parent[i, j, state]
         if used == len(path):
             longer = empty(2 * used, np.int64)
-            longer[:used] = path
+            copy_to(longer, path)
             path = longer
         path[used] = a
         used += 1

@@ -77,9 +77,11 @@ def monomials(table: Table) -> FloatArray:
     out = np.ones((1 + k + k * (k + 1) // 2, t.shape[0]))
     row = 1 + k
     for i in range(k):
-        out[1 + i] = t[:, i]
+        for q in range(t.shape[0]):
+            out[1 + i, q] = t[q, i]
         for j in range(i + 1):
-            out[row] = t[:, i] * t[:, j]
+            for q in range(t.shape[0]):
+                out[row, q] = t[q, i] * t[q, j]
             row += 1
     return out
 

@@ -258,8 +258,10 @@ def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
 def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
     """Return the second derivatives (m,) of the mean loss, the diagonal of Z' H Z / n."""
     diagonal = empty(hessian.shape[:3])
-    for j in range(hessian.shape[3]):
-        diagonal[:, :, j] = hessian[:, :, j, j]
+    for q in range(hessian.shape[0]):
+        for row in range(hessian.shape[1]):
+            for j in range(hessian.shape[2]):
+                diagonal[q, row, j] = hessian[q, row, j, j]
     squares = slots.values * slots.values
     out = empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):

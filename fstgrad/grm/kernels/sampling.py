@@ -15,6 +15,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.grm.kernels.counts import (
     NODES,
     NOTHING,
@@ -118,7 +119,7 @@ def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> 
     eta_j = intercept_j + [j = 1] shift + sum over the sets S of root j with the node of
     theta_S prod_{t in S without the node} t_j(x_t).
     """
-    eta[:] = chains.intercepts[node]
+    copy_to(eta, chains.intercepts[node])
     eta[0] += chains.shift[chain, node]
     for at in range(chains.pointer[node], chains.pointer[node + 1]):
         number = chains.touching[at]
@@ -224,7 +225,7 @@ def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) ->
                 return s
             chains.state[chain, s] = x
             if x < table.singles:
-                chains.statistics[chain, s] = table.statistics[int(x)]
+                copy_to(chains.statistics[chain, s], table.statistics[int(x)])
                 continue
             panel = int(np.searchsorted(table.panels, int(x), side="right")) - 1
             first = table.singles + panel * NODES

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 
 Bits = npt.NDArray[np.uint64]
 GIVEN, WEIGHT, FILL = 0, 1, 2
@@ -126,10 +127,11 @@ def greedy_order(
             return np.inf
         gone[v] = True
         order[position] = v
-        separators[position] = near[v]
+        copy_to(separators[position], near[v])
         for k in range(count):
             u = mine[k]
-            near[u] |= near[v]
+            for word in range(near.shape[1]):
+                near[u, word] |= near[v, word]
             near[u, u >> 6] &= ~(np.uint64(1) << np.uint64(u & 63))
             near[u, v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))
         stale[:] = False

@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.mrf.arrays import Factors, Potentials, Split
 from fstgrad.mrf.kernels.bp_factors import add_rows, label_sums
 from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
@@ -59,7 +60,7 @@ def scores_with_messages(
     """
     first, last = factors.first[f], factors.first[f + 1]
     cells = scratch.cells[: factors.cell[f + 1] - factors.cell[f]]
-    cells[:] = split.cells[factors.cell[f] : factors.cell[f + 1]]
+    copy_to(cells, split.cells[factors.cell[f] : factors.cell[f + 1]])
     digits = np.zeros(last - first, np.int64)
     top = add_rows(factors, f, link_messages[first:last], digits, cells)
     if by_label and top > -np.inf:
@@ -121,7 +122,7 @@ def sweep_up(
         elif arc < 0:
             value += log_sum(total[v])
         elif arc < len(source):
-            cavity[:] = total[v]
+            copy_to(cavity, total[v])
             value += log_message(cavity, split.potentials, arc ^ 1, 0, weight, messages)
             for c in range(size):
                 total[source[arc], c] += messages[arc ^ 1, c]

@@ -9,6 +9,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
 
@@ -143,7 +144,7 @@ def draw(
     score = empty(total.shape[1])
     for v in order:
         arc = parent_arc[v]
-        score[:] = total[v]
+        copy_to(score, total[v])
         if arc >= 0:
             k = arc >> 1 if len(edge) > 1 else 0
             above = labels[source[arc]]

@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.core.checks import IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.mrf.arrays import Shape
 
 
@@ -74,7 +75,7 @@ def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) ->
                 count += 1
                 continue
         queue[at - count] = edge
-    queue[len(queue) - count :] = kept[:count]
+    copy_to(queue[len(queue) - count :], kept[:count])
 
 
 @part_kernel

@@ -8,6 +8,7 @@ j an input, both of a `Program`.
 
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
+from fstgrad.core.vectors import copy_to
 from fstgrad.mrf.arrays import TINY, Program
 
 BLOCK = 512
@@ -147,7 +148,7 @@ def add(
 def repeat(table: FloatArray, cells: int, times: int) -> int:
     """Append times - 1 copies of the first `cells` cells of a table; return cells * times."""
     for c in range(1, times):
-        table[c * cells : (c + 1) * cells] = table[:cells]
+        copy_to(table[c * cells : (c + 1) * cells], table[:cells])
     return cells * times
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.bp_factors import next_cell
 
@@ -97,7 +98,7 @@ def all_max_marginals(
     fixed: IntArray, max_marginals: FloatArray, total: FloatArray,
 ) -> None:  # fmt: skip
     """Write M of the factors of node i, edges first, to max_marginals (factors, C); S to total."""
-    total[:] = m.node[i]
+    copy_to(total, m.node[i])
     n = 0
     for at in range(m.shape.start[i], m.shape.start[i + 1]):
         edge_marginal(m.shape.leaving[at], m, edge_to_variable, fixed, max_marginals[n])
@@ -177,7 +178,7 @@ def dual(m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray
     free, row = np.full(nodes, -1), empty(size)
     value = 0.0
     for i in range(nodes):
-        row[:] = m.node[i]
+        copy_to(row, m.node[i])
         for at in range(m.shape.start[i], m.shape.start[i + 1]):
             row += edge_to_variable[m.shape.leaving[at]]
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):

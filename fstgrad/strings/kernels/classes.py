@@ -122,11 +122,14 @@ def _step(
         dalpha, dsums, slope = tangents.alpha, tangents.sums, tangents.slope
     there, next_entry = walk.offsets[t + 1], walk.next_entry
     for s in range(walk.offsets[t], there):
+        own = alpha[s]
+        if tangents is not None:
+            down = dalpha[s]
         for c in range(sums.shape[1]):
             place = unsigned(there + next_entry[s, c])
-            arrived, loss = alpha[s] * sums[t, c], weight[s, c]
+            arrived, loss = own * sums[t, c], weight[s, c]
             if tangents is not None:
-                change = dalpha[s] * sums[t, c] + alpha[s] * dsums[t, c]
+                change = down * sums[t, c] + own * dsums[t, c]
                 dalpha[place] += (change + arrived * slope[s, c]) * loss
             alpha[place] += arrived * loss
 

@@ -18,6 +18,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import fused_kernel, kernel, part_kernel, sum_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 
 
 class Factors(NamedTuple):
@@ -110,7 +111,7 @@ def forward_backward(
     ahead = np.ones((items, n))
     for t in range(length):
         if t == 0:
-            before[0] = weights[0]
+            copy_to(before[0].reshape(-1), weights[0].reshape(-1))
         else:
             add_product(before[t - 1], step, before[t])
         for i in range(items):
@@ -220,7 +221,7 @@ def best_strings(
     items, length, n = emissions.shape
     value, scores, turned = empty((length, n)), empty(items), transitions.T.copy()
     for i in range(items):
-        value[0] = emissions[i, 0]
+        copy_to(value[0], emissions[i, 0])
         for t in range(1, lengths[i]):
             for y in range(n):
                 value[t, y] = -np.inf

@@ -13,6 +13,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, sum_part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.strings.kernels.linear_chain import add_product
 
 
@@ -71,7 +72,7 @@ def packed_passes(
         size = sizes[t]
         own = node[low : low + size]
         if t == 0:
-            own[:] = weights[:size]
+            copy_to(own.reshape(-1), weights[:size].reshape(-1))
         else:
             add_product(before, step, own)
             own *= weights[low : low + size]

@@ -21,6 +21,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.trees.kernels.arborescence import expand, search
 
 NONE = -1
@@ -132,7 +133,7 @@ def same_head(
 def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> None:
     """Write the tables of a set from its arc and those of its ancestors."""
     work = tables.scores
-    work[:] = scores
+    copy_to(work.reshape(-1), scores.reshape(-1))
     at = member
     while at > 0:
         head, d, label = sets.arcs[at, 0], sets.arcs[at, 1], sets.arcs[at, 2]
@@ -188,7 +189,7 @@ def keep_best(sets: Sets, member: int) -> None:
             gap = sets.value[parent] - sets.value[member]
             sets.loss[member], sets.worst[member] = max(gap, 0.0), d
             sets.value[member] = sets.value[parent]
-            tree[:] = parent_tree
+            copy_to(tree.reshape(-1), parent_tree.reshape(-1))
             return
 
 
@@ -213,7 +214,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
     tables = Tables(empty(scores.shape), empty((n + 1, n + 1)), empty((n + 1, n + 1)))
     if not solve_set(scores, single, sets, 0, tables):
         return 0
-    trees[0] = sets.best[0]
+    copy_to(trees[0].reshape(-1), sets.best[0].reshape(-1))
     used, written = 1, 1
     for _ in range(k - 1):
         top = int(np.argmax(sets.value[:used] - sets.loss[:used]))
@@ -228,7 +229,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
             sets.arcs[s, 2] = sets.best[top, d - 1, 1]
             exists = solve_set(scores, single, sets, s, tables)
             if exists and kind == 0:
-                trees[written] = sets.best[s]
+                copy_to(trees[written].reshape(-1), sets.best[s].reshape(-1))
                 written += 1
         used += 2
     return written

@@ -250,11 +250,11 @@ def descend(
         r = 1 + pick(terms, gather_root(s, cells, n, terms), draws[used])
         used += 1
         heads[r - 1] = 0
-        stack[0] = np.array([LEFT, 1, r])
-        stack[1] = np.array([RIGHT, r, n])
+        stack[0, 0], stack[0, 1], stack[0, 2] = LEFT, 1, r
+        stack[1, 0], stack[1, 1], stack[1, 2] = RIGHT, r, n
         size = 2
     else:
-        stack[0] = np.array([RIGHT, 0, n])
+        stack[0, 0], stack[0, 1], stack[0, 2] = RIGHT, 0, n
         size = 1
     while size > 0:
         size -= 1

@@ -12,6 +12,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.trees.kernels.sampling import first_above
 
 
@@ -31,7 +32,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
         begin[k] = size
         if size + n > len(later):
             longer = empty(2 * len(later) + n, dtype=np.int64)
-            longer[:size] = later[:size]
+            copy_to(longer, later[:size])
             later = longer
         # each i is marked once for k, so n entries suffice
         mark[k] = k
@@ -50,7 +51,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
                     later[size] = i
                     size += 1
             c = sibling[c]
-        later[begin[k] : size] = np.sort(later[begin[k] : size])
+        copy_to(later[begin[k] : size], np.sort(later[begin[k] : size]))
         begin[k + 1] = size
         if size > begin[k]:
             first = later[begin[k]]

@@ -18,6 +18,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.trees.kernels.sampling import (
     contract,
     contract_inverse,
@@ -206,7 +207,7 @@ def draw_remaining(parts: Parts, known: int, rng: np.random.Generator) -> int:
             owner = draw_by_logs(parts.totals[:tree], rng)
             place = draw_by_logs(parts.logs[owner].reshape(-1), rng)
             level = place // width
-            parts.choices[tree, :level] = parts.choices[owner, :level]
+            copy_to(parts.choices[tree], parts.choices[owner, :level])
             parts.choices[tree, level] = place % width
             remove_part(parts, owner, level, place % width)
         parts.branch[tree] = level
@@ -222,7 +223,8 @@ def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out:
     tree = empty(n, dtype=np.int64)
     label = empty(n, dtype=np.int64)
     for i in range(len(heads)):
-        tree[:], label[:] = heads[i], labels[i]
+        copy_to(tree, heads[i])
+        copy_to(label, labels[i])
         if single:
             child = int(np.argmin(tree)) + 1
             swap_heads(tree, child, n)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.losses.automata.kernels.arguments import (
     DELETE,
     EXTENDING,
@@ -173,7 +174,8 @@ def symbol_paths(
             steps[first[p] + count] = step
             count += 1
         first[p + 1] = first[p] + count
-        steps[first[p] : first[p + 1]] = steps[first[p] : first[p + 1]][::-1].copy()
+        path = steps[first[p] : first[p + 1]]
+        copy_to(path, path[::-1].copy())
     return steps[: first[-1]].copy(), first
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, IntArray
 from fstgrad.core.compiler import kernel
 from fstgrad.core.uninitialized import empty
+from fstgrad.core.vectors import copy_to
 from fstgrad.losses.automata.semiring import INF
 
 
@@ -53,7 +54,8 @@ def pair_step(
         for i in range(size):
             bound = ahead[nextstate[arc], i] + weight[arc]
             scratch[source[arc], i] = min(scratch[source[arc], i], bound)
-    ahead[:] = scratch.T
+    for i in range(size):
+        copy_to(ahead[i], scratch[:, i])
     for arc in range(len(source)):
         if lower[nextstate[arc]] < INF // 2:
             for k in range(size):
@@ -74,7 +76,8 @@ def pair_closure(gap: IntArray, source: IntArray, nextstate: IntArray, weight: I
         for j in range(size):
             bound = turned[nextstate[arc], j] + weight[arc]
             turned[source[arc], j] = min(turned[source[arc], j], bound)
-    gap[:] = turned.T
+    for i in range(size):
+        copy_to(gap[i], turned[:, i])
     for arc in range(len(source) - 1, -1, -1):
         for k in range(size):
             bound = gap[nextstate[arc], k] - weight[arc]
