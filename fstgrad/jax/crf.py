@@ -83,12 +83,10 @@ def linear_chain_nll(
 def with_ends(scores: jax.Array, inside: jax.Array, start: Any, end: Any) -> jax.Array:
     """Return emissions with `start` and `end` added at the first and the last position.
 
-    Offsets of whole positions, which would cost their digits, are subtracted first.
+    Offsets of whole positions and ends, which would cost their digits, are subtracted first.
     """
     if start is not None or end is not None:
-        largest = jax.lax.stop_gradient(scores).max(axis=2, keepdims=True)
-        is_offset = (jnp.abs(largest) > FAR) & jnp.isfinite(largest)
-        scores = scores - jnp.where(is_offset, largest, 0.0)
+        scores = _without_offsets(scores)
     for name, given, backward in (("start", start, False), ("end", end, True)):
         if given is not None:
             weights = arguments.table(name, given, 1, axes="(n,)")
@@ -99,8 +97,15 @@ def with_ends(scores: jax.Array, inside: jax.Array, start: Any, end: Any) -> jax
             seen = inside[:, ::-1] if backward else inside
             first = seen & (jnp.cumsum(seen, axis=1) == 1)
             place = first[:, ::-1] if backward else first
-            scores = scores + jnp.where(place[..., None], weights, 0.0)
+            scores = scores + jnp.where(place[..., None], _without_offsets(weights), 0.0)
     return scores
+
+
+def _without_offsets(scores: jax.Array) -> jax.Array:
+    """Return scores less the largest of the last axis where it is beyond FAR."""
+    largest = jax.lax.stop_gradient(scores).max(axis=-1, keepdims=True)
+    is_offset = (jnp.abs(largest) > FAR) & jnp.isfinite(largest)
+    return scores - jnp.where(is_offset, largest, 0.0)
 
 
 def _check_tags(tags: Array, n: int) -> None:

@@ -255,3 +255,14 @@ def test_alignments_are_those_of_torch():
         np.testing.assert_allclose(mine, theirs.numpy(), atol=1e-10)
     with pytest.raises(fg.NotSupportedError, match="no derivative"):
         jax.grad(lambda s: fgj.ctc_align(s, WRITTEN).log_prob.sum())(table)
+
+
+def test_ends_that_are_masked_as_a_whole_cost_no_digits():
+    rng = np.random.default_rng(3)
+    emissions, steps = rng.normal(size=(2, 4, 3)), rng.normal(size=(3, 3))
+    gold, ones = np.array([[0, 1, 2, 0], [1, 1, 0, 2]]), np.ones(3)
+
+    def loss(start, end):
+        return fgj.linear_chain_nll(emissions, steps, gold, start=start * ones, end=end * ones)
+
+    np.testing.assert_allclose(loss(-1e30, -1e300), loss(0.0, 0.0), rtol=0, atol=1e-12)
