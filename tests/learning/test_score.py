@@ -365,7 +365,7 @@ def test_the_oracle_is_an_allowed_path():
     [
         (("a b", "a b"), "hypotheses is the str"),
         ((["a"], ["a", "b"]), "hypotheses 1, references 2"),
-        (([], []), "hypotheses 0, references 0"),
+        (([], []), "have no items; give at least one"),
         ((["a"], [None]), r"references\[0\] is None"),
         ((["a"], [float("nan")]), r"references\[0\] is nan"),
         (([["a", 1]], ["a"]), r"symbol of hypotheses\[0\] is a int"),
