@@ -216,13 +216,6 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         array = np.asarray(values)
     except Exception as error:
         raise InvalidInputError(f"{name} is not an array of integers: {error}") from error
-    if array.dtype == object:  # such as a table of pandas' Int64
-        wrong = [one for one in array.flat if not is_integer(one) or not -(2**63) <= one < 2**63]
-        if wrong:
-            raise InvalidInputError(
-                f"{name} holds {wrong[0]!r} and has dtype object; give integers"
-            )
-        array = array.astype(np.int64)
     if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
         raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
     return array

@@ -69,13 +69,3 @@ def test_too_wide_is_refused_before_tables_are_made():
             model.log_partition()
     with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         wide.marginals()
-
-
-def test_labels_may_be_objects_that_hold_integers():
-    """A table of pandas' Int64 is such an array."""
-    model = fg.PairwiseMRF(np.zeros((3, 2)), np.eye(2), [(0, 1), (1, 2)])
-    labels = np.array([0, np.int64(1), 1], dtype=object)
-    assert model.nll(labels)[0] == model.nll([0, 1, 1])[0]
-    for wrong, said in ((None, "None"), (True, "True"), (1.0, "1.0"), (2**70, str(2**70))):
-        with pytest.raises(fg.InvalidInputError, match=f"gold holds {said} and .*; give integers"):
-            model.nll(np.array([0, wrong, 1], dtype=object))
