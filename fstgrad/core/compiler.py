@@ -4,19 +4,24 @@ A part, which only kernels call, has no machine code and no file of its own; in 
 function itself.
 """
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numba
-from numba.extending import register_jitable
+from numba.extending import overload, register_jitable
 
 from fstgrad.core.kernel_cache import KernelCache
 from fstgrad.core.numba_internals import INLINED, PartCompiler, config, use_cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+First = TypeVar("First")
+Others = ParamSpec("Others")
+Result = TypeVar("Result")
 
 # without the wrapper for callers in C, which is unused and takes time to compile
 _OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+_PART = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 
 
 def kernel(function: Function) -> Function:
@@ -54,6 +59,28 @@ def sum_part_kernel(function: Function) -> Function:
     return _part(function, fastmath={"reassoc", "contract"})
 
 
+def optional_part(
+    function: Callable[Concatenate[First, Others], Result],
+) -> Callable[Concatenate[First | None, Others], Result | None]:
+    """Compile an inlined part that is None where its first argument is None.
+
+    Of `f(None) if x is None else f(part(x))` numba would compile both calls for every x.
+    """
+
+    @functools.wraps(function)
+    def part(first: First | None, /, *others: Others.args, **named: Others.kwargs) -> Result | None:
+        return None if first is None else function(first, *others, **named)
+
+    def nothing(*arguments: Any) -> None:
+        return None
+
+    def compiled(first: Any, *others: Any) -> Any:
+        return nothing if isinstance(first, numba.types.NoneType) else function
+
+    cast(Any, overload)(part, jit_options=_PART | INLINED, strict=False)(compiled)
+    return part
+
+
 def shared_kernel(function: Function) -> Function:
     """Compile an inlined kernel that Python can call too."""
     return _compiled(function, **_OPTIONS, **INLINED)
@@ -67,5 +94,4 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 def _part(function: Function, **options: Any) -> Function:
-    own = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
-    return cast(Function, cast(Any, register_jitable)(**own, **options)(function))
+    return cast(Function, cast(Any, register_jitable)(**_PART, **options)(function))

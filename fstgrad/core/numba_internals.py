@@ -82,11 +82,11 @@ class InlinedCode(_LIBRARY):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        """Return what numba gives the environment of the machine code to."""
+        """Return self, for numba's call codegen.set_env(...) after the compilation."""
         return self
 
     def set_env(self, name: str, env: Any) -> None:
-        """Drop it."""
+        """Do nothing: without machine code, there is no environment to set."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()

@@ -94,6 +94,9 @@ def add_scaled(total: FloatArray, x: FloatArray, factor: float) -> None:
 
 @part_kernel
 def copy_to(target: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
-    """Copy a vector; numba would compile the assignment with the text of its error, for seconds."""
+    """Copy a vector x (n,) to the first n entries of `target`.
+
+    numba would compile `target[:] = x` with the text of its error, for seconds.
+    """
     for i in range(x.shape[0]):
         target[i] = x[i]

@@ -100,7 +100,10 @@ def solve(
             total = kernels.chain.chain_pass(table, layout.class_of, layout.weight)
         else:
             walk, weight, final = layout.walk, layout.weight, layout.final
-            total = kernels.passes.forward_backward(table, walk, weight, final, order)
+            if order == 1:
+                total = kernels.classes.forward_backward(table, walk, weight, final)
+            else:
+                total = kernels.passes.forward_backward(table, walk, weight, final, order)
         shift += layout.shift
     else:
         flat = b.flat

@@ -86,14 +86,12 @@ def tangent(
         np.multiply(table, direction.reshape(table.shape), out=change, where=table > 0)
         for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
-    log_z, expected = kernels.passes.forward_backward_with_tangents(
-        (table, change),
-        layout.walk,
-        (weight, cost),
-        (final, final_cost),
-        direction is not None,
-        order,
-    )
+    pairs = (table, change), layout.walk, (weight, cost), (final, final_cost)
+    moved = direction is not None
+    if order == 1:
+        log_z, expected = kernels.classes.forward_backward_with_tangents(*pairs, moved)
+    else:
+        log_z, expected = kernels.passes.forward_backward_with_tangents(*pairs, moved, order)
     if log_z == -np.inf:
         raise InfeasibleError(no_string_message(b.is_complete))
     return Tangent(

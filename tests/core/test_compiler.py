@@ -246,3 +246,30 @@ def test_a_folder_that_others_may_write_to_holds_no_kernels(tmp_path, mode, expe
     folder.chmod(mode)
     assert kernel_cache._is_private(folder) is expected
     assert kernel_cache._is_private(tmp_path / "new")
+
+
+def test_a_part_of_nothing_is_nothing():
+    """So a call with None is not compiled where there is something."""
+    from numba.core import event
+
+    from fstgrad.core.compiler import kernel, optional_part, part_kernel
+
+    @optional_part
+    def first_of(values: tuple[float, float]) -> float:
+        return values[0]
+
+    @part_kernel
+    def is_none(x: float | None) -> bool:
+        return x is None
+
+    def described(values: tuple[float, float] | None) -> bool:
+        return is_none(first_of(values))
+
+    compiled = kernel(described)
+    for values in ((1.0, 2.0), None):
+        with event.install_recorder("numba:compile") as recorder:
+            assert compiled(values) == described(values) == (values is None)
+        starts = [what for _, what in recorder.buffer if what.is_start]
+        names = [what.data["dispatcher"].py_func.__name__ for what in starts]
+        assert names.count("is_none") == 1
+    assert first_of((1.0, 2.0)) == 1.0

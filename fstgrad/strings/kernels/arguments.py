@@ -14,6 +14,8 @@ unsigned = np.uintp
 # microseconds in every call of a kernel
 SHIFT, PREFIX_SWAP, TOTAL_RANGE, LARGEST_OFFSET, RECENT_RANGES = range(5)
 
+Pair = tuple[FloatArray, FloatArray]  # an array and its derivative
+
 LOWEST = -1e12  # `ctc`: deeper scores count as equal, so that sums of exponents are exact
 
 

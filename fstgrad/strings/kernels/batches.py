@@ -6,13 +6,9 @@ Items are concatenated: item i of a table (N, ...) has the rows starts[i] .. sta
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.losses.automata.layout import Walk
+from fstgrad.strings.kernels import classes, passes
 from fstgrad.strings.kernels.arguments import Dual, Walks
 from fstgrad.strings.kernels.chain import chain_pass
-from fstgrad.strings.kernels.passes import (
-    forward_backward,
-    forward_backward_with_tangents,
-    shift_scores,
-)
 
 
 @kernel
@@ -32,7 +28,7 @@ def shift_items(
     """
     for i in range(low, high):
         lo, hi = starts[i], starts[i + 1]
-        position = shift_scores(scores[lo:hi], used, table[lo:hi], highest[lo:hi], tally[i])
+        position = passes.shift_scores(scores[lo:hi], used, table[lo:hi], highest[lo:hi], tally[i])
         if position >= 0:
             return int(lo + position)
     return -1
@@ -63,8 +59,10 @@ def real_passes(
         ends = final[walks.ends[i] : walks.ends[i + 1]]
         if order == 2 and len(weights) == len(own) and len(ends) == 1:
             totals[i] = chain_pass(own, walk.class_of, weights)
+        elif order == 1:
+            totals[i] = classes.forward_backward(own, walk, weights, ends)
         else:
-            totals[i] = forward_backward(own, walk, weights, ends, order)
+            totals[i] = passes.forward_backward(own, walk, weights, ends, order)
 
 
 @kernel
@@ -94,14 +92,15 @@ def tangent_passes(
             weight.value[first:last].reshape(shape), weight.change[first:last].reshape(shape)
         )
         begin, end = walks.ends[i], walks.ends[i + 1]
-        found.value[i], found.change[i] = forward_backward_with_tangents(
-            Dual(table.value[lo:hi], table.change[lo:hi]),
-            walk,
-            weights,
-            Dual(final.value[begin:end], final.change[begin:end]),
-            moved,
-            order,
-        )
+        own = Dual(table.value[lo:hi], table.change[lo:hi])
+        ends = Dual(final.value[begin:end], final.change[begin:end])
+        if order == 1:
+            log_z, change = classes.forward_backward_with_tangents(own, walk, weights, ends, moved)
+        else:
+            log_z, change = passes.forward_backward_with_tangents(
+                own, walk, weights, ends, moved, order
+            )
+        found.value[i], found.change[i] = log_z, change
 
 
 @inner_kernel

@@ -11,9 +11,8 @@ class of b,
     Q_t[b] = s_t[b] M_t[c(b)] / Z.
 
 So a position costs O(n + S C) with S states and C classes, in place of O(n S).  Results and scales
-are those of `passes.forward_backward` and `passes.forward_backward_with_tangents`, which call these
-kernels.  Sums keep their order: if LLVM could choose it, a batch would not have the bits that its
-items have alone.
+are those of the kernels of the same names in `passes`.  Sums keep their order: if LLVM could choose
+it, a batch would not have the bits that its items have alone.
 """
 
 import math
@@ -21,10 +20,10 @@ import math
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.compiler import inner_kernel, part_kernel
+from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.losses.automata.layout import Walk
-from fstgrad.strings.kernels.arguments import ClassTangents, unsigned
+from fstgrad.strings.kernels.arguments import ClassTangents, Pair, unsigned
 
 
 @part_kernel
@@ -57,15 +56,43 @@ def sums_of_tangents(
     return sums_by_class(table, class_of, classes)
 
 
+@kernel
+def forward_backward(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray) -> float:
+    """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
+
+    table : (l, 1, n), exp(score)
+    walk, weight, final : B, as in `automata.layout.Layout`
+    """
+    return _forward_backward(table, walk, weight, final, None)[0]
+
+
+@kernel
+def forward_backward_with_tangents(
+    tables: Pair, walk: Walk, weights: Pair, finals: Pair, moved: bool
+) -> tuple[float, float]:
+    """Return what `forward_backward` returns and its derivative; (-inf, 0) if the sum is zero.
+
+    tables : pair of (l, 1, n), exp(score) and its derivative; replaced by Q and its derivative
+    weights, finals, moved : as in `passes.forward_backward_with_tangents`
+    """
+    (table, change), (weight, slope), (final, final_slope) = tables, weights, finals
+    states, classes = walk.offsets[len(table)] + len(final), weight.shape[1]
+    tangents = ClassTangents(
+        change, slope, final_slope, sums_of_tangents(change, walk.class_of, classes, moved),
+        np.zeros(states), empty(states), empty(classes), empty(classes),
+    )  # fmt: skip
+    return _forward_backward(table, walk, weight, final, tangents)
+
+
 @part_kernel
-def class_pass(
+def _forward_backward(
     table: FloatArray,
     walk: Walk,
     weight: FloatArray,
     final: FloatArray,
     tangents: ClassTangents | None,
 ) -> tuple[float, float]:
-    """Do the work of `passes.forward_backward` for order 1; with tangents, also derivatives."""
+    """Do the work of `forward_backward`, with derivatives if there are tangents."""
     # bounds: level t has the states offsets[t] .. offsets[t + 1] - 1, and the last level those of
     # `final`; next_entry is a number within the next level, 0 for dead arcs, whose weight is 0
     length, classes, offsets = len(table), weight.shape[1], walk.offsets

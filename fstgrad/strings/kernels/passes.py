@@ -32,7 +32,13 @@ import math
 import numpy as np
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
-from fstgrad.core.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
+from fstgrad.core.compiler import (
+    inner_kernel,
+    kernel,
+    optional_part,
+    part_kernel,
+    sum_part_kernel,
+)
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate
 from fstgrad.losses.automata.layout import LevelWalk, Walk
@@ -42,15 +48,12 @@ from fstgrad.strings.kernels.arguments import (
     RECENT_RANGES,
     SHIFT,
     TOTAL_RANGE,
-    ClassTangents,
     LevelTangents,
+    Pair,
     Tangents,
     Work,
     unsigned,
 )
-from fstgrad.strings.kernels.classes import class_pass, sums_of_tangents
-
-Pair = tuple[FloatArray, FloatArray]  # an array and its derivative
 
 CHUNK = 2048  # numbers of which both the values and the scratch memory fit into a cache
 
@@ -148,13 +151,11 @@ def forward_backward(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q); for q = 1, O(l n + sum_t S_t C) with the C classes of symbols.
+    O(sum_t S_t n^q) for q = order >= 2.
 
     table : (l, K, n), exp(score)
     walk, weight, final : B, as in `automata.layout.Layout`
     """
-    if order == 1:
-        return class_pass(table, walk, weight, final, None)[0]
     return _forward_backward(table, walk, weight, final, order, None)[0]
 
 
@@ -175,13 +176,6 @@ def forward_backward_with_tangents(
     """
     (table, change), (weight, slope), (final, final_slope) = tables, weights, finals
     _, contexts, n = table.shape
-    if order == 1:
-        states, classes = walk.offsets[len(table)] + len(final), weight.shape[1]
-        by_class = ClassTangents(
-            change, slope, final_slope, sums_of_tangents(change, walk.class_of, classes, moved),
-            np.zeros(states), empty(states), empty(classes), empty(classes),
-        )  # fmt: skip
-        return class_pass(table, walk, weight, final, by_class)
     step = 1 if order == 2 else contexts
     entries, size = _sizes(walk, contexts, step)
     rows = empty((largest(walk.dense), n * (contexts // (n + 1))))
@@ -225,12 +219,10 @@ def _forward_backward(
         level, losses = level_of(walk, t), weight[offsets[t] : offsets[t + 1]]
         here, there, end = first[t] * step, first[t + 1] * step, first[t + 2] * step
         fill(alpha[there:end], 0.0)
-        if tangents is None:
-            _step(alpha[here:there], table[t], level, losses, alpha[there:], order, rows, None)
-        else:
+        at_level = tangents_of(tangents, walk, t, here, there)
+        if tangents is not None:
             fill(tangents.alpha[there:end], 0.0)
-            at_level = tangents_of(tangents, walk, t, here, there)
-            _step(alpha[here:there], table[t], level, losses, alpha[there:], order, rows, at_level)
+        _step(alpha[here:there], table[t], level, losses, alpha[there:], order, rows, at_level)
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
             return -np.inf, 0.0
@@ -247,12 +239,8 @@ def _forward_backward(
         level, losses = level_of(walk, t), weight[offsets[t] : offsets[t + 1]]
         here, there = first[t] * step, first[t + 1] * step
         own, scales = alpha[here:there], (1.0 / total, 1.0 / sums[t])
-        if tangents is None:
-            total = _back(own, table[t], level, losses, beta, before, order, scales, work, None)
-        else:
-            at_level = tangents_of(tangents, walk, t, here, there)
-            total = _back(own, table[t], level, losses, beta, before, order, scales, work,
-                          at_level)  # fmt: skip
+        at_level = tangents_of(tangents, walk, t, here, there)
+        total = _back(own, table[t], level, losses, beta, before, order, scales, work, at_level)
         beta, before = before, beta
     return log_scale + math.log(scaled_z), change / scaled_z
 
@@ -271,7 +259,7 @@ def level_of(walk: Walk, t: int) -> LevelWalk:
     return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
 
 
-@inner_kernel
+@optional_part
 def tangents_of(tangents: Tangents, walk: Walk, t: int, here: int, there: int) -> LevelTangents:
     """Return the tangents of the level at position t, whose alpha begins at the entry `here`."""
     return LevelTangents(
