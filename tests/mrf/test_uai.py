@@ -168,8 +168,9 @@ def test_published_results(shared_data, name):
     file = uai.read_model(path)
     evidence = uai.read_evidence(f"{path}.evid", file.sizes)
     model = file.to_mrf().condition(evidence)
-    expected = (path.parent / f"{path.name}.PR").read_text().split()
-    assert uai.format_partition(model.log_partition()).split() == expected
+    expected = (path.parent / f"{path.name}.PR").read_text().split()  # six significant digits
+    kind, value = uai.format_partition(model.log_partition()).split()
+    assert [kind, f"{float(value):.6g}"] == expected
     words = (path.parent / f"{path.name}.MAR").read_text().split()[1:]
     mine = uai.format_marginals(model.marginals().node[: len(file.sizes)], file.sizes).split()[1:]
     assert len(words) == len(mine)

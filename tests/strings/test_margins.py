@@ -334,7 +334,8 @@ def test_by_default_no_string_of_a_short_list_has_a_smaller_risk():
     abc = fg.Alphabet("abcd")
     loss, ranks = fg.EditDistance(abc), []
     for _ in range(2):
-        strings = list({"".join(rng.choice(list("abcd"), size=6)) for _ in range(120)})
+        drawn = ("".join(rng.choice(list("abcd"), size=6)) for _ in range(120))
+        strings = list(dict.fromkeys(drawn))
         scores = rng.normal(size=len(strings)) / 4
         p = np.exp(scores) / np.exp(scores).sum()
         risks = np.array([[loss(y, z) for z in strings] for y in strings]) @ p
