@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import sys
 
 import pytest
@@ -100,6 +101,35 @@ def test_an_empty_file_has_no_rows(tmp_path):
 def test_a_tsv_row_that_begins_with_a_sign_is_no_fasta(tmp_path):
     path = written(tmp_path, "p.tsv", b">a\tb\n>c\td\n")
     assert [row.columns() for row in read_table(path)] == [[">a", "b"], [">c", "d"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n>a\nAC\n>b\nAG\n",
+        b"; of Pearson's programs\n;\n>a\nAC\n; a note\n>b\n\nAG\n",
+        b">a\tthe first\nAC\n>b\nA\nG\n",
+        b">a\nAC\n>b\tthe second\nAG\n",
+    ],
+)
+def test_blank_lines_comments_and_tabs_of_headers_are_no_sequences(tmp_path, content):
+    assert list(read_pairs(written(tmp_path, "p.fa", content))) == [(("A", "C"), ("A", "G"))]
+
+
+def test_a_semicolon_or_a_blank_line_first_does_not_make_fasta(tmp_path):
+    rows = list(read_table(written(tmp_path, "p.tsv", b";\ta\n>\tb\n")))
+    assert [row.columns() for row in rows] == [[";", "a"], [">", "b"]]
+    first, *_ = read_table(written(tmp_path, "p.tsv", b"\nab\tc\n"))
+    assert (first.line, first.raw) == (1, b"")
+
+
+@pytest.mark.parametrize("line", ["a\t1", "b # a comment", "c "])
+def test_ids_and_comments_are_no_symbols(tmp_path, line):
+    """No symbol of data has white space beside other characters; a space alone may be one."""
+    assert read_alphabet(written(tmp_path, "s.txt", b" \n#\nab\n")).symbols == (" ", "#", "ab")
+    path = written(tmp_path, "s.txt", f"x\n{line}\n".encode())
+    with pytest.raises(fg.AlphabetError, match=f"s.txt:2: {re.escape(repr(line))} has white space"):
+        read_alphabet(path)
 
 
 def test_alphabets_by_name(tmp_path, monkeypatch):

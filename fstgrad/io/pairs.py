@@ -4,6 +4,7 @@ The first line decides the format, so standard input may have any of them.
 """
 
 import csv
+import itertools
 import pathlib
 import warnings
 from collections.abc import Iterator, Sequence
@@ -56,8 +57,9 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
       the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
       .csv file with other names must have as many as `names`, in the same order; this warns.  If
       the header has no comma, semicolons separate the fields, or in a .csv file tabs.
-    - FASTA (for two names): the first line begins with > and has no tab.  Consecutive records form
-      the pairs x, y.
+    - FASTA (for two names): the first line begins with >, and it or the second one has no tab.
+      Consecutive records form the pairs x, y.  Blank lines and lines of comments, which begin with
+      a semicolon, are left out, also before the first record.
 
     Raises
     ------
@@ -70,17 +72,22 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
         The file cannot be read.
     """
     rows = read_rows(path)
-    first = next(rows, None)
-    if first is None:
+    opening = list(_opening(rows))
+    if not opening:
         return
+    if len(names) == 2 and opening[-1].raw.startswith(b">"):
+        following = list(itertools.islice(rows, 1))
+        rows = itertools.chain(following, rows)
+        if any(b"\t" not in row.raw for row in (opening[-1], *following)):
+            yield from _fasta(opening[-1], rows)
+            return
+    first, *others = opening
+    rows = itertools.chain(others, rows)
     is_named = pathlib.Path(first.file.lower().removesuffix(".gz")).suffix == ".csv"
     if is_named and _columns(_header(first), names) is not None:  # also with tabs
         yield from _csv(first, rows, names)
         return
     if b"\t" not in first.raw:
-        if first.raw.startswith(b">") and len(names) == 2:
-            yield from _fasta(first, rows)
-            return
         if is_named or _columns(_header(first), names) is not None:
             yield from _csv(first, rows, names)
             return
@@ -89,6 +96,14 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
         raise InvalidInputError(f"{first.place}: {first.raw.decode()!r} are {said}")
     yield first
     yield from rows
+
+
+def _opening(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the first lines, to the one that may be the first of FASTA."""
+    for row in rows:
+        yield row
+        if row.raw.strip() and not (row.raw.startswith(b";") and b"\t" not in row.raw):
+            return
 
 
 def _names_columns(first: Row, names: Sequence[str]) -> bool:
@@ -117,6 +132,8 @@ def _records(header: Row, rows: Iterator[Row]) -> Iterator[Row]:
         if row.raw.startswith(b">"):
             yield Row(header.file, header.line, b"".join(parts))
             header, parts, size = row, [], 0
+            continue
+        if row.raw.startswith(b";"):
             continue
         parts.append(b"".join(row.raw.split()))
         size += len(parts[-1])

@@ -281,7 +281,8 @@ def read_alphabet(path: Path) -> Alphabet:
     Raises
     ------
     AlphabetError
-        A line is empty or not UTF-8, a symbol is repeated or reserved, or there is no symbol.
+        A line is empty or not UTF-8, a symbol is repeated, reserved or has white space beside other
+        characters (as where an id or a comment follows), or there is no symbol.
     RowError, InvalidInputError, OSError
         As in `read_rows`.
     """
@@ -295,6 +296,11 @@ def read_alphabet(path: Path) -> Alphabet:
             raise AlphabetError(f"{row.place}: {error}") from error
         if not symbol:
             raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol per line")
+        if len(symbol) > 1 and (" " in symbol or "\t" in symbol):
+            raise AlphabetError(
+                f"{row.place}: {symbol!r} has white space; an alphabet has one symbol per line, "
+                "without ids or comments"
+            )
         if symbol in symbols:
             raise AlphabetError(
                 f"{row.place}: {symbol!r} is already on line {symbols[symbol]}; "
