@@ -236,6 +236,13 @@ def test_alignments_are_the_best_paths():
         fgt.ctc_align(torch.zeros(2, 3), [1, 1])
 
 
+def test_labels_that_follow_themselves_need_a_blank_between():
+    table = torch.zeros(3, 3)
+    assert fgt.ctc_nll(table, [1, 2, 1]).item() == pytest.approx(3 * np.log(3), rel=1e-12)
+    with pytest.raises(fg.InfeasibleError, match=r"gold\[0\] needs 4 frames, has 3"):
+        fgt.ctc_nll(table, [1, 2, 2])
+
+
 def test_margin_and_risk_equal_enumeration_of_paths():
     raw, target, loss = scores_for(1, 4, 3), (0, 1), fg.EditDistance(ABC)
     paths = oracle.all_strings(3, 4)
