@@ -52,7 +52,7 @@ class TestStrings(DistributionContract):
         return cases
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_kbest_is_the_sorted_enumeration(order):
     rng = np.random.default_rng(order)
     scores = rng.normal(size=(4, *(4,) * (order - 1), 3))

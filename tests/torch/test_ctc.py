@@ -237,7 +237,7 @@ def test_alignments_are_the_best_paths():
 
 
 def test_labels_that_follow_themselves_need_a_blank_between():
-    table = torch.zeros(3, 3)
+    table = torch.zeros(3, 3, dtype=torch.float64)
     assert fgt.ctc_nll(table, [1, 2, 1]).item() == pytest.approx(3 * np.log(3), rel=1e-12)
     with pytest.raises(fg.InfeasibleError, match=r"gold\[0\] needs 4 frames, has 3"):
         fgt.ctc_nll(table, [1, 2, 2])

@@ -37,6 +37,14 @@ def test_against_dense_tables(n, density):
     assert (np.abs(draws - dense.marginals()) <= 5 * deviation + 5 / 2000).all()
 
 
+def test_masked_arcs_reach_nobody_in_a_large_graph():
+    n = 2001  # dense tables replace smaller ones
+    arcs = np.stack([np.arange(n), np.arange(1, n + 1)], axis=1)
+    scores = np.where(np.arange(n) == 1990, -np.inf, 0.0)
+    with pytest.raises(fg.InfeasibleError, match="from the root to 11 of the dependents"):
+        SparseSpanningTrees(arcs, scores, n=n).log_partition()
+
+
 def chain(n, height):
     """Arcs and scores of a chain whose last two dependents prefer each other by `height`."""
     heads = np.arange(n)

@@ -92,7 +92,10 @@ def test_effective_resistances():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: UndirectedTrees([[0, 1], [2, 0]]), ["scores[0, 1] is 1.0", "[1, 0] is 2", "symmetric"]),
+        (
+            lambda: UndirectedTrees([[0, 1], [2, 0]]),
+            ["scores[0, 1] is 1.0", "[1, 0] is 2", "symmetric"],
+        ),
         (lambda: UndirectedTrees(np.zeros((2, 3))), ["(2, 3)"]),
         (lambda: UndirectedTrees(np.full((2, 2), np.nan)), ["nan"]),
         (lambda: UndirectedTrees(np.zeros((2, 2)), root_scores=[0]), ["root_scores", "(1,)"]),
