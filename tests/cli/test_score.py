@@ -185,6 +185,25 @@ def test_rows_of_one_text_add_up_but_for_the_best_row(files, run):
     assert "add up" not in run("score", "n.tsv", "r.tsv")[2]
 
 
+def test_nbest_lists_in_json_are_those_of_tables(files, run):
+    """As one object for each list, or one for each text."""
+    lists: dict[str, list] = {}
+    for line in NBEST.splitlines():
+        name, score, text = line.split("\t")
+        lists.setdefault(name, []).append({"text": text, "score": float(score)})
+    whole = [{"id": name, "nbest": listed} for name, listed in lists.items()]
+    single = [{"id": name, **one} for name, listed in lists.items() for one in listed]
+    for objects in (whole, single):
+        files(n__json="".join(f"{json.dumps(one)}\n" for one in objects), n__tsv=NBEST, r__tsv=REFS)
+        for decode in ("best", "oracle", "mbr"):
+            args = ("r.tsv", "--json", "--decode", decode)
+            assert run("score", "n.json", *args)[:2] == run("score", "n.tsv", *args)[:2]
+    for listed in ([], ["a"], {"text": "a"}, [{"text": 1, "score": 0}]):
+        files(n__json=json.dumps({"id": "a", "nbest": listed}) + "\n")
+        code, _, err = run("score", "n.json", "r.tsv")
+        assert (code, "n.json:1: the entry 'nbest' is no list of objects" in err) == (1, True)
+
+
 def test_references_without_words_are_told(files, run):
     files(h__tsv="a\tx\nb\tx\n", r__tsv="a\t\nb\tx\n")
     _, out, err = run("score", "h.tsv", "r.tsv", "--by", "^.")
