@@ -455,6 +455,9 @@ def test_comments_that_stand_alone_are_no_sentences(run, scores, tables, tmp_pat
     assert run("marginals", scores, "--conllu", gold, "-o", output)[0] == 0
     without = re.sub(r"Confidence=[0-9.]+", "_", output.read_text())
     assert without == gold.read_text()
+    gold.write_text(re.sub("# sent_id.*\n", "", gold.read_text()))
+    names = [block.name for block in treebank.read_blocks(gold) if block.words]
+    assert names == [str(i) for i in range(1, len(names) + 1)]
 
 
 def test_minimum_risk_decoding(run, scores, tables):

@@ -323,7 +323,7 @@ def test_undercut_rules_are_those_that_change_no_loss():
         "V -> V 1.5",
     ]
     lines += ["a -> c 0.125", "c -> a 1.25", "b -> c 2 obligatory", "b c -> 0 1.5"]
-    lines += ["c -> 0.7 / _ #"]
+    lines += ["c -> 0.7 / _ #", "ANY -> c 0.5"]
     head = "alphabet = abc\nV = a b\ninsert = 0.5\nfeature = 0.25\na : p\nc : p q"
     undercut = RuleSet.parse("\n".join([head, *lines])).undercut
     costs = {"ANY -> 0": 1.0, "y": 1.5, "0 -> c / a _": 0.5, "V -> V": 1.0, "c -> a": 0.25}
