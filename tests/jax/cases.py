@@ -154,7 +154,7 @@ OBJECTIVES = {
     ),
     "spanning_tree_risk": tree("spanning_tree_risk", COSTS),
     "spanning_tree_generalized_expectation": tree(
-        "spanning_tree_generalized_expectation", FEATURES, np.array([0.5, 0.1])
+        "spanning_tree_generalized_expectation", FEATURES, np.array([0.5, 0.1]), lengths=[3, 0]
     ),
     "mrf_nll": field(),
     "mrf_nll bp": field("bp"),
