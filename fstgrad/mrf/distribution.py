@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.checks import (
+    FloatArray,
     IntArray,
     Seed,
     direction_array,
@@ -18,7 +19,7 @@ from fstgrad.core.checks import (
     positive_integer,
 )
 from fstgrad.core.distribution import Distribution, log_probability, masked_inner
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf import decoding, inference, objectives
 from fstgrad.mrf.decoding import best_labelings
 from fstgrad.mrf.exact.elimination import Elimination
@@ -165,14 +166,60 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def cross_entropy(self, other: Distribution[Table]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids what this model allows.
 
+        Edges and larger factors are matched by their nodes, in any order; q may lack some of them.
+
+        Raises
+        ------
+        InvalidInputError
+            `other` is no random field, or has other numbers of nodes or labels.
+        NotSupportedError
+            `other` has an edge or a larger factor over nodes that none of this model joins.
+
         Examples
         --------
         >>> m = PairwiseMRF(np.zeros((2, 2)), np.eye(2), [(0, 1)])
         >>> m.cross_entropy(m) == m.entropy()
         True
         """
-        recentered = other.recentered[0] if isinstance(other, PairwiseMRF) else other
-        return float(super().cross_entropy(recentered))
+        instance("other", other, PairwiseMRF, "a random field")
+        model = other.recentered[0]
+        name, shape = "the scores of other.node", self.scores.node.shape
+        node = float_array(name, model.scores.node, shape)
+        scores = Table(node, self._edge_scores_of(model), self._factor_scores_of(model))
+        return model.log_partition() - self.inner(self.marginals(), scores) - model.offset
+
+    def _edge_scores_of(self, model: "PairwiseMRF") -> FloatArray:
+        """Return another model's edge scores in the order and directions of this model's edges."""
+        edges, others = self.graph.edges, model.graph.edges
+        if np.array_equal(edges, others):
+            return model.scores.edge
+        keys, wanted = (
+            pairs.min(axis=1) * self.num_nodes + pairs.max(axis=1) for pairs in (edges, others)
+        )
+        for pair in others[~np.isin(wanted, keys)][:1].tolist():
+            raise _apart(pair)
+        order = np.argsort(keys)
+        place = order[np.searchsorted(keys[order], wanted)]
+        stack = np.broadcast_to(model.edge_stack, (len(others), *model.edge_stack.shape[1:]))
+        turned = (edges[place, 0] != others[:, 0])[:, None, None]
+        table = np.zeros((len(edges), *stack.shape[1:]))
+        table[place] = np.where(turned, stack.transpose(0, 2, 1), stack)
+        return table
+
+    def _factor_scores_of(self, model: "PairwiseMRF") -> FloatArray:
+        """Return another model's scores of larger factors in the order of this model's cells."""
+        places = {frozenset(self.factors.nodes(f)): f for f in range(self.factors.number)}
+        table = np.zeros_like(self.factors.table)
+        for f in range(model.factors.number):
+            nodes = model.factors.nodes(f)
+            if frozenset(nodes) not in places:
+                raise _apart(nodes)
+            place = places[frozenset(nodes)]
+            axes = [nodes.index(node) for node in self.factors.nodes(place)]
+            scores = model.factors.view(f).transpose(axes)
+            name, shape = "the scores of other.factors", self.factors.shape(place)
+            self.factors.view(place, table)[...] = float_array(name, scores, shape)
+        return table
 
     def covariance_product(self, direction: Table) -> Table:
         """Return Cov[t] times `direction`: the derivative of the marginals along it, (E, C, C).
@@ -340,3 +387,11 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
             f"PairwiseMRF({self.num_nodes:,} nodes, {self.graph.num_edges:,} edges, "
             f"{self.num_labels} labels)"
         )
+
+
+def _apart(nodes: list[int]) -> NotSupportedError:
+    """Return the error for a divergence from a model with a term over nodes that this one lacks."""
+    return NotSupportedError(
+        f"other has scores of the nodes {nodes} together, and this model has none; give this model "
+        "a table of zeros over them"
+    )

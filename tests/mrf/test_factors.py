@@ -64,6 +64,32 @@ def test_covariances_equal_enumeration():
     assert model.entropy() == pytest.approx(-(p @ np.log(p)), rel=1e-12)
 
 
+def test_divergences_match_edges_and_factors_by_their_nodes():
+    """q has its parts in another order and direction than p, or lacks some of them."""
+    scopes, sizes = [(0, 1, 2), (1, 2, 3), (0, 3), (3, 2), (1,)], [2, 3, 2, 3]
+    parts = random_factors(0, scopes, sizes, 1.0)
+    p = fg.PairwiseMRF.from_factors(sizes, parts)
+    turned = [(nodes[::-1], table.transpose()) for nodes, table in parts[::-1]]
+    assert p.kl(fg.PairwiseMRF.from_factors(sizes, turned)) == pytest.approx(0, abs=1e-12)
+    q = fg.PairwiseMRF.from_factors(sizes, random_factors(1, scopes[3:0:-1], sizes, 1.0))
+    ys = list(np.ndindex(*sizes))
+    log_p, log_q = (np.array([model.log_prob(y) for y in ys]) for model in (p, q))
+    assert p.cross_entropy(q) == pytest.approx(-(np.exp(log_p) @ log_q), rel=1e-12)
+    with pytest.raises(fg.NotSupportedError, match="zeros"):
+        q.kl(p)
+
+    node, edge, edges = np.zeros((3, 2)), np.array([[1.0, 0.0], [0.5, 2.0]]), [(0, 1), (1, 2)]
+    p = fg.PairwiseMRF(node, np.stack([edge, 2 * edge]), edges)
+    q = fg.PairwiseMRF(node, np.stack([2 * edge, edge.T]), [(1, 2), (1, 0)])
+    assert p.kl(q) == q.kl(p) == pytest.approx(0, abs=1e-12)
+    shared, stacked = (fg.PairwiseMRF(node, table, edges) for table in (edge, [edge, edge]))
+    assert shared.kl(stacked) == stacked.kl(shared) == pytest.approx(0, abs=1e-12)
+    with pytest.raises(fg.NotSupportedError, match=r"\[0, 2\]"):
+        shared.kl(fg.PairwiseMRF(node, edge, [(0, 1), (0, 2)]))
+    with pytest.raises(fg.InvalidInputError, match=r"other\.node"):
+        shared.kl(fg.PairwiseMRF(node[:2], edge, edges[:1]))
+
+
 @pytest.mark.parametrize("schedule", ["flooding", "residual"])
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_belief_propagation_is_exact_on_trees_of_factors(schedule, scale):
