@@ -437,20 +437,16 @@ class TreebankWriter:
             if distribution.labeled:
                 names = evaluation.checked_names(distribution, self.names)
                 relations = [names[label] for label in tree[:, 1]]
-            mu = distribution.marginals()
-            parts = distribution.parts(tree)
-            axes = (0, 2) if distribution.labeled else (0,)
-            confidences = (mu * parts).sum(axis=axes)[1:]
             comments = [f"{kind} = {i}"] if len(trees) > 1 else []
             self.texts.append(
-                block.with_tree(heads.tolist(), relations, confidences.tolist(), comments)
+                block.with_tree(
+                    heads.tolist(), relations, _confidences(distribution, heads), comments
+                )
             )
 
     def add_confidences(self, distribution: TreeDistribution) -> None:
         """Add the sentence with its own tree, and the probability of each of its heads."""
         block = self._next(distribution)
-        arcs = distribution.marginals()
-        arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
         heads = block.heads()
         n = len(heads)
         if any(head is None or head > n for head in heads):
@@ -458,9 +454,8 @@ class TreebankWriter:
                 f"sentence {block.name} has words without a head in 0 .. {n}; use decode to "
                 "find trees"
             )
-        chosen = np.array(heads, dtype=np.int64)
-        confidences = arcs[chosen, np.arange(1, n + 1)]
-        self.texts.append(block.with_tree(None, None, confidences.tolist()))
+        confidences = _confidences(distribution, np.array(heads, dtype=np.int64))
+        self.texts.append(block.with_tree(None, None, confidences))
 
     def close(self) -> None:
         """Write the output, if there is one."""
@@ -475,6 +470,14 @@ class TreebankWriter:
             block = next(self.blocks)
         evaluation.check_length(distribution, block.name, len(block.words))
         return block
+
+
+def _confidences(distribution: TreeDistribution, heads: IntArray) -> list[float]:
+    """Return the probability of the head of each word, whatever its label."""
+    arcs = distribution.marginals()
+    arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
+    confidences: list[float] = arcs[heads, np.arange(1, len(heads) + 1)].tolist()
+    return confidences
 
 
 def tree_lists(tree: IntArray) -> dict[str, list[int]]:

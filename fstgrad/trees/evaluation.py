@@ -224,6 +224,11 @@ def checked_names(distribution: TreeDistribution, names: Sequence[str] | None) -
             f"--labels names {len(names)} relations for a label axis of "
             f"{distribution.scores.shape[-1]}; name all, in order"
         )
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise InvalidInputError(
+            f"--labels names {repeated!r} more than once; name each relation once"
+        )
     return list(names)
 
 

@@ -490,11 +490,25 @@ def test_the_confidence_of_a_head_is_summed_over_labels(run, rich, tmp_path):
     labels.write_text("root obj")
     table = np.random.default_rng(0).normal(size=(4, 4, 2))
     np.savez(scores, a=np.zeros((2, 2, 2)), b=table)
-    code, _, _ = run("marginals", scores, "--conllu", gold, "-o", out, "--labels", labels)
-    assert code == 0
-    mu = fg.SpanningTrees(table, single_root=True, labeled=True).marginals().sum(axis=-1)
-    for head, dependent in ((0, 1), (1, 2), (1, 3)):
-        assert f"Confidence={mu[head, dependent]:.6f}" in out.read_text(encoding="utf-8")
+    trees = fg.SpanningTrees(table, single_root=True, labeled=True)
+    mu = trees.marginals().sum(axis=-1)
+    for command, heads in (("marginals", [0, 1, 1]), ("decode", trees.mode()[:, 0])):
+        code, _, _ = run(command, scores, "--conllu", gold, "-o", out, "--labels", labels)
+        assert code == 0
+        for dependent, head in enumerate(heads, start=1):
+            assert f"Confidence={mu[head, dependent]:.6f}" in out.read_text(encoding="utf-8")
+
+
+def test_relations_of_the_label_axis_differ(run, rich, tmp_path):
+    """The probability of a gold relation would be that of one of its two labels."""
+    gold, scores, labels = rich[0], tmp_path / "labeled.npz", tmp_path / "labels"
+    np.savez(scores, a=np.zeros((2, 2, 3)), b=np.zeros((4, 4, 3)))
+    labels.write_text("root obj root")
+    for command in (["evaluate", gold, "--scores", scores],
+                    ["decode", scores, "--conllu", gold, "-o", tmp_path / "out"]):  # fmt: skip
+        code, _, error = run(*command, "--labels", labels)
+        assert code == 1
+        assert "'root' more than once" in error
 
 
 def test_a_tree_of_least_risk_is_compared():
