@@ -4,6 +4,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 0, 1, ... in order and the default names of polars are positions, no labels.
 
 - `axis_labels` : the labels of each axis.
+- `column_labels` : the labels of the columns.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
 - `check_names` : raise an error if a vector has the labels of other columns, or another order.
 - `check_positions` : raise an error if positions count, but there are labels, or none.
@@ -36,10 +37,23 @@ def axis_labels(values: Any) -> tuple[Labels, ...]:
     return tuple(None if own is None or _is_plain(own) else own for own in found)
 
 
-def _found(values: Any) -> tuple[Labels, ...]:
+def column_labels(table: Any) -> Labels:
+    """Return the labels of the columns of a table, 0, 1, ... too; None without columns."""
+    try:
+        return _columns(table)
+    except Exception:  # a foreign attribute may raise anything
+        return None
+
+
+def _columns(values: Any) -> Labels:
     columns = getattr(values, "column_names", getattr(values, "columns", None))
+    return None if columns is None else list(columns)
+
+
+def _found(values: Any) -> tuple[Labels, ...]:
+    columns = _columns(values)
     if columns is not None:
-        return _index(values), list(columns)
+        return _index(values), columns
     if hasattr(values, "dims") and hasattr(values, "coords"):
         named = values.coords
         return tuple(list(named[d].to_numpy()) if d in named else None for d in values.dims)

@@ -34,7 +34,8 @@ class NodeConditional:
 
         Raises InvalidInputError if the family does not allow a value.
         """
-        values = checks.real_array("x", x)
+        given = checks.real_array("x", x)
+        values = self.base.modelled_values(given.ravel()).reshape(given.shape)
         self.base.check_values(values.ravel())
         fit = self.base.statistics(values, self.eta.size - self.base.num_extra) @ self.eta
         return np.asarray(fit + self.base.log_base(values) - self.log_partition().value)
@@ -180,6 +181,7 @@ def node_conditional(
     check_names("x", x, names)
     values = checks.real_array("x", x, (parameters.features,)).copy()
     values[s] = 0.0
+    values = parameters.family.modelled_values(values)
     parameters.family.check_values(np.delete(values, s))
     eta = parameters.eta(values[None, :])[0, s]
     return NodeConditional(parameters.families[s], eta)

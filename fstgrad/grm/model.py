@@ -285,7 +285,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         for alpha in selection.penalties(problem, settings, alphas).tolist():
             model = clone(self).set_params(alpha=alpha, warm_start=True)
             preparation.check_parameters(model)
-            for name in ("names_", "covariate_names_", "n_features_in_", "feature_names_in_"):
+            for name in preparation.NAMES_OF_COLUMNS:
                 if hasattr(first, name):
                     setattr(model, name, getattr(first, name))
             if models:
@@ -718,6 +718,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         frame_names = getattr(self, "feature_names_in_", None)
         self.names_ = preparation.names_of_columns(feature_names, frame_names, x.shape[1])
         self.covariate_names_ = row_covariates.column_names(covariates)
+        preparation.match_columns(self, "covariates", covariates, 0, reset=True)
         rows = preparation.weighted_rows(x, sample_weight, offset, covariates, base)
         return prepare(
             rows, base, int(self.k), self.interactions, scale_columns=self.scale_columns,
@@ -734,7 +735,9 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
                 ensure_all_finite=False,
             )  # fmt: skip
         except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
-            raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
+            problem = ": " if isinstance(error, ValueError) else " is not a table of numbers: "
+            raise preparation.NotNumbers(f"X{problem}{error}") from error
+        preparation.match_columns(self, "X", X, array.shape[1], reset=reset)
         return preparation.modelled_matrix(array, resolve(self.base))
 
     def _settings(self) -> FitSettings:
@@ -774,6 +777,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
                 "rows, zeros for an exposure of 1"
             )
         row_covariates.check_names(covariates, self.covariate_names_)
+        preparation.match_columns(self, "covariates", covariates, parameters.covariates)
         z = row_covariates.checked(covariates, rows, parameters.covariates)
         return parameters.shifts(preparation.offsets(offset, rows, parameters.family), z)
 

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fstgrad.core import checks
 from fstgrad.core.axis_labels import check_mask
+from fstgrad.core.axis_labels import column_labels as labels_of
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import items, members
@@ -20,6 +21,9 @@ from fstgrad.grm.families import resolve
 
 MatrixLike = npt.ArrayLike | sparse.csr_matrix
 _NO_NAME = ("None", "nan", "NaN", "NaT", "<NA>")  # texts of objects that stand for a missing name
+NAMES_OF_COLUMNS = (  # attributes of a model
+    "names_", "column_labels_", "covariate_names_", "n_features_in_", "feature_names_in_",
+)  # fmt: skip
 LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13, or of a ratio of exposures
 
 
@@ -88,6 +92,33 @@ def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
     x.data = family.modelled_values(x.data)
     family.check_values(x.data)
     return x
+
+
+def match_columns(model: Any, name: str, table: Any, features: int, *, reset: bool = False) -> None:
+    """Compare labels of columns that are no texts with those of the fit, or keep those of the fit.
+
+    The labels 0, 1, ... are positions if the others are no permutation of them.  Files of models
+    do not have them.
+
+    Raises
+    ------
+    InvalidInputError
+        The labels differ, or are in another order.
+    """
+    labels = labels_of(table)
+    own = None if labels is None or all(isinstance(label, str) for label in labels) else labels
+    kept, positions = getattr(model, "column_labels_", {}), list(range(features))
+    if reset:
+        model.column_labels_ = {**kept, name: own}
+        return
+    known = positions if kept.get(name) is None else kept[name]
+    if own is None or own == known:
+        return
+    if set(own) == set(known) or positions not in (own, known):
+        raise InvalidInputError(
+            f"{name} has the columns {own}, and that of the fit {known}; give them in this order: "
+            f"{name}[{known}]"
+        )
 
 
 def names_of_columns(

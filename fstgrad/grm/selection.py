@@ -100,6 +100,11 @@ def penalties(problem: Problem, settings: FitSettings, alphas: Sequence[float] |
     if isinstance(alphas, int | np.integer):
         count = checks.positive_integer("alphas", alphas)
         largest = largest_useful_alpha(problem, settings)
+        if largest == 0:
+            raise InvalidInputError(
+                "alpha has no effect on X, where fewer than two columns vary, or none together, so "
+                "that no steps can be chosen; give a number as alpha"
+            )
         return np.geomspace(largest, SMALLEST_SHARE * largest, count)
     array = checks.real_array("alphas", alphas, (None,))
     if not array.size:
@@ -125,6 +130,11 @@ def by_cross_validation(
 ) -> Selection:
     """Return the model of a path whose alpha has the largest mean score of held-out rows."""
     alphas, numbers = _alphas(models), np.arange(rows.size)
+    if rows.size < folds:
+        raise InvalidInputError(
+            f"folds is {folds}, and {rows.size} row(s) have a weight above 0; give more rows, "
+            "fewer folds or the criterion 'ebic'"
+        )
     fold = rng.permutation(rows.size) % folds
     scores = np.zeros(len(alphas))
     for number in range(folds):
@@ -147,6 +157,11 @@ def stability(
     """
     from sklearn.base import clone
 
+    if rows.size < 2:
+        raise InvalidInputError(
+            "X has one row of weight above 0, and stability fits halves of the rows; give two or "
+            "more"
+        )
     counts: dict[tuple[str, ...], int] = {}
     for _ in range(samples):
         half = np.sort(rng.permutation(np.arange(rows.size))[: rows.size // 2])

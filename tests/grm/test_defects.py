@@ -206,6 +206,34 @@ def test_sparse_and_dense_agree_for_every_base():
         assert models[0].score(x) == pytest.approx(models[1].score(sparse.csr_matrix(x)), abs=1e-12)
 
 
+def test_penalties_and_folds_of_tables_without_effects():
+    """A path has no steps where no two columns vary, and a fold has no rows if there are few."""
+    for x, weights in ((np.zeros((5, 3)), None), (np.eye(3), [1, 0, 0]), ([[1, 2, 3]], None)):
+        model = fg.GeneralizedRootModel(k=2)
+        for call in (model.path, model.select):
+            with (
+                pytest.warns(UserWarning, match="constant"),
+                pytest.raises(InvalidInputError, match="no effect"),
+            ):
+                call(np.array(x), 3, sample_weight=weights)
+    x = np.random.default_rng(0).poisson(1.0, (3, 3))
+    with pytest.raises(InvalidInputError, match=r"3 row\(s\)"):
+        model.select(x, [0.1], criterion="cv", folds=4)
+    with pytest.raises(InvalidInputError, match="halves"):
+        model.stability(x[:1], samples=2)
+
+
+def test_a_node_reads_counts_above_0_as_present():
+    x = np.random.default_rng(0).poisson(1.0, (80, 3))
+    model = fg.GeneralizedRootModel(k=2, base="bernoulli", alpha=0.02).fit(x)
+    for row, expected in zip(x[:20], model.score_samples(x[:20]), strict=True):
+        nodes = [model.node_conditional(s, row).log_prob(row[s]) for s in range(3)]
+        assert sum(nodes) == pytest.approx(expected, abs=1e-12)
+    for value in (-1, 0.5):
+        with pytest.raises(InvalidInputError, match="bernoulli"):
+            model.node_conditional(0, [0, value, 2])
+
+
 @pytest.mark.parametrize(
     "base",
     [*families.BASES, families.FiniteCounts(np.zeros(40)), families.NegativeBinomial(1.0, 2.0)],

@@ -68,6 +68,26 @@ def test_columns_of_counts(tmp_path, data, command):
             run(command, model, table(other, counts[:, [2, 0, 1]], names))
 
 
+def test_columns_of_frames_with_numbers_as_labels(data):
+    """scikit-learn compares texts only."""
+    counts, z = data
+    model, turned = fg.GeneralizedRootModel(k=2, alpha=0.05), [2, 0, 1]
+    for labels in ([0, 1, 2], [3, 7, 9], turned, [("a", 1), ("a", 2), ("b", 1)]):
+        model.fit(Frame(counts, labels))
+        expected = model.score(counts)
+        assert model.score(Frame(counts, labels)) == expected
+        others = Frame(counts[:, turned], [labels[i] for i in turned])
+        with pytest.raises(InvalidInputError, match="in this order"):
+            model.score(others)
+        assert model.fit(others).score(others) == pytest.approx(expected, abs=1e-4)
+        model.fit(counts, covariates=Frame(z, labels[:2]))
+        with pytest.raises(InvalidInputError, match="in this order"):
+            model.score(counts, covariates=Frame(z[:, ::-1], labels[1::-1]))
+    with pytest.raises(InvalidInputError, match="in this order"):
+        model.fit(Frame(counts, turned)).score(Frame(counts, [0, 1, 2]))
+    assert model.fit(counts).score(Frame(counts, [3, 7, 9])) == model.score(counts)
+
+
 def test_a_report_names_the_rows_of_sets(tmp_path, data):
     counts, _ = data
     model, plain, named = (tmp_path / name for name in ("m.npz", "p.csv", "n.csv"))
