@@ -58,7 +58,12 @@ def with_option_names(text: str, parameters: Sequence[click.Parameter] | None = 
         text = re.sub(_METHODS, lambda match: "--" + match[0].replace("'", ""), text)
     for pattern in _ONLY_IN_PYTHON:
         text = re.sub(pattern, "", text)
-    text = re.sub(r"(?<=; it has )[\w, ]+$", lambda match: _option_names(match[0], flags), text)
+    if flags:
+        text = re.sub(
+            r"(?P<start>\bno option .*; it has )(?P<names>[\w, ]+)$",
+            lambda match: match["start"] + _option_names(match["names"], flags),
+            text,
+        )
     text = text.replace("  ", " ")
     for parameter in parameters:
         if isinstance(parameter, click.Option) and parameter.secondary_opts:  # --header/--no-header
@@ -79,5 +84,5 @@ def with_option_names(text: str, parameters: Sequence[click.Parameter] | None = 
 
 
 def _option_names(names: str, flags: dict[str, str]) -> str:
-    options = [name for name in names.split(", ") if name != "progress"]  # exists only in Python
-    return ", ".join(flags.get(name, name) for name in options) or "none"
+    """Return the options of arguments; others exist only in Python."""
+    return ", ".join(flags[name] for name in names.split(", ") if name in flags) or "none"

@@ -100,7 +100,8 @@ output_conllu = click.option(
 )  # fmt: skip
 decode_option = click.option(
     "--decode", type=click.Choice(["map", "mbr"]), default="map", show_default=True,
-    help="map: the most probable tree; mbr: the one with the most correct heads in expectation.",
+    help="map: the most probable tree; mbr: the one with the most correct heads (and labels) in "
+    "expectation.",
 )  # fmt: skip
 
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")

@@ -41,7 +41,7 @@ def mrf_nll(
     ----------
     node_scores : (B, I, C), or images (B, C, H, W)
     edge_scores : (C, C), (E, C, C) or (B, E, C, C)
-    gold : (B, I), or images (B, H, W), integers; `ignore_index` marks unknown labels
+    gold : (B, I), or images (B, H, W), integers; `ignore_index` and -1 mark unknown labels
     graph : PairwiseMRF
         Its scores are not used.
     method : str

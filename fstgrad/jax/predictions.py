@@ -244,13 +244,13 @@ class Trees(Predictions):
             raise InvalidInputError(f"scores has the shape {table.shape}; give {axes}")
         flag("single_root", single_root)
         words = table.shape[1] - 1
-        sizes = arguments.lengths(lengths, len(table), min(1, words), words)
+        sizes = arguments.lengths(lengths, len(table), 0, words)
         super().__init__([table, sizes], (words, *([2] if labeled else [])))
         self._family = partial(SpanningTrees, single_root=single_root, labeled=labeled)
 
     def _distribution(self, *parts: Array) -> SpanningTrees:
         table, size = parts
-        nodes = checked_length(size, min(1, len(table) - 1), len(table) - 1) + 1
+        nodes = checked_length(size, 0, len(table) - 1) + 1
         return self._family(table[:nodes, :nodes])
 
     def mbr(self) -> jax.Array:

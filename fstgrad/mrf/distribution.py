@@ -181,12 +181,13 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> m.cross_entropy(m) == m.entropy()
         True
         """
-        instance("other", other, PairwiseMRF, "a random field")
+        if not isinstance(other, PairwiseMRF):
+            raise InvalidInputError(f"other is a {type(other).__name__}; give a random field")
         model = other.recentered[0]
         name, shape = "the scores of other.node", self.scores.node.shape
         node = float_array(name, model.scores.node, shape)
         scores = Table(node, self._edge_scores_of(model), self._factor_scores_of(model))
-        return model.log_partition() - self.inner(self.marginals(), scores) - model.offset
+        return float(model.log_partition() - self.inner(self.marginals(), scores) - model.offset)
 
     def _edge_scores_of(self, model: "PairwiseMRF") -> FloatArray:
         """Return another model's edge scores in the order and directions of this model's edges."""

@@ -18,7 +18,7 @@ from fstgrad.core.checks import (
     positive_number,
     real_array,
 )
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN, PersistentChains
 
@@ -110,6 +110,8 @@ class MRFClassifier:
         InvalidInputError
             A setting, a shape or a label is invalid, or the method needs all labels and some are
             unknown.
+        NotSupportedError
+            "hinge" with other numbers of labels than two.
         """
         one_of("method", self.method, METHODS)
         instance("graph", self.graph, PairwiseMRF, "a PairwiseMRF")
@@ -218,6 +220,11 @@ class MRFClassifier:
             raise InvalidInputError(
                 f"y has unknown labels, but method {self.method!r} needs every label; use 'exact' "
                 "or 'bp'"
+            )
+        if self.method == "hinge" and self.graph.num_labels != 2:
+            raise NotSupportedError(
+                f"method 'hinge' needs two labels, but the graph has {self.graph.num_labels}; use "
+                "'exact', 'bp' or 'pseudolikelihood'"
             )
         random = generator(self.rng)
         chains = (

@@ -303,7 +303,11 @@ def structured_hinge(
     node = model.scores.node + cost
     node[np.arange(len(gold)), gold] -= cost
     augmented = model.with_scores(node, model.scores.edge)
-    worst = decode(augmented, decoder)
+    try:
+        worst = decode(augmented, decoder)
+    except NotSupportedError as error:
+        remedy = str(error).replace("use method ", "give decoder=")
+        raise NotSupportedError(remedy) from error
     value = worst.score - augmented.score(gold)
     return value, counts(model, worst.labels, 1.0, counts(model, gold, -1.0))
 

@@ -70,8 +70,8 @@ def mrf_nll(
         `PersistentChains(model, chains, items=B)`.
     reduction : {"mean", "sum", "none"}
     ignore_index : int
-        Marks unknown gold labels: the loss is -log p(the known labels), for "exact", "bp", "trw"
-        and "mean-field".
+        Marks unknown gold labels, as -1 does: the loss is -log p(the known labels), for "exact",
+        "bp", "trw" and "mean-field".
     infeasible : {"raise", "zero"}
         What to do if items have no labeling, or a gold labeling, of finite score.  "raise": one
         error names them all.  "zero": their values and gradients are 0; "mean" divides by B.

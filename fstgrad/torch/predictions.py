@@ -98,12 +98,12 @@ class Predictions:
         return torch.from_numpy(table[:, 0] if k is None else table).to(self.device)
 
 
-def _sizes(lengths: Lengths, items: int, most: int) -> list[int]:
+def _sizes(lengths: Lengths, items: int, most: int, least: int = 1) -> list[int]:
     """Return lengths as integers; without lengths, all items have `most` positions."""
     if lengths is None:
         return [most] * items
     known = arguments.integer_per_item("lengths", lengths, items)
-    return [int(size) for size in arguments.in_range("lengths", known, 1, most)]
+    return [int(size) for size in arguments.in_range("lengths", known, least, most)]
 
 
 class Strings(Predictions):
@@ -273,7 +273,7 @@ class Trees(Predictions):
         super().__init__(len(scores), scores.device, shape)
         require_cpu("the prediction of trees", scores)
         tables = to_numpy(scores).astype(np.float64)
-        sizes = _sizes(lengths, len(tables), tables.shape[1] - 1)
+        sizes = _sizes(lengths, len(tables), tables.shape[1] - 1, least=0)
         self._all = [
             SpanningTrees(own[: size + 1, : size + 1], single_root=single_root, labeled=labeled)
             for own, size in zip(tables, sizes, strict=True)

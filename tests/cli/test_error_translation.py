@@ -83,7 +83,8 @@ PARAMETERS = [
         ("method 'exact' fits", "--method exact fits"),
         ("use method 'icm', 'graph-cut' or 'trw', or", "use --method icm, graph-cut or trw, or"),
         ("max_states.txt:1: no max_states", "max_states.txt:1: no --max-states"),
-        ("no option 'cap'; it has cap, tol", "no option --cap; it has --cap, tol"),
+        ("no option 'x'; it has cap, tol", "no option 'x'; it has --cap"),  # no --tol
+        ("no option 'x'; it has tol", "no option 'x'; it has none"),
     ],
 )  # fmt: skip
 def test_arguments_as_options(text, expected):

@@ -90,6 +90,15 @@ def test_structures_equal_those_of_pytorch(name):
             assert width is None or (found[..., width:] == -100).all()
 
 
+def test_a_sentence_without_words_has_one_tree():
+    scores, given = np.random.default_rng(0).normal(size=(3, 4, 4)), {"single_root": True}
+    expected = fgt.Trees(t(scores), lengths=[3, 0, 2], **given)
+    for wrapped in (lambda f: f, jax.jit):
+        found = wrapped(lambda s: fgj.Trees(s, lengths=[3, 0, 2], **given).nbest(2))(scores)
+        np.testing.assert_array_equal(found[0], expected.nbest(2)[0])
+        np.testing.assert_allclose(found[1], expected.nbest(2)[1], rtol=0, atol=1e-10)
+
+
 @EVERY
 def test_nbest_equals_that_of_pytorch(name):
     arrays, mine, other = both(name)

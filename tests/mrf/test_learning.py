@@ -59,6 +59,15 @@ def test_hinge_is_its_definition_and_subgradient():
         assert (other - value) / 1e-6 == pytest.approx(slope.node[0, 1], abs=1e-6)
 
 
+def test_a_hinge_of_three_labels_names_a_remedy():
+    model = fg.PairwiseMRF(np.zeros((3, 3)), np.eye(3), [(0, 1), (1, 2)])
+    with pytest.raises(fg.NotSupportedError, match="give decoder='exact'"):
+        model.nll([0, 1, 2], "hinge")
+    assert model.nll([0, 1, 2], "hinge", decoder="exact")[0] == pytest.approx(4.0)
+    with pytest.raises(fg.NotSupportedError, match="use 'exact', 'bp'"):
+        MRFClassifier(model, method="hinge").fit(np.zeros((2, 3, 1)), [[0, 1, 2], [0, 0, 1]])
+
+
 def test_unknown_labels():
     X, y = examples(60)
     hidden = y.copy()

@@ -95,6 +95,23 @@ def test_predictions_are_as_wide_as_the_scores():
     assert labeled.decode().shape == (2, 5, 2)
 
 
+@pytest.mark.parametrize("labels", [(), (2,)])
+def test_a_sentence_without_words_has_one_tree(labels):
+    """As in the losses of a padded batch."""
+    scores, given = normal(3, 4, 4, *labels), {"single_root": True, "labeled": bool(labels)}
+    trees = fgt.Trees(scores, lengths=[3, 0, 2], **given)
+    others = fgt.Trees(scores[[0, 2]], lengths=[3, 2], **given)
+    for found, expected in (
+        (trees.decode(), others.decode()),
+        (trees.mbr(), others.mbr()),
+        (trees.nbest(2)[0], others.nbest(2)[0]),
+    ):
+        assert (found[1] == -100).all()
+        assert torch.equal(found[[0, 2]], expected)
+    assert (trees.sample(2, rng=0)[1] == -100).all()
+    assert trees.nbest(2)[1][1].tolist() == [0, -torch.inf]
+
+
 def test_images():
     grid = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.zeros((2, 2)))
     images, edges = normal(2, 2, 2, 3), normal(2, 2)
