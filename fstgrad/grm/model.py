@@ -718,7 +718,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         frame_names = getattr(self, "feature_names_in_", None)
         self.names_ = preparation.names_of_columns(feature_names, frame_names, x.shape[1])
         self.covariate_names_ = row_covariates.column_names(covariates)
-        preparation.match_columns(self, "covariates", covariates, 0, reset=True)
+        preparation.match_columns(self, "covariates", covariates, reset=True)
         rows = preparation.weighted_rows(x, sample_weight, offset, covariates, base)
         return prepare(
             rows, base, int(self.k), self.interactions, scale_columns=self.scale_columns,
@@ -737,7 +737,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
             problem = ": " if isinstance(error, ValueError) else " is not a table of numbers: "
             raise preparation.NotNumbers(f"X{problem}{error}") from error
-        preparation.match_columns(self, "X", X, array.shape[1], reset=reset)
+        preparation.match_columns(self, "X", X, reset=reset)
         return preparation.modelled_matrix(array, resolve(self.base))
 
     def _settings(self) -> FitSettings:
@@ -777,7 +777,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
                 "rows, zeros for an exposure of 1"
             )
         row_covariates.check_names(covariates, self.covariate_names_)
-        preparation.match_columns(self, "covariates", covariates, parameters.covariates)
+        preparation.match_columns(self, "covariates", covariates)
         z = row_covariates.checked(covariates, rows, parameters.covariates)
         return parameters.shifts(preparation.offsets(offset, rows, parameters.family), z)
 

@@ -94,7 +94,7 @@ def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
     return x
 
 
-def match_columns(model: Any, name: str, table: Any, features: int, *, reset: bool = False) -> None:
+def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> None:
     """Compare labels of columns that are no texts with those of the fit, or keep those of the fit.
 
     The labels 0, 1, ... are positions if the others are no permutation of them.  Files of models
@@ -105,16 +105,14 @@ def match_columns(model: Any, name: str, table: Any, features: int, *, reset: bo
     InvalidInputError
         The labels differ, or are in another order.
     """
-    labels = labels_of(table)
-    own = None if labels is None or all(isinstance(label, str) for label in labels) else labels
-    kept, positions = getattr(model, "column_labels_", {}), list(range(features))
+    kept, own = getattr(model, "column_labels_", {}), labels_of(table) or []
+    own = [] if all(isinstance(label, str) for label in own) else own
+    positions = list(range(len(own)))
     if reset:
-        model.column_labels_ = {**kept, name: own}
+        model.column_labels_ = {**kept, name: [] if own == positions else own}
         return
-    known = positions if kept.get(name) is None else kept[name]
-    if own is None or own == known:
-        return
-    if set(own) == set(known) or positions not in (own, known):
+    known = kept.get(name) or positions
+    if own not in ([], known) and (set(own) == set(known) or positions not in (own, known)):
         raise InvalidInputError(
             f"{name} has the columns {own}, and that of the fit {known}; give them in this order: "
             f"{name}[{known}]"
