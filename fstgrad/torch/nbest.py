@@ -107,10 +107,10 @@ def nbest_risk(
     finite = losses.isfinite()  # False outside of the lists, and in all of an infeasible list
     scores = upcast(log_probs).to(torch.float64).masked_fill(~finite, -torch.inf)
     none = (scores == -torch.inf).all(dim=1, keepdim=True)
-    if infeasible == "zero":
-        scores = torch.where(none, 0.0, scores)
-    shares = torch.softmax(scores, dim=1)
+    bad = none | ~(scores < torch.inf).all(dim=1, keepdim=True)  # which only a device has here
+    shares = torch.softmax(torch.where(bad, 0.0, scores), dim=1)
     risks = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(upcast(log_probs).dtype)
+    risks = torch.where(bad[:, 0], torch.nan, risks)
     if infeasible == "zero":
         risks = torch.where(none[:, 0], 0.0, risks)
     return risks[0] if single and reduction == "none" else reduced(risks, reduction)

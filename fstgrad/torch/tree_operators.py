@@ -322,8 +322,7 @@ def _inner(table: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
     if on_device(inputs[0]):
-        given = inputs[0], inside(*inputs[:2]), *inputs[2:]
-        return device.log_partition(*given), device.marginals(*given)
+        return device.solve(inputs[0], inside(*inputs[:2]), *inputs[2:])
     if autograd_only(*inputs[:2]) and not has_tangent(inputs[0]):
         solution: tuple[torch.Tensor, torch.Tensor] = _AutogradOnlySolve.apply(*inputs)  # type: ignore[no-untyped-call]
         return solution

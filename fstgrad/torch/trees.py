@@ -199,8 +199,7 @@ def spanning_tree_marginals(
     table = _Table(scores, lengths, labeled, single_root, projective, infeasible)
 
     def compute() -> torch.Tensor:
-        marginals = table.where_feasible(table.marginals(), 0.0)
-        return marginals.to(upcast(scores).dtype).reshape(scores.shape)
+        return table.values(table.marginals())
 
     return table.feasible_result(compute)
 
@@ -373,6 +372,7 @@ class _Table:
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
         self.infeasible: Infeasible = infeasible
         self.feasible: torch.Tensor | None = None  # (B,) bool, once the infeasible ones are known
+        self.missing: torch.Tensor | None = None  # (B,) bool, on a device: no marginals
         self.is_valid = torch.ones((), dtype=torch.bool, device=scores.device)
         if lengths is not None and on_device(self.arcs) and sizes.device.type == "cpu":
             arguments.in_range("lengths", sizes, 0, nodes - 1)
@@ -489,10 +489,12 @@ class _Table:
         return torch.where(per_item(self.feasible, table), table, rest)
 
     def values(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values (B,) in the dtype of the scores (half: float32), () without a batch.
+        """Return values (B, ...) in the dtype of the scores (half: float32), without B if none.
 
-        Those of infeasible items are 0.
+        Those of infeasible items are 0, those of other items without marginals NaN.
         """
+        if self.missing is not None:
+            values = torch.where(per_item(self.missing, values), torch.nan, values)
         typed = self.where_feasible(values, 0.0).to(upcast(self.given).dtype)
         return typed if self.given.ndim == self.batch.ndim else typed[0]
 
@@ -505,14 +507,16 @@ class _Table:
 
     def label_logs(self) -> torch.Tensor:
         """Return the log-probability of each label given its arc, -inf for forbidden labels."""
-        allowed = self.batch > -torch.inf
+        allowed = self.batch.isfinite()  # on a device also NaN and +inf, of items that become NaN
         log_sums = torch.where(self.arcs.isfinite(), self.arcs, 0.0)  # padding may hold NaN
         logs = torch.where(allowed, self.batch, 0.0) - log_sums[..., None]
         return torch.where(allowed, logs, -torch.inf)
 
     def marginals(self) -> torch.Tensor:
-        """Return the marginals, like the batch."""
-        mu = tree_operators.solve(self.arcs, *self.family)[1]
+        """Return the marginals, like the batch; on a device 0 without a tree, for `values`."""
+        log_z, mu = tree_operators.solve(self.arcs, *self.family)
+        if computes_on_device(mu):
+            self.missing = log_z.isnan()
         return mu[..., None] * self.label_logs().exp() if self.labeled else mu
 
 

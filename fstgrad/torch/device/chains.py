@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fstgrad.core.checks import Seed, generator
-from fstgrad.torch.device.sums import Weights, finite, log_sum, products, valid
+from fstgrad.torch.device.sums import Weights, finite, log_sum, products, totals, valid
 from fstgrad.torch.fused.available import fused, labels_of_chain
 
 
@@ -54,8 +54,9 @@ def expectation(
 ) -> torch.Tensor:
     """Return the expected sum (B,) float64 of costs (B, T, n) and of costs (n, n) of steps."""
     along = (table.to(emissions.dtype) for table in (costs, step_costs))
-    *_, ((forward, mean), _) = _forward(emissions, transitions, mask, *along)
-    return _where_any(mask, (forward.softmax(dim=1) * mean).sum(dim=1).double())
+    *_, (weights, _) = _forward(emissions, transitions, mask, *along)
+    log_z, mean = totals(weights)
+    return _where_any(mask, torch.where(log_z == -torch.inf, torch.nan, mean.double()))
 
 
 def scores_at(

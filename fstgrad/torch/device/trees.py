@@ -93,14 +93,25 @@ def _eliminated(weights: torch.Tensor, inside: torch.Tensor, *, single_root: boo
     return total
 
 
-def marginals(arcs: torch.Tensor, inside: torch.Tensor, *flags: bool) -> torch.Tensor:
-    """Return the probability of each arc, like the arcs; differentiable as they are."""
+def solve(
+    arcs: torch.Tensor, inside: torch.Tensor, *flags: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log Z (B,), NaN without a tree, and the probability of each arc, like the arcs.
+
+    Both are differentiable as the arcs are.  The probabilities are 0 without a tree, and the arcs
+    of such an item get gradients of 0.
+    """
     differentiable = arcs.requires_grad and torch.is_grad_enabled()
+    if differentiable:
+        with torch.no_grad():
+            missing = log_partition(arcs, inside, *flags).isnan()[:, None, None]
+        arcs = torch.where(missing, arcs.detach(), arcs)
     with torch.enable_grad():
         scores = arcs if differentiable else arcs.detach().requires_grad_()
         log_z = log_partition(scores, inside, *flags)
         (table,) = torch.autograd.grad(log_z.sum(), scores, create_graph=differentiable)
-    return table
+    table = torch.where(log_z.isnan()[:, None, None], 0.0, table)
+    return (log_z, table) if differentiable else (log_z.detach(), table.detach())
 
 
 def entropy(arcs: torch.Tensor, inside: torch.Tensor, *flags: bool) -> torch.Tensor:
@@ -171,7 +182,7 @@ def _solved(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return arcs relative to the largest of each dependent, their log Z, and marginals."""
     relative = torch.nn.functional.pad(_relative(arcs, inside)[0], (1, 0), value=-torch.inf)
-    return relative, log_partition(relative, inside, *flags), marginals(relative, inside, *flags)
+    return relative, *solve(relative, inside, *flags)
 
 
 def _relative(arcs: torch.Tensor, inside: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
