@@ -12,7 +12,7 @@ from fstgrad.core.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.torch.arrays import computes_on_device, device_paths_forced
-from fstgrad.torch.transforms import knows_values
+from fstgrad.torch.transforms import knows_values, no_vmap
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
@@ -61,7 +61,7 @@ def real(name: str, given: Any) -> torch.Tensor:
 def finite(name: str, given: Any) -> torch.Tensor:
     """Return float64 numbers; raise InvalidInputError if some are NaN or infinite."""
     known = real(name, given).to(torch.float64)
-    if torch.compiler.is_compiling() or computes_on_device(known):
+    if computes_on_device(known) or not knows_values(known):
         return known
     if not bool(known.isfinite().all()):
         raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
@@ -114,6 +114,7 @@ def integer_per_item(name: str, given: Any, items: int) -> torch.Tensor:
 
 def in_range(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tensor:
     """Return numbers; raise InvalidInputError if one is not in `least` .. `most`."""
+    no_vmap([known])
     for i, number in enumerate(known.tolist()):
         if not least <= number <= most:
             raise InvalidInputError(f"{name}[{i}] is {number}; give {least} to {most}")

@@ -11,6 +11,7 @@ import torch
 from fstgrad.core.checks import FloatArray, flag
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.objectives.base import Array
+from fstgrad.torch.transforms import no_vmap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _TORCH_DTYPE = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
@@ -39,8 +40,8 @@ def use_device_paths(enabled: bool = True, *, validate: bool = False) -> Iterato
         False: as outside of any such block, for a part of one.
     validate : bool
         Values are not checked on a device, because reading them would wait for it: an item without
-        a value (NaN or +inf in its scores, no structure, gold out of range) has the value NaN, as
-        do its gradients.  True: such an item raises the error that it raises on the CPU.
+        a value (NaN or +inf in its scores, no structure, gold out of range) has the value NaN; its
+        gradients are NaN or 0.  True: such an item raises the error that it raises on the CPU.
 
     Examples
     --------
@@ -133,6 +134,7 @@ def to_device(array: Array, device: torch.device) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Return a tensor on any device as a C-contiguous array; half precision as float32."""
+    no_vmap([tensor])
     return np.ascontiguousarray(upcast(tensor.detach().cpu()).resolve_neg().numpy())
 
 

@@ -32,7 +32,7 @@ from fstgrad.torch.device import strings
 from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths, packed
 from fstgrad.torch.threads import team
-from fstgrad.torch.transforms import refuse_transforms, uncompiled
+from fstgrad.torch.transforms import knows_values, refuse_transforms, uncompiled
 
 
 @validated
@@ -338,7 +338,7 @@ def _arguments(
     constants = [ids]
     if lengths is not None:
         constants.append(checked_lengths(lengths, scores[..., 0], "frames of scores"))
-    is_known = not (torch.compiler.is_compiling() or computes_on_device(scores))
+    is_known = knows_values(ids) and not computes_on_device(scores)
     if is_known and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")
     return [scores], constants, is_batch

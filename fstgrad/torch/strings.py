@@ -25,7 +25,12 @@ from fstgrad.torch import arguments, risk_hessian
 from fstgrad.torch.arrays import computes_on_device, require_cpu, to_device, upcast, validated
 from fstgrad.torch.device import strings as on_device
 from fstgrad.torch.operators import REDUCTIONS, Reduction, objective_of, persistent, reduced, values
-from fstgrad.torch.transforms import autograd_only, refuse_transforms, uncompiled
+from fstgrad.torch.transforms import (
+    autograd_only,
+    knows_values,
+    refuse_transforms,
+    uncompiled,
+)
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -332,7 +337,7 @@ def checked_lengths(
     An item of length 0 is infeasible.
     """
     known = arguments.integer_per_item("lengths", lengths, len(table))
-    if torch.compiler.is_compiling() or known.device.type != "cpu":
+    if known.device.type != "cpu" or not knows_values(known):
         return known
     for i, length in enumerate(known.tolist()):
         if not 0 <= length <= table.shape[1]:

@@ -89,6 +89,52 @@ def test_vmap_says_why_not(name):
         torch.vmap(lambda *scores: cases.value(name, scores))(*stacked)
 
 
+CONSTANTS = {
+    "ctc_nll": lambda s, gold, lengths: fgt.ctc_nll(s, gold, lengths=lengths, reduction="none"),
+    "ctc_risk": lambda s, gold, lengths: fgt.ctc_risk(
+        s, gold, cases.EDIT, lengths=lengths, reduction="none"
+    ),
+    "ctc_softmax_margin": lambda s, gold, lengths: fgt.ctc_softmax_margin(
+        s, gold, cases.EDIT, lengths=lengths, reduction="none"
+    ),
+    "spanning_tree_risk": lambda s, *_: fgt.spanning_tree_risk(s, s.square(), single_root=True),
+    "nbest_risk": lambda s, gold, lengths: fgt.nbest_risk(
+        s[:, 0, :2], gold[:, None].repeat(1, 2, 1), gold, cases.EDIT, reduction="none"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_vmap_over_gold_lengths_and_costs(name):
+    size = len(cases.EDIT.alphabet)
+    scores = torch.linspace(-1, 1, 2 * 2 * size**2, dtype=torch.float64).cos()
+    scores = scores.reshape(2, 2, size, size)
+    gold = torch.tensor([[[1, 2], [1, -100]], [[1, 2], [2, 2]]])
+    lengths = torch.tensor([[size, size - 1], [size - 1, size]])
+    expected = [CONSTANTS[name](*items) for items in zip(scores, gold, lengths, strict=True)]
+    found = torch.vmap(CONSTANTS[name])(scores, gold, lengths)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
+
+
+def test_vmap_checks_gold_with_blanks():
+    with pytest.raises(fg.InvalidInputError, match="has the blank"):
+        torch.vmap(fgt.ctc_nll)(torch.zeros(2, 1, 4, 3), torch.tensor([[[1]], [[0]]]))
+
+
+@pytest.mark.parametrize(
+    "predict",
+    [
+        lambda s, lengths: fgt.Strings(s).decode(),
+        lambda s, lengths: fgt.Strings(s, lengths).decode(),
+        lambda s, lengths: fgt.ctc_align(s, [[1]] * 2).labels,
+    ],
+    ids=["strings", "lengths", "alignments"],
+)
+def test_vmap_over_predictions_says_why_not(predict):
+    with pytest.raises(fg.NotSupportedError, match="merge its axis into the batch"):
+        torch.vmap(predict)(torch.zeros(3, 2, 4, 3), torch.full((3, 2), 4))
+
+
 def test_vmap_over_gold_of_a_chain():
     crf, gold = fgt.CRF(torch.zeros(2, 4, 3), torch.zeros(3, 3)), torch.zeros(3, 2, 4).long()
     with pytest.raises(fg.NotSupportedError, match="merge its axis into the batch"):
