@@ -140,4 +140,4 @@ def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) ->
     if isinstance(matrix, SubstitutionMatrix):
         return matrix.over(alphabet)
     table = over_symbols("matrix", matrix, alphabet.symbols)
-    return direction_array("matrix", table, (len(alphabet), len(alphabet)))
+    return direction_array("matrix", table, (len(alphabet), len(alphabet))).copy()

@@ -227,6 +227,25 @@ def union_of(*strings):
 
 
 @pytest.mark.parametrize(
+    "make",
+    [
+        lambda table: fg.GlobalAlignment(AB, table, 1.25),
+        lambda table: fg.GlobalAlignment(AB, table, 1.25, free_ends="both"),
+        lambda table: fg.SmithWaterman(AB, matrix=table, gap_open=1.25),
+        lambda table: fg.EditDistance(AB, confusion=table),
+        lambda table: fg.Hamming(AB, table),
+    ],
+)
+def test_a_loss_keeps_the_costs_that_it_was_made_with(make):
+    """An array that the caller changes later changes no loss."""
+    table = np.abs(COSTS)
+    loss, expected = make(table), make(table.copy())("abb", "bab")
+    table[...] = 9.0
+    assert loss("abb", "bab") == loss.compile("bab").loss("abb") == pytest.approx(expected)
+    assert loss.pairwise(["abb"], ["bab"]) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize(
     "build, error, said",
     [
         (lambda: -1 * fg.Hamming(AB), fg.InvalidInputError, "factor is -1"),
