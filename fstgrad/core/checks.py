@@ -173,15 +173,19 @@ def index_array(
     _check_shape(name, array, shape)
     if array.size and (array.min() < lower or array.max() >= size):
         place, value = _wrong(name, array, (array < lower) | (array >= size))
-        raise InvalidInputError(f"{place} is {value}; {_range(what, lower, size)}")
+        limits = _range(what, lower, size, is_large=int(value) >= size)
+        raise InvalidInputError(f"{place} is {value}; {limits}")
     return array
 
 
-def _range(what: str, lower: int, size: int) -> str:
-    """Return which integers are allowed; a size of 2^31 or more only keeps them from overflow."""
+def _range(what: str, lower: int, size: int, *, is_large: bool) -> str:
+    """Return which integers are allowed; a size of 2^31 or more only keeps them from overflow.
+
+    is_large : whether it is said to one that is too large
+    """
     if size <= lower:
         return f"there are no {what}, so give none"
-    return f"{what} run from {lower}" + (f" to {size - 1}" if size < 2**31 else "")
+    return f"{what} run from {lower}" + (f" to {size - 1}" if size < 2**31 or is_large else "")
 
 
 def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
@@ -189,7 +193,8 @@ def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
     if not is_integer(value):
         raise InvalidInputError(f"{name} is {value!r}; give an integer")
     if not lower <= value < size:
-        raise InvalidInputError(f"{name} is {value!r}; {_range('indices', lower, size)}")
+        limits = _range("indices", lower, size, is_large=value >= size)
+        raise InvalidInputError(f"{name} is {value!r}; {limits}")
     return int(value)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fstgrad.core.alphabet import WordAlphabet
+from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.bootstrap import Interval, interval, ratio, resampled_sums
 from fstgrad.core.checks import FloatArray, IntArray, Seed, flag, instance, one_of, positive_integer
@@ -270,6 +270,8 @@ def score(
     """
     given = {"hypotheses": hypotheses, "references": references}
     if by is not None:
+        if isinstance(by, str):
+            raise InvalidInputError(f"by is {by!r}; give a list of groups, one for each pair")
         given["by"] = by
     check_same_rows(**given)
     rules = WordRules.of(drop, replace)
@@ -311,7 +313,8 @@ def _strings(
     else:
         unit = _UNITS[one_of("loss", loss, tuple(_UNITS))]
     ys, zs = paired_batches(hypotheses=hypotheses, references=references)
-    targets = _split(zs, "references", unit, rules, alternatives)
+    alphabet = loss.alphabet if isinstance(loss, Loss) and unit == "symbols" else None
+    targets = _split(zs, "references", unit, rules, alternatives, alphabet)
     one_of("decode", decode, get_args(Decode))
     lattices = [y for y in ys if isinstance(y, Lattice)]
     if lattices and len(lattices) < len(ys):
@@ -329,13 +332,21 @@ def _strings(
         raise InvalidInputError(
             f"decode is {decode!r}, but no hypothesis is a Lattice; give lattices"
         )
-    return unit, _split(ys, "hypotheses", unit, rules, alternatives), targets
+    return unit, _split(ys, "hypotheses", unit, rules, alternatives, alphabet), targets
 
 
 def _split(
-    strings: list[Any], name: str, unit: str, rules: WordRules, alternatives: bool
+    strings: list[Any],
+    name: str,
+    unit: str,
+    rules: WordRules,
+    alternatives: bool,
+    alphabet: Alphabet | None,
 ) -> list[Text]:
-    """Return strings as tuples of words, of characters, or of symbols, after the rules."""
+    """Return strings as tuples of words, of characters, or of symbols, after the rules.
+
+    alphabet : that of the symbols; if some are words, a str that it refuses is an error
+    """
     ready: dict[int, Text] = {i: s for i, s in enumerate(strings) if isinstance(s, Alternatives)}
     for i, text in enumerate(strings):
         if alternatives and isinstance(text, str):
@@ -346,6 +357,10 @@ def _split(
                 raise InvalidInputError(f"{name}[{i}]: {error}") from error
     strings = [() if i in ready else s for i, s in enumerate(strings)]
     texts = [rules.text(s) if isinstance(s, str) else s for s in strings]
+    if alphabet is not None and not alphabet.is_characters:
+        for i, text in enumerate(texts):
+            if isinstance(text, str):
+                alphabet.encode(text, name=f"{name}[{i}]")
     if unit == "words":
         texts = [s.split() if isinstance(s, str) else s for s in texts]
     split = symbol_strings(name, texts)

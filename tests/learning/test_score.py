@@ -378,11 +378,27 @@ def test_wrong_arguments(arguments, message):
         fg.score(*arguments)
 
 
+def test_a_loss_of_words_refuses_a_text_as_it_does_itself():
+    """Also one whose characters are all symbols; the rules of words come first."""
+    loss = fg.EditDistance(fg.Alphabet(["the", "cat"]))
+    for pair, name in (
+        ((["the cat"], [["the"]]), "hypotheses"),
+        (([["the"]], ["the"]), "references"),
+    ):
+        with pytest.raises(fg.AlphabetError, match=rf"{name}\[0\] is the str .*\.split\(\)"):
+            fg.score(*pair, loss)
+    assert fg.score([["the"]], [["the", "cat"]], loss).errors.tolist() == [1]
+    letters = fg.EditDistance(fg.Alphabet(["a", "b", "ch"]))
+    assert fg.score(["ab"], ["bb"], letters).errors.tolist() == [1]
+
+
 def test_wrong_options():
     with pytest.raises(fg.InvalidInputError, match="by 2"):
         fg.score(["a"], ["a"], by=["x", "y"])
     with pytest.raises(fg.InvalidInputError, match=r"by\[0\] is a NoneType"):
         fg.score(["a"], ["a"], by=[None])
+    with pytest.raises(fg.InvalidInputError, match="by is 'xy'; give a list of groups"):
+        fg.score(["a", "b"], ["a", "b"], by="xy")
     with pytest.raises(fg.InvalidInputError, match="no hypothesis is a Lattice"):
         fg.score(["a"], ["a"], decode="mbr")
     with pytest.raises(fg.InvalidInputError, match="align is 'nist'"):

@@ -35,6 +35,8 @@ def acceptor(text):
          "cycle"),
         (lambda: arcs((0, 1, 0, 0.0)), fg.InfeasibleError, "no path"),
         (lambda: arcs((0, 2, 3, 0.0)), fg.InvalidInputError, "from -1 to 2"),
+        (lambda: arcs((0, 2**31, 0, 0.0)), fg.InvalidInputError, "run from 0 to 2147483647"),
+        (lambda: arcs((0, -1, 0, 0.0)), fg.InvalidInputError, "run from 0$"),
         (lambda: arcs((0, 2, 0, np.nan)), fg.InvalidInputError, r"scores\[0\] is nan"),
         (lambda: arcs((0, 2, 0, np.inf)), fg.InvalidInputError, "inf"),
         (lambda: arcs((0, 2, 0, 0.0), final={2: np.nan}), fg.InvalidInputError, "final"),
