@@ -10,7 +10,7 @@ import fstgrad as fg
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, normalization, partition
 from fstgrad.grm.calibration import calibrate
-from fstgrad.grm.kernels.sampling import stack_tables, table_of
+from fstgrad.grm.kernels.sampling import CELLS, draw_table, stack_tables, table_of
 from fstgrad.grm.normalization import is_normalizable
 from fstgrad.grm.sampling import gibbs
 from tests.helpers.counts import parameters
@@ -479,3 +479,12 @@ def test_stacked_tables_are_those_of_the_nodes():
         found, expected = table_of(stacked, node), tables[number]
         for name in expected._fields:
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("table", [np.linspace(0.0, 1.0, CELLS + 1), np.ones(CELLS + 1)])
+def test_a_table_of_a_linear_density_is_drawn_exactly(table):
+    """Over log T in 1 .. 3: for the density u, the distribution function is u or its square."""
+    place = np.array([1.0, 3.0, 0.0, 0.0])
+    for u in (0.0, 0.1237, 0.5, 0.998, 1.0):
+        expected = 1.0 + 2.0 * (u if table[0] else u**0.5)
+        assert np.log(draw_table(place, table, u)) == pytest.approx(expected, abs=1e-12)
