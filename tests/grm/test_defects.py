@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.special import gammaln, logsumexp
 
 import fstgrad as fg
@@ -175,6 +175,21 @@ def test_draws_of_wide_counts_follow_their_law():
 
     assert (draws == np.floor(draws)).all()
     assert kstest(draws, nbinom(2.0, 2.0 / 5002.0).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    "base, eta, law",
+    [
+        (families.Poisson(), np.log(1e5), stats.poisson(1e5)),
+        (families.NegativeBinomial(5e6, 2.0), 0.0, stats.nbinom(2.0, 2.0 / 5_000_002.0)),
+    ],
+)
+def test_draws_within_the_panels_of_a_table_are_quantiles(base, eta, law):
+    table, moments, heights = base.table(1), empty_moments(1), np.empty(counts.NODES)
+    uniforms = (np.arange(400) + 0.5) / 400
+    draws = np.array([draw_count(np.array([eta]), table, moments, heights, u) for u in uniforms])
+    missed = np.maximum(law.cdf(draws - 1) - uniforms, uniforms - law.cdf(draws))
+    assert missed.max() < 1e-5
 
 
 @pytest.mark.parametrize("eta", [(9.0, -109.20265185602602), (10.5, -231.1715679321049)])
