@@ -12,7 +12,7 @@ from fstgrad.grm import conditionals, families, normalization, partition
 from fstgrad.grm.calibration import calibrate
 from fstgrad.grm.kernels.sampling import CELLS, draw_table, stack_tables, table_of
 from fstgrad.grm.normalization import is_normalizable
-from fstgrad.grm.sampling import gibbs
+from fstgrad.grm.sampling import gibbs, one_each
 from tests.helpers.counts import parameters
 from tests.oracles import grm as oracle
 
@@ -479,6 +479,14 @@ def test_stacked_tables_are_those_of_the_nodes():
         found, expected = table_of(stacked, node), tables[number]
         for name in expected._fields:
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_a_shift_of_each_row_multiplies_its_means():
+    shift = np.repeat(np.log([[1.0, 10.0], [20.0, 0.5]]), 2000, axis=0)
+    draws = one_each(parameters("poisson", [[0.0], [np.log(3.0)]]), shift, 1, 0)
+    means = np.array([[1.0, 30.0], [20.0, 1.5]])
+    found = draws.reshape(2, 2000, 2).mean(axis=1)
+    assert (np.abs(found - means) < 5 * np.sqrt(means / 2000)).all()
 
 
 @pytest.mark.parametrize("table", [np.linspace(0.0, 1.0, CELLS + 1), np.ones(CELLS + 1)])
