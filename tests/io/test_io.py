@@ -214,3 +214,14 @@ def test_arrays_of_just_the_allowed_size_are_read(monkeypatch):
     arrays._check_total(100)
     with pytest.raises(fg.MemoryLimitError, match="need 101 bytes"):
         arrays._check_total(101)
+
+
+@pytest.mark.parametrize("values", [[0, 4], [-1, 3], [4, 4]])
+def test_numbers_outside_of_their_range_are_an_error(tmp_path, values):
+    schema = {"ids": arrays.Field("integer", (None,), lower=0, upper=3)}
+    path = tmp_path / "read.npz"
+    np.savez(path, ids=[0, 3])
+    assert arrays.read_arrays(path, schema, what="a table")["ids"].tolist() == [0, 3]
+    np.savez(path, ids=values)
+    with pytest.raises(fg.InvalidInputError, match=r"ids runs from .*, outside 0 .. 3"):
+        arrays.read_arrays(path, schema, what="a table")

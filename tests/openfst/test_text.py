@@ -95,6 +95,12 @@ def test_escapes_and_the_space_between_tabs():
     assert arcs("0\t1\t \tb\t0.5\n1\n") == (0, [(0, 1, " ", "b", 0.5)], {1: 0.0})  # foma, pyfoma
 
 
+def test_labels_that_look_like_costs_are_labels_beside_others():
+    """Between lines with two labels and a cost, lines of four fields have two labels."""
+    expected = [(0, 1, "a", "b", 0.5), (0, 1, "x", ".5", 0.0), (0, 1, "x", "y", 0.0)]
+    assert arcs("0 1 a b 0.5\n0 1 x .5\n0 1 x y\n1\n") == (0, expected, {1: 0.0})
+
+
 @pytest.mark.parametrize(
     "text",
     ["0 1 a b 2\n1\n", "0 1 a b 2\r\n1\r\n", "\ufeff0 1 a b 2\n\n\n1", "0 1 a b 2\r\n1"],
