@@ -38,9 +38,13 @@ def axis_labels(values: Any) -> tuple[Labels, ...]:
 
 
 def column_labels(table: Any) -> Labels:
-    """Return the labels of the columns of a table, 0, 1, ... too; None without columns."""
+    """Return the labels of the columns of a table, 0, 1, ... too; None without columns.
+
+    A label NaN is None, which equals itself.
+    """
     try:
-        return _columns(table)
+        labels = _columns(table)
+        return labels and [label if label == label else None for label in labels]
     except Exception:  # a foreign attribute may raise anything
         return None
 

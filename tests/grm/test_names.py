@@ -86,6 +86,8 @@ def test_columns_of_frames_with_numbers_as_labels(data):
     with pytest.raises(InvalidInputError, match="in this order"):
         model.fit(Frame(counts, turned)).score(Frame(counts, [0, 1, 2]))
     assert model.fit(counts).score(Frame(counts, [3, 7, 9])) == model.score(counts)
+    model.fit(Frame(counts, [float("nan"), 1.0, 2.0]))
+    assert model.score(Frame(counts, [float("nan"), 1.0, 2.0])) == model.score(counts)
 
 
 def test_a_report_names_the_rows_of_sets(tmp_path, data):
