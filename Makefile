@@ -6,6 +6,8 @@ WORKERS ?= 2
 # Each worker starts with a half of the tests of its own, so that few kernels are compiled twice.
 PARALLEL = -n $(WORKERS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Modules are compiled to bytecode once, not by each worker and each program that the tests start.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-plain warm kernels quick nightly test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme papers learning learning-genomes learning-phones learning-quick learning-recipes dist-test processors release-check docs docs-browser docs-clean clean
 

@@ -335,6 +335,7 @@ def main() -> None:
                         help="what is kept between runs")  # fmt: skip
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # two mutants of one file may look alike
     deadline = time.monotonic() + 60 * options.minutes
     every = mutants_of(options.folders, kernels=options.kernels)
     sample = sample_of(every, options.seed)[: options.sample]

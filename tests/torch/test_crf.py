@@ -78,8 +78,10 @@ def test_equals_the_full_table(scale, forbidden):
 
 def test_gradcheck_and_no_second_derivative():
     inputs = parts()
-    assert torch.autograd.gradcheck(lambda *a: crf_of(*a).nll(GOLD, reduction="none"), inputs)
-    assert torch.autograd.gradcheck(lambda *a: crf_of(*a).log_partition(), inputs)
+    assert torch.autograd.gradcheck(
+        lambda *a: crf_of(*a).nll(GOLD, reduction="none"), inputs, fast_mode=True
+    )
+    assert torch.autograd.gradcheck(lambda *a: crf_of(*a).log_partition(), inputs, fast_mode=True)
     (first,) = torch.autograd.grad(crf_of(*inputs).nll(GOLD), inputs[0], create_graph=True)
     with pytest.raises(fg.NotSupportedError, match="crf_nll"):
         first.sum().backward()

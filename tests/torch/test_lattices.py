@@ -42,7 +42,7 @@ def test_equals_the_arrays_and_gradcheck(name):
     wanted, gradient = expected()
     assert value.detach().item() == pytest.approx(wanted, abs=1e-12)
     np.testing.assert_allclose(scores.grad.numpy(), 3 * gradient, atol=1e-12)
-    assert torch.autograd.gradcheck(function, arcs())
+    assert torch.autograd.gradcheck(function, arcs(), fast_mode=True)
 
 
 def test_float32_and_bad_shapes():
@@ -264,7 +264,9 @@ def test_quantities_of_paths_are_those_of_all_paths():
         slopes = [torch.autograd.grad(v, scores, create_graph=True)[0] for v in (found, expected)]
         torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
     for quantity in (fgt.lattice_log_partition, fgt.lattice_entropy):
-        assert torch.autograd.gradgradcheck(lambda s, q=quantity: q(s, lattice), scores)
+        assert torch.autograd.gradgradcheck(
+            lambda s, q=quantity: q(s, lattice), scores, fast_mode=True
+        )
 
 
 def all_arcs(lattice):

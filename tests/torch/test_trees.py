@@ -97,7 +97,9 @@ def test_nll_equals_the_arrays(single_root, labels):
     np.testing.assert_allclose(values.detach().numpy(), expected, atol=1e-12)
     values.sum().backward()
     np.testing.assert_allclose(scores.grad.numpy(), gradient, atol=1e-12)
-    assert torch.autograd.gradgradcheck(lambda s: fgt.spanning_tree_nll(s, gold, **options), scores)
+    assert torch.autograd.gradgradcheck(
+        lambda s: fgt.spanning_tree_nll(s, gold, **options), scores, fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("mask", [-1e9, -1e30, torch.finfo(torch.float64).min])
@@ -235,7 +237,9 @@ def test_partial_trees(options, labels):
     with pytest.raises(fg.InvalidInputError, match=r"allowed has 9; give heads 0 \.\. .*-1 if"):
         fgt.spanning_tree_partial_nll(scores, torch.where(partial == 1, 9, partial), **settings)
     assert torch.autograd.gradcheck(
-        lambda s: fgt.spanning_tree_partial_nll(s, partial, **settings), scores
+        lambda s: fgt.spanning_tree_partial_nll(s, partial, **settings),
+        scores,
+        fast_mode=True,
     )
 
 
