@@ -39,10 +39,12 @@ def shared_data():
     return SHARED
 
 
-@pytest.fixture(autouse=True)
-def _quiet_compilation(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def _quiet_compilation():
     """Suppress the notice of the test that compiles the first kernel."""
-    monkeypatch.setattr("fstgrad.core.kernel_cache.COMPILATIONS.begin", lambda module: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fstgrad.core.kernel_cache.COMPILATIONS.begin", lambda module: None)
+        yield
 
 
 @pytest.fixture

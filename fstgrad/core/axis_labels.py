@@ -13,7 +13,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 """
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -188,18 +188,19 @@ def check_mask(name: str, values: object, searched: frozenset[int] = frozenset()
 
     searched : the ids of the lists that contain `values`, at most as many as an array has axes.
     """
-    if (
-        isinstance(values, list | tuple)
-        and values
-        and isinstance(values[0], _ROWS)
-        and len(searched) < _MOST_AXES
-    ):
+    if _holds_rows(values) and len(searched) < _MOST_AXES:
         if id(values) in searched:
             raise InvalidInputError(f"{name} is the list that contains it; remove it")
+        within = searched | {id(values)}
         for i, row in enumerate(values):
-            check_mask(f"{name}[{i}]", row, searched | {id(values)})
+            if isinstance(row, np.ma.MaskedArray) or _holds_rows(row):
+                check_mask(f"{name}[{i}]", row, within)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
+
+
+def _holds_rows(values: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    return isinstance(values, list | tuple) and bool(values) and isinstance(values[0], _ROWS)
 
 
 def _rows(values: Any) -> Labels:

@@ -60,7 +60,7 @@ def test_bands_lie_above_the_loss_and_end_in_it(kind):
         lattice = case.lattice()
         exact, gradient = fg.risk(lattice, "abca", loss)
         risks = []
-        for band in range(8):
+        for band in (0, 1, 2, 4, 7):
             try:
                 risks.append(fg.risk(lattice, lattice.compile(loss, "abca", band=band)))
             except fg.InfeasibleError:
