@@ -60,7 +60,20 @@ def test_a_csv_file_with_tabs_has_a_header(tmp_path):
     path = written(tmp_path, "p.csv", b"y\tx\nc\tab\nef\td\n")
     assert list(read_pairs(path)) == PAIRS
     path = written(tmp_path, "none.csv", b"ab\tc\nd\tef\n")
-    assert list(read_pairs(path)) == PAIRS
+    with pytest.warns(UserWarning, match="none.csv:1 is read as a row: it does not name columns x"):
+        assert list(read_pairs(path)) == PAIRS
+
+
+def test_quotes_of_csv_in_tsv_are_told_once(tmp_path):
+    """What pandas writes for a quote, with tabs between the columns."""
+    content = b'"a ""b"""\tb\n""""\tc\n'
+    with pytest.warns(UserWarning, match=r'p.tsv:2: \'"a ""b"""\' has the quotes of CSV') as told:
+        path = written(tmp_path, "p.tsv", b'a\t""b""\n' + content)
+        pairs = list(read_pairs(path, tokens_x="words"))
+    assert len(told) == 1
+    assert pairs[1].x == ('"a', '""b"""')
+    named = list(read_pairs(written(tmp_path, "p.csv", b"x\ty\n" + content), tokens_x="words"))
+    assert named[0].x == ("a", '"b"')
 
 
 def test_spaces_after_the_commas_of_a_header_are_no_symbols(tmp_path):

@@ -3,7 +3,9 @@
 import csv
 import dataclasses
 import io
+import re
 import sys
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import click
@@ -284,9 +286,15 @@ def top(
     sizes = range(1, fitted.k + 1) if size is None else [size]
     for order in sizes:
         for interaction in fitted.top_interactions(order, count, sign=sign):
-            echo(f"{order}\t{interaction.value:.6g}\t" + " + ".join(interaction.names))
+            echo(f"{order}\t{interaction.value:.6g}\t{_joined(interaction.names)}")
         for value, name in _slopes(fitted, count, sign) if order == 1 else ():
-            echo(f"{order}\t{value:.6g}\t{name}")
+            echo(f"{order}\t{value:.6g}\t{_joined([name])}")
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Return names in one field of one line: tabs and ends of lines are escaped."""
+    text = " + ".join(names)
+    return text if text.isprintable() else re.sub(r"[\t\n\r]", lambda m: repr(m[0])[1:-1], text)
 
 
 def _slopes(fitted: Any, count: int, sign: str) -> list[tuple[float, str]]:
@@ -470,7 +478,7 @@ def stability(
         matrix, samples=draws, rng=seed, feature_names=fitted.names_, **row_arguments
     )
     for members, share in shares.items():
-        echo(f"{share:.3g}\t" + " + ".join(members))
+        echo(f"{share:.3g}\t{_joined(members)}")
     if not shares:
         echo("no set was selected in any half; a smaller alpha in `grm fit` selects more", err=True)
 

@@ -97,8 +97,8 @@ def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
 def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> None:
     """Compare labels of columns that are no texts with those of the fit, or keep those of the fit.
 
-    The labels 0, 1, ... are positions if the others are no permutation of them.  Files of models
-    do not have them.
+    The labels 0, 1, ... are positions if the others are no permutation of them.  Labels that are
+    neither texts nor numbers, nor tuples of these, are compared by their `repr`.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> 
         The labels differ, or are in another order.
     """
     kept, own = getattr(model, "column_labels_", {}), labels_of(table) or []
-    own = [] if all(isinstance(label, str) for label in own) else own
+    own = [] if all(isinstance(label, str) for label in own) else [_plain(label) for label in own]
     positions = list(range(len(own)))
     if reset:
         model.column_labels_ = {**kept, name: [] if own == positions else own}
@@ -117,6 +117,16 @@ def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> 
             f"{name} has the columns {own}, and that of the fit {known}; give them in this order: "
             f"{name}[{known}]"
         )
+
+
+def _plain(label: Any) -> Any:
+    """Return a label as what a file of a model can hold."""
+    if isinstance(label, tuple):
+        return tuple(map(_plain, label))
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, float) and np.isnan(label):
+        return None  # which equals itself
+    return label if isinstance(label, str | int | float | None) else repr(label)
 
 
 def names_of_columns(

@@ -22,6 +22,7 @@ from fstgrad.io.text import Row, located, not_csv, read_rows
 
 NO_COLUMN = "none"  # as an index column: all columns are numbers
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 _ALIKE = re.compile(r"[-+$(]?(\d[\d.,_ ']*%?|inf(inity)?|0x[\da-f]+)\)?", re.I | re.ASCII)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _INDEX = 'give index_column="1" if it names the row'
@@ -83,14 +84,14 @@ def read_numbers(
     Raises
     ------
     RowError
-        A field is not a finite number, a line has another number of fields than the others, or
-        the quotes or names are wrong.
+        A field is not a finite number, a line has another number of fields than the others, the
+        quotes or names are wrong, or all points between semicolons may separate thousands.
     InvalidInputError
         The file has no row of numbers, or `header` or `index_column` must be given.
     OSError
         The file cannot be read.
     """
-    file, records, is_quoted = _opened(path)
+    file, mark, records, is_quoted = _opened(path)
     first, ahead = next(records), []
     for record in records:
         ahead.append(record)
@@ -106,7 +107,7 @@ def read_numbers(
     is_text = not any(_is_number(name) or name.startswith("#") for name in names)
     if is_short and is_name and is_text and header is not False:
         names.insert(0, "")
-    rows = _Rows(file, len(names))
+    rows = _Rows(file, len(names), mark)
     place = rows.place_index(first.line, names, header, index_column)
     is_guess = place is None and index_column is None and header is not False
     is_guess = is_guess and is_text and second is not None and _begins_with_text(second.cells)
@@ -126,6 +127,7 @@ def read_numbers(
     if is_guess:
         rows.check_labels()
     rows.check_finite()
+    rows.check_points()
     if header is None and _may_be_names(own, rows):
         raise InvalidInputError(_may_be(f"{file}:{first.line}", own))
     options = _options(index_column)
@@ -143,17 +145,20 @@ def read_numbers(
 class _Rows:
     """The rows of a table.
 
-    width : fields of a line.  place : the index column, or None.  names : those of all columns.
+    width : fields of a line.  mark : what separates them.  place : the index column, or None.
+    names : those of all columns.
     """
 
-    def __init__(self, file: str, width: int) -> None:
-        self.file, self.width = file, width
+    def __init__(self, file: str, width: int, mark: str) -> None:
+        self.file, self.width, self.mark = file, width, mark
         self.place: int | None = None
         self.names: list[str] = []
         self.lines: list[int] = []
         self.labels: list[str] = []
         self.notations: set[str] = set()  # of the rows after the first: "1", "1."
         self.numbers = array("d")
+        self.thousands: tuple[int, int, str] | None = None  # line, place and text of 1.000
+        self.has_fractions = False
         self.blank = 0
 
     def place_index(
@@ -222,8 +227,25 @@ class _Rows:
             self.numbers.extend(map(float, cells))
         except ValueError:
             raise self._not_a_number(line, cells) from None
+        if self.mark == ";" and not self.has_fractions:
+            for at, cell in enumerate(cells):
+                if _THOUSANDS.fullmatch(cell.strip()):
+                    self.thousands = self.thousands or (line, self.among_all(at), cell)
+                elif "." in cell:
+                    self.has_fractions = True
         self.lines.append(line)
         self.blank = 0
+
+    def check_points(self) -> None:
+        """Raise RowError if the points of a file may be separators of thousands."""
+        if self.thousands and not self.has_fractions:
+            line, place, cell = self.thousands
+            raise self.error(
+                line, place,
+                f"is {shown(cell)}, which may be {cell.strip().replace('.', '')} where a comma is "
+                "the decimal point and semicolons separate fields; write numbers without "
+                "thousands, and 1.0 for 1.000",
+            )  # fmt: skip
 
     def check_labels(self) -> None:
         """Raise RowError unless the first column has a different text in each row."""
@@ -311,8 +333,10 @@ class _Rows:
         return self.error(line, place, said)
 
 
-def _opened(path: Path) -> tuple[str, Iterator[_Record], bool]:
-    """Return the name of a file, its lines, and whether the second text begins with a quote.
+def _opened(path: Path) -> tuple[str, str, Iterator[_Record], bool]:
+    """Return the name of a file, the mark between fields, its lines, and whether it is quoted.
+
+    It is if the second text begins with a quote.
 
     Blank lines at the beginning are left out.
 
@@ -331,15 +355,15 @@ def _opened(path: Path) -> tuple[str, Iterator[_Record], bool]:
         if row.raw.strip():
             break
     is_quoted = bool(ahead) and ahead[-1].raw.startswith(b'"')
-    return first.file, _records(first, chain(ahead, lines)), is_quoted
-
-
-def _records(first: Row, lines: Iterator[Row]) -> Iterator[_Record]:
-    """Yield the fields of each line; raise RowError if it is not CSV."""
     with located(first):
-        separator = _separator(first.file, first.text())
+        mark = _separator(first.file, first.text())
+    return first.file, mark, _records(first, chain(ahead, lines), mark), is_quoted
+
+
+def _records(first: Row, lines: Iterator[Row], mark: str) -> Iterator[_Record]:
+    """Yield the fields of each line; raise RowError if it is not CSV."""
     reader = csv.reader(
-        map(_text, chain([first], lines)), delimiter=separator, skipinitialspace=True, strict=True
+        map(_text, chain([first], lines)), delimiter=mark, skipinitialspace=True, strict=True
     )
     line = first.line
     try:

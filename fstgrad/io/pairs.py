@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from fstgrad.core.errors import InvalidInputError, RowError
 from fstgrad.io.arrays import Path
-from fstgrad.io.text import LINE, Pair, Row, Tokens, located, not_csv, read_rows, separator
+from fstgrad.io.text import (
+    LINE,
+    Pair,
+    Row,
+    Tokens,
+    located,
+    not_csv,
+    quotes_are_text,
+    read_rows,
+    separator,
+)
 
 # accepted names of the two columns of a CSV file, besides the caller's; upper or lower case
 _KNOWN = (
@@ -52,11 +62,13 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     r"""Yield the rows of a file of pairs; their columns are not checked yet.
 
     - TSV: each line is a row of columns separated by tabs.  There is no header; one with known
-      names (below) of several letters is an error.
+      names (below) of several letters is an error.  Quotes are characters; this warns of a field
+      that has those of CSV.
     - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
       the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
       .csv file with other names must have as many as `names`, in the same order; this warns.  If
-      the header has no comma, semicolons separate the fields, or in a .csv file tabs.
+      the header has no comma, semicolons separate the fields, or tabs in a .csv file with known
+      names (if it has others, it is read as TSV, and this warns).
     - FASTA (for two names): the first line begins with >, and it or the second one has no tab.
       Consecutive records form the pairs x, y.  Blank lines and lines of comments, which begin with
       a semicolon, are left out, also before the first record.
@@ -94,8 +106,10 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     elif _names_columns(first, names):
         said = "names of columns, but TSV has neither a header nor quotes; delete them"
         raise InvalidInputError(f"{first.place}: {first.raw.decode()!r} are {said}")
-    yield first
-    yield from rows
+    elif is_named:
+        said = f"is read as a row: it does not name columns {', '.join(names)}"
+        warnings.warn(f"{first.place} {said}", UserWarning, stacklevel=2)
+    yield from quotes_are_text(itertools.chain([first], rows))
 
 
 def _opening(rows: Iterator[Row]) -> Iterator[Row]:

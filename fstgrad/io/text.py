@@ -9,8 +9,9 @@ import os
 import pathlib
 import re
 import sys
+import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from fstgrad.core.errors import (
     RowError,
 )
 from fstgrad.core.sequences import symbol_strings
-from fstgrad.io.arrays import Path, load_arrays, memory_limit
+from fstgrad.io.arrays import Path, load_arrays, memory_limit, shown
 
 Tokens = Literal["chars", "words"]
 LINE = 2**26  # most bytes of a line
@@ -39,6 +40,7 @@ NUMBER = re.compile(
 INTEGER = re.compile(r"[-+]?[0-9]+")  # int() also reads 1_000 and digits of other scripts
 # the first bytes of files compressed by gzip, zip (also spreadsheets), bzip2, xz and zstd
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_QUOTED = re.compile(rb'"([^"]|"")*"')
 _CONVERT = "convert the text: iconv -f LATIN1 -t UTF-8 (or -f UTF-16)"
 # of the files that are not UTF-8; None: they are an error
 _ENCODING: ContextVar[str | None] = ContextVar("_ENCODING", default=None)
@@ -213,6 +215,28 @@ def separator(header: str) -> str:
     """Return what separates the fields of a CSV header: a comma, or else a semicolon or a tab."""
     unquoted = re.sub(r'"[^"]*"', "", header)
     return next((mark for mark in ",;\t" if mark in unquoted), ",")
+
+
+def quotes_are_text(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows of TSV; warn once if a field is written as in CSV, with doubled quotes inside."""
+    is_said = False
+    for row in rows:
+        if not is_said and b'""' in row.raw:
+            fields = row.raw.split(b"\t")
+            quoted = [
+                field for field in fields if _QUOTED.fullmatch(field) and b'""' in field[1:-1]
+            ]
+            if quoted:
+                is_said = True
+                text = shown(quoted[0].decode("utf-8", "replace"))
+                warnings.warn(
+                    f"{row.place}: {text} has the quotes of CSV; TSV has none, so they are "
+                    "characters; write the file without them (pandas: quoting=csv.QUOTE_NONE), or "
+                    "name it .csv and the columns by its first line",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        yield row
 
 
 def not_csv(place: str, error: Exception) -> RowError:

@@ -15,7 +15,16 @@ from typing import Any, Literal, get_args
 from fstgrad.core.checks import one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io.arrays import Path
-from fstgrad.io.text import Row, located, not_csv, read_rows, separator, text_of, to_number
+from fstgrad.io.text import (
+    Row,
+    located,
+    not_csv,
+    quotes_are_text,
+    read_rows,
+    separator,
+    text_of,
+    to_number,
+)
 from fstgrad.io.timed import (
     Utterance,
     channels,
@@ -153,6 +162,7 @@ def _lines(rows: Iterable[Row], _: Side) -> Iterator[Utterance]:
 
 
 def _tsv(rows: Sequence[Row], side: Side) -> Iterator[Utterance]:
+    rows = list(quotes_are_text(rows))
     header = text_of(rows[0]).split("\t") if rows else []
     if _names_columns(header, side):
         yield from _table(header, [(row, text_of(row).split("\t")) for row in rows], side)

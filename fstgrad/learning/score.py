@@ -207,8 +207,9 @@ def score(
         hypothesis as insertions, as in jiwer.  Hypotheses may also be N lattices (`Lattice`, also
         of n-best lists), of which `decode` chooses a string.
     loss : "wer", "cer" or Loss
-        What is counted: words between white space, characters, or the symbols of a `Loss` (words,
-        if it is a `WordErrorRate`), whose losses are then given, too.
+        What is counted: words between white space; characters, without white space at the ends of
+        a str; or the symbols of a `Loss` (words, if it is a `WordErrorRate`), whose losses are then
+        given, too.
     decode : {"best", "oracle", "mbr"}
         The string of a lattice: that of the most probable path; one with the least loss against the
         reference (edit distance without a `Loss`); or that with the least expected loss, `fg.mbr`
@@ -363,6 +364,8 @@ def _split(
                 alphabet.encode(text, name=f"{name}[{i}]")
     if unit == "words":
         texts = [s.split() if isinstance(s, str) else s for s in texts]
+    elif unit == "characters":
+        texts = [s.strip() if isinstance(s, str) else s for s in texts]
     split = symbol_strings(name, texts)
     if rules:
         split = [

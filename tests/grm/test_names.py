@@ -90,6 +90,34 @@ def test_columns_of_frames_with_numbers_as_labels(data):
     assert model.score(Frame(counts, [float("nan"), 1.0, 2.0])) == model.score(counts)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 2, 1], [3.5, 7, 9], [("a", 1), ("a", np.nan), ("b", 1)], list(np.arange(3, 6)),
+     [np.datetime64("2024-01-01"), np.datetime64("2024-02-01"), 3], [True, "b", None]],
+)  # fmt: skip
+def test_labels_are_in_files_of_models(tmp_path, data, labels):
+    counts, z = data
+    model, turned = fg.GeneralizedRootModel(k=2, alpha=0.05), [2, 0, 1]
+    model.fit(Frame(counts, labels), covariates=Frame(z, labels[:2])).save(tmp_path / "m.npz")
+    loaded = fg.GeneralizedRootModel.load(tmp_path / "m.npz")
+    given = {"covariates": Frame(z, labels[:2])}
+    assert loaded.score(Frame(counts, labels), **given) == model.score(counts, covariates=z)
+    with pytest.raises(InvalidInputError, match="in this order"):
+        loaded.score(Frame(counts[:, turned], [labels[i] for i in turned]), **given)
+    with pytest.raises(InvalidInputError, match="in this order"):
+        loaded.score(counts, covariates=Frame(z[:, ::-1], labels[1::-1]))
+
+
+def test_a_set_has_one_line_whatever_its_names(tmp_path, data):
+    counts, _ = data
+    model, names = tmp_path / "m.npz", ['"a\nb"', '"c\td"', "é"]
+    given = table(tmp_path / "c.csv", counts, names)
+    run("fit", given, "--alpha", 0.05, "--threads", 1, "-o", model)
+    rows = [line.split("\t") for line in run("top", model).splitlines()]
+    assert {len(row) for row in rows} == {3}
+    assert {row[2] for row in rows if row[0] == "1"} == {r"a\nb", r"c\td", "é"}
+
+
 def test_a_report_names_the_rows_of_sets(tmp_path, data):
     counts, _ = data
     model, plain, named = (tmp_path / name for name in ("m.npz", "p.csv", "n.csv"))

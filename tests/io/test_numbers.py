@@ -155,6 +155,7 @@ def test_an_index_that_was_saved_twice_is_no_data(tmp_path):
         ),
         ("cat,dog\n1,000,2\n", r":2: 3 field\(s\), and the lines before have 2"),
         ("cat;dog\n1,5;2\n", r":2: column 1 \('cat'\) is '1,5', .*decimal point"),
+        ("cat;dog\n2;12.000\n3;1\n", r":2: column 2 \('dog'\) is '12.000', .*be 12000 where"),
         ("1,5;2,5\n", ":1: the line has ',' and ';'"),
         ("cat,dog\n1,2\n3\n", r":3: 1 field\(s\), and the lines before have 2"),
         ("1,2\n3\n", r":2: 1 field\(s\), and the lines before have 2"),

@@ -67,6 +67,13 @@ def test_errors_of_a_corpus_are_those_of_the_definition_and_of_jiwer(loss):
         assert (totals.errors, totals.pairs) == (sum(errors), len(pairs))
 
 
+def test_white_space_at_the_ends_of_a_text_is_no_character():
+    """As in files of transcripts, and as in jiwer."""
+    result = fg.score(["\ta b ", " "], ["a  b", "c "], "cer")
+    assert result.errors.tolist() == [1, 1]
+    assert result.rows[-1].symbols == 5
+
+
 @pytest.mark.parametrize("align", ["unit", "sclite"])
 def test_alignments_are_cheapest_and_spell_both_strings(align):
     costs = (1, 1, 1) if align == "unit" else (4, 3, 3)
