@@ -120,7 +120,9 @@ class LinearChains:
         each: Each = one_by_one,
     ) -> None:
         if emissions.ndim != 3 or min(emissions.shape[1:]) == 0:
-            raise InvalidInputError(f"emissions has the shape {emissions.shape}; give (B, T, n)")
+            raise InvalidInputError(
+                f"emissions has the shape {emissions.shape}; give (B, T, n) with T, n > 0"
+            )
         _, length, n = emissions.shape
         if transitions.shape != (n, n):
             raise InvalidInputError(

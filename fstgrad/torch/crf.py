@@ -63,7 +63,7 @@ class CRF:
         arguments.floating("transitions", transitions)
         if emissions.ndim != 3 or 0 in emissions.shape[1:]:
             raise InvalidInputError(
-                f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
+                f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n) with T, n > 0"
             )
         if transitions.shape != (emissions.shape[2],) * 2:
             raise InvalidInputError(

@@ -337,7 +337,7 @@ def _arguments(
         raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
     constants = [ids]
     if lengths is not None:
-        constants.append(checked_lengths(lengths, scores[..., 0], "frames of scores"))
+        constants.append(checked_lengths(lengths, scores[..., 0], "frames of scores", 0))
     is_known = knows_values(ids) and not computes_on_device(scores)
     if is_known and bool((ids == blank).any()):
         raise InvalidInputError(f"gold has the blank, {blank}; targets hold no blanks")

@@ -330,11 +330,14 @@ def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> Non
 
 
 def checked_lengths(
-    lengths: torch.Tensor | Sequence[int], table: torch.Tensor, what: str = "positions of gold"
+    lengths: torch.Tensor | Sequence[int],
+    table: torch.Tensor,
+    what: str = "positions of gold",
+    advised: int = 1,
 ) -> torch.Tensor:
     """Return lengths (B,) as a tensor, checked to be at most the width of a table.
 
-    An item of length 0 is infeasible.
+    advised : the least length that an error names; items of length 0 may be infeasible.
     """
     known = arguments.integer_per_item("lengths", lengths, len(table))
     if known.device.type != "cpu" or not knows_values(known):
@@ -342,7 +345,7 @@ def checked_lengths(
     for i, length in enumerate(known.tolist()):
         if not 0 <= length <= table.shape[1]:
             raise InvalidInputError(
-                f"lengths[{i}] is {length}; give 1 to {table.shape[1]}, the {what}"
+                f"lengths[{i}] is {length}; give {advised} to {table.shape[1]}, the {what}"
             )
     return known
 
