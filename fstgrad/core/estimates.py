@@ -157,8 +157,8 @@ def mean_interval(
     1 + s (m - x).  If the mean is m, the game is fair, and the wealth ever reaches
     2 / (1 - confidence) with probability at most (1 - confidence) / 2 (Ville's inequality).  The
     interval therefore excludes every m at which the wealth of a bet reaches this.  Waudby-Smith and
-    Ramdas, "Estimating means of bounded random variables by betting", J. R. Stat. Soc. B 86 (2024),
-    section 4.  O(k log(1 / precision)).
+    Ramdas, "Estimating means of bounded random variables by betting", J. R. Stat. Soc. B 86 (2024).
+    O(k log(1 / precision)).
 
     If not `bounded`, the variable is in [0, inf), the upper end is inf, and the lower end scales
     with the values.
@@ -303,6 +303,6 @@ def lugsail_variance(single: FloatArray, paired: FloatArray) -> FloatArray:
 
     `single` is its estimate from batches, and `paired` from batches of twice the length.  Because
     batches are correlated, `single` is too small; 2 paired - single has no bias of order 1 / length
-    (Vats and Flegal 2022, "Lugsail lag windows", section 3).
+    (Vats and Flegal 2022, "Lugsail lag windows").
     """
     return np.asarray(np.maximum(paired, 2 * paired - single))

@@ -129,7 +129,7 @@ class GappyNGram(_Kernel):
 
     References
     ----------
-    Lodhi et al. (2002), section 3.
+    Lodhi et al. (2002), "Text Classification using String Kernels".
 
     Examples
     --------

@@ -3,7 +3,7 @@
 `graph_cut` finds the best labeling of a binary submodular model.  With energies E = -s and x_i in
 {0, 1}, node i is on the source's side if x_i = 0.  An edge with energies (A B; C D) gives the
 constant A, the node terms (C - A) x_i + (D - C) x_j and the arc i -> j of capacity
-B + C - A - D >= 0 (Kolmogorov and Zabih 2004, theorem 4.1).  The value of the flow certifies that
+B + C - A - D >= 0 (Kolmogorov and Zabih 2004).  The value of the flow certifies that
 the labeling is the best up to rounding.
 
 `alpha_expansion` (Boykov, Veksler and Zabih 2001) is for more than two labels.  In a move, every

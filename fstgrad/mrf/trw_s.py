@@ -4,7 +4,7 @@ The score is divided among factors and nodes, and messages move score between th
 messages, the sum of the maxima of all parts is an upper bound on the best score.  A sweep visits
 the nodes in order and moves the score of each node to its later factors; this never raises the
 bound.  For pairs this is TRW-S (Kolmogorov 2006); for larger factors, which keep their tables, it
-is SRMP (Kolmogorov 2015, "A new look at reweighted message passing", section 3).  If a gap remains,
+is SRMP (Kolmogorov 2015, "A new look at reweighted message passing").  If a gap remains,
 mini-buckets may lower the bound, and annealing may raise the score.
 """
 

@@ -115,7 +115,7 @@ def mbr(
 
     References
     ----------
-    Kumar, Byrne (2004), Eq. 1.
+    Kumar, Byrne, "Minimum Bayes-Risk Decoding for Statistical Machine Translation" (2004).
 
     Examples
     --------

@@ -466,7 +466,7 @@ def direct_loss(
 
     References
     ----------
-    McAllester, Hazan, Keshet (2010), Theorem 1.
+    McAllester, Hazan, Keshet, "Direct Loss Minimization for Structured Prediction" (2010).
     """
     epsilon = divisor("epsilon", epsilon)
     if isinstance(scores, Lattice):

@@ -61,7 +61,7 @@ def expected_steps(solution: Solution, item: int) -> float:
     """Return the mean number of steps of Wilson's walks per tree, inf if unknown.
 
     On average, the walks visit j s_j B_jj times, where s_j is the total weight that enters j
-    (Wilson 1996, theorem 3).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
+    (Wilson 1996).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
     """
     weights = np.exp(solution.log_weights(item))
     n = len(weights) - 1

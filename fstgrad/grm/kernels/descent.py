@@ -2,7 +2,7 @@
 
 The slopes of the model are sums over columns, or they are kept up to date by the normal matrices of
 the nodes.  With matrices, a step costs a row of each of its matrices, in place of two passes over
-its columns (covariance updates: Friedman, Hastie and Tibshirani 2010, section 2.2).
+its columns (covariance updates: Friedman, Hastie and Tibshirani 2010).
 """
 
 from typing import NamedTuple

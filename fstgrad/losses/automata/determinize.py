@@ -290,7 +290,7 @@ def minimize(raw: RawAutomaton) -> RawAutomaton:
     """Return the minimal automaton of a loss that adds costs along a path; O(arcs), by hashing.
 
     First, the cost of each state's cheapest completion is pushed towards the start, so that states
-    whose losses differ by a constant merge (Mohri 2000, section 5).  One final state remains.
+    whose losses differ by a constant merge (Mohri 2000).  One final state remains.
     """
     number = np.zeros(len(raw.final), dtype=np.int64)
     levels, potential = _merge(raw.levels, number, raw.final)

@@ -151,7 +151,7 @@ def gappy_counter(
     References
     ----------
     Lodhi, Saunders, Shawe-Taylor, Cristianini, Watkins, "Text Classification using String
-    Kernels", JMLR 2 (2002), section 3.
+    Kernels", JMLR 2 (2002).
 
     Examples
     --------

@@ -15,7 +15,7 @@ edges share a table:
 
 A label whose total is -inf is dead: no labeling uses it, and no message includes it.
 
-The update of an arc i -> j (Yedidia, Freeman and Weiss 2005, Eq. 10, in logs) is
+The update of an arc i -> j (Yedidia, Freeman and Weiss 2005, in logs) is
 
     message[b] = log sum_a exp(cavity[a] + edge[a, b]),   then its maximum is subtracted.
 

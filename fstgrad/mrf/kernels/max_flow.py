@@ -1,4 +1,4 @@
-"""Kernel of the maximum flow by two search trees (Boykov and Kolmogorov 2004, section 3).
+"""Kernel of the maximum flow by two search trees (Boykov and Kolmogorov 2004).
 
 Arcs are numbered as in `Network`.  residual[a] (2E,) is the residual capacity of arc a.
 terminal[i] (I,) is, if positive, the residual capacity of the arc source -> i, and if negative,

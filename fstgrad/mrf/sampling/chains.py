@@ -213,7 +213,7 @@ def edge_strengths(model: ScoredGraph) -> FloatArray:
     The strength is the trace of the table without its row and column means, divided by C - 1.  For
     two labels and for Potts tables, the bonds then represent the edge completely up to node scores,
     and clusters move freely.  In general, bonds of any strength leave the distribution invariant
-    (Swendsen and Wang 1987; Higdon 1998, "Auxiliary variable methods", section 3.3, for scores that
+    (Swendsen and Wang 1987; Higdon 1998, "Auxiliary variable methods", for scores that
     bonds do not represent).  A negative strength bonds labels that differ if there are two labels;
     with more labels it is replaced by 0.  Tables with hard zeros have strength 0.
     """

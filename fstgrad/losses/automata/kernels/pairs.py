@@ -46,7 +46,7 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
     """Return the edit distances (N,) with unit costs; the alphabet has n symbols.
 
     d[i, j] = min(d[i-1, j-1] + [y_i != z_j], d[i-1, j] + 1, d[i, j-1] + 1), bit-parallel for 64
-    symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
+    symbols of the target at a time (Myers 1999; Hyyro 2003).
     """
     result = empty(len(pairs))
     words = max(1, (longest(z) + _WORD - 1) // _WORD)
