@@ -1,8 +1,8 @@
 """Every reference to a place in a source (Eq. 1, Figure 2a, section 4.2) is in a table of checks.
 
 `references.txt` has a line for each reference and file: the file, the reference, its source, what
-is there, and what it was checked against.  `python -m tests.test_references`
-prints the lines that are missing.
+is there, and what it was checked against.  `python -m
+tests.test_references` prints the lines that are missing.
 """
 
 import re
@@ -50,7 +50,8 @@ def test_every_reference_is_in_the_table():
 def test_a_line_says_the_source_what_is_there_and_how_it_was_checked():
     for line in lines():
         assert len(line) == 5, line
-        assert all(line) and line[-1] != "-", line
+        assert all(line), line
+        assert line[-1] != "-", line
 
 
 def test_references_of_all_forms_are_found():

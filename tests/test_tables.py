@@ -67,8 +67,8 @@ def test_a_csv_file_with_tabs_has_a_header(tmp_path):
 def test_quotes_of_csv_in_tsv_are_told_once(tmp_path):
     """What pandas writes for a quote, with tabs between the columns."""
     content = b'"a ""b"""\tb\n""""\tc\n'
+    path = written(tmp_path, "p.tsv", b'a\t""b""\n' + content)
     with pytest.warns(UserWarning, match=r'p.tsv:2: \'"a ""b"""\' has the quotes of CSV') as told:
-        path = written(tmp_path, "p.tsv", b'a\t""b""\n' + content)
         pairs = list(read_pairs(path, tokens_x="words"))
     assert len(told) == 1
     assert pairs[1].x == ('"a', '""b"""')

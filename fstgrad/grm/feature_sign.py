@@ -1,8 +1,8 @@
 """Exact minimum of a quadratic model with an l1 penalty: a linear system for each set of signs.
 
 Coordinate descent is very slow if columns are almost collinear, for example the roots x, x^(1/2)
-and x^(1/3) of large counts.  The feature-sign search of Lee, Battle, Raina and Ng (2007) guesses the
-signs of the nonzero parameters and solves for the parameters.  If signs change on the way there, it
+and x^(1/3) of large counts.  The feature-sign search of Lee, Battle, Raina and Ng (2007) guesses
+the signs of the nonzero parameters and solves for the parameters.  If signs change on the way, it
 moves to the best point at which one of them would change.  It ends after finitely many sets of
 signs.
 """
