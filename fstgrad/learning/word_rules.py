@@ -123,6 +123,3 @@ class WordRules:
             if word != NO_SYMBOL and (new := self.words((known.symbols[word],))):
                 label[i] = over.encode(new, name=f"replace of {known.symbols[word]!r}")[0]
         return replace(lattice, alphabet=over, label=label[where])
-
-
-NO_RULES = WordRules({})
