@@ -254,6 +254,15 @@ def _matched(
         found = _with_silent(found, references)
     if "lines" not in (reading.format, reading.reference_format):
         _check_ids(found, references, path)
+        unnamed = [all(one.name is None for one in own) for own in (references, found)]
+        if len(set(unnamed)) > 1:
+            named, plain = (path, file) if unnamed[0] else (file, path)
+            first = (found if unnamed[0] else references)[0].name
+            note(
+                f"fstgrad: {named} has ids, the first is {first!r}, and {plain} has none: texts "
+                "match by line; if these are words, give --format lines (references: "
+                "--reference-format lines)"
+            )
     order = matched(wanted, Items([one.name for one in found], path, "utterance", "id"))
     return [found[i] for i in order]
 

@@ -5,6 +5,7 @@ Only this module needs scikit-learn (the extra `fstgrad[grm]`).
 
 import copy
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -44,6 +45,8 @@ from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils.validation import validate_data  # noqa: E402
 
 SetsLike = Sequence[Sequence[int | str]]
+_ENOUGH = 400  # draws of `sample` whose R-hat is told from 1
+_UNMIXED = 1.2  # R-hat
 
 
 class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
@@ -420,8 +423,19 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
-        """Return k Gibbs draws (k, p) float64, with the defaults of `gibbs`."""
-        return self.gibbs(k, rng).values
+        """Return k Gibbs draws (k, p) float64, with the defaults of `gibbs`.
+
+        Warns if there are enough draws to see that the chains have not mixed.
+        """
+        drawn = self.gibbs(k, rng)
+        if k >= _ENOUGH and (worst := np.nanmax(drawn.r_hat, initial=1.0)) > _UNMIXED:
+            warnings.warn(
+                f"the chains have not mixed: the largest R-hat is {worst:.3g}, and 1 if they have; "
+                "give gibbs(k, burn_in=, thin=) larger numbers until its r_hat is near 1",
+                UserWarning,
+                stacklevel=2,
+            )
+        return drawn.values
 
     def log_partition(
         self,

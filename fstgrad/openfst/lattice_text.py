@@ -254,7 +254,7 @@ def _acceptor(lines: list[Line], name: str, symbols: Symbols | None) -> TextArcs
         table = {str(label): symbol for label, symbol in symbols or ((0, _EPSILON),)}
         for line in arcs:
             label = line.fields[2]
-            if label not in table:
+            if label not in table and int(label) != 0:
                 raise line.error(
                     _WORDS if symbols is None else f"the table of symbols has no label {label}:"
                 )

@@ -251,8 +251,9 @@ class _Table:
         if given is None:
             if "0" in lines and are_numbers and "0" not in known:
                 raise lines["0"].error(
-                    "all labels are numbers, and 0 may be epsilon; give an alphabet with the "
-                    "symbol '0', or write symbols (fstprint --isymbols) and epsilon as <eps>:"
+                    "all labels are numbers, and 0 may be epsilon; give symbols= (a table of "
+                    "symbols), an alphabet with the symbol '0', or write symbols (fstprint "
+                    "--isymbols) and epsilon as <eps>:"
                 )
             self.labels = {symbol: label for label, symbol in enumerate(lines, start=1)}
             self.symbols: Symbols = ((0, "<eps>"), *((i, s) for s, i in self.labels.items()))

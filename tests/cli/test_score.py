@@ -247,6 +247,18 @@ def test_fillers_and_spellings(files, run, tmp_path):
     assert "no regular expression" in run("score", "h.tsv", "r.tsv", "--drop", "^[")[2]
 
 
+def test_ids_on_one_side_alone_are_told(files, run):
+    """A tab in each line may be between words, too."""
+    files(h="the cat\nsat down\n", r="the\tcat\nsat\tdown\n")
+    code, _, err = run("score", "h", "r")
+    assert code == 0
+    assert "r has ids, the first is 'the', and h has none: texts match by line" in err
+    code, out, err = run("score", "h", "r", "--reference-format", "lines", "--json")
+    assert json.loads(out.splitlines()[0])["errors"] == 0
+    assert "has ids" not in err
+    assert "r has ids, the first is 'the', and h has none" in run("score", "r", "h")[2]
+
+
 def test_brackets_that_are_no_ids_are_words(files, run):
     for text, symbols in (("a (laughs)\nb (sighs)\n", 4), ("a (1)\nb (1)\n", 4), ("a (1)\nb\n", 3)):
         files(t=text)

@@ -142,6 +142,15 @@ def test_samples_follow_the_joint():
     assert (draws.effective > 800).all()
 
 
+def test_draws_of_chains_that_have_not_mixed_warn():
+    """Three columns that are almost one."""
+    rng = np.random.default_rng(0)
+    x = 5 + rng.normal(size=(400, 1)) + 0.02 * rng.normal(size=(400, 3))
+    model = fg.GeneralizedRootModel(k=2, alpha=1e-6, base="gaussian", interactions="all").fit(x)
+    with pytest.warns(UserWarning, match="have not mixed: the largest R-hat is 2"):
+        model.sample(1000, rng=0)
+
+
 def test_samples_repeat_with_the_seed():
     first, second = (gibbs(small_counts(), 7, 3, burn_in=5, thin=1, chains=2) for _ in range(2))
     np.testing.assert_array_equal(first.values, second.values)

@@ -284,6 +284,17 @@ def test_a_list_of_symbols_in_a_rule_is_a_string_and_gives_a_warning():
     RuleSet.parse("alphabet = AA A B C D\nA B -> C D 1")
 
 
+@pytest.mark.parametrize("key", ["insret", "Insert", "edti", "subsitute", "Delete"])
+def test_a_setting_with_a_slip_is_no_class(key):
+    """Where the number is a symbol of the alphabet."""
+    with pytest.raises(
+        fg.FstError, match=f"no rule uses the class {key}; did you mean the setting"
+    ):
+        fg.RuleLoss(f"alphabet = 0123456789\n{key} = 3\n1 -> 2 0.5")
+    loss = fg.RuleLoss(f"alphabet = 0123456789\n{key} = 3\n{key} -> 2 0.5")
+    assert loss("3", "2") == 0.5
+
+
 def test_near_names():
     text = "alphabet = abc\nvowel = a\nstop : b\nb -> vovel 0.5"
     with pytest.raises(fg.FstError, match="did you mean vowel"):

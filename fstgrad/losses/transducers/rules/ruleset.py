@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
@@ -97,6 +98,7 @@ class RuleSet:
             for line_number, line in enumerate(lines, start=1):
                 if line and not line.startswith("#"):
                     reader.read(pass_, line_number, line)
+        reader.check_use(lines)
         if reader.errors:
             errors = [f"{name}:{line}: {said}" for line, said in sorted(reader.errors.items())]
             raise FstError("; ".join(errors))
@@ -232,6 +234,17 @@ class _Reader:
             self.names.setdefault(f"[{feature}]", line_number)
         self._check_symbol(symbol)
         self.features[symbol] = frozenset(value.split())
+
+    def check_use(self, lines: Sequence[str]) -> None:
+        """Record an error for each class without a use whose name is almost that of a setting."""
+        for key in self.class_of:
+            near = difflib.get_close_matches(key.casefold(), _SETTINGS, n=1, cutoff=0.7)
+            at = self.names[key]
+            word = re.compile(rf"(?<!\w)\^?{re.escape(key)}\d*(?!\w)")
+            others = [line for i, line in enumerate(lines, start=1) if i != at]
+            if near and not any(map(word.search, others)):
+                said = f"no rule uses the class {key}; did you mean the setting {near[0]}"
+                self.errors.setdefault(at, f"{said} (in {lines[at - 1][:60]!r})")
 
     def rules_and_examples(self, line_number: int, line: str) -> None:
         """Third pass: read rules and examples."""
