@@ -45,3 +45,31 @@ class Frame:
 
     def to_numpy(self):
         return self._values
+
+
+class Labelled:
+    """Like xarray.DataArray: an array whose last axis has coordinates."""
+
+    def __init__(self, values, names):
+        self._values = np.array(values)
+        self.ndim, self.shape, self.dtype = (
+            self._values.ndim,
+            self._values.shape,
+            self._values.dtype,
+        )
+        self.dims = tuple(f"axis {i}" for i in range(self.ndim))
+        self.coords = {self.dims[-1]: np.array(names).view(_Coordinate)}
+
+    def __len__(self):
+        return len(self._values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self._values.astype(dtype or self._values.dtype)
+
+    def to_numpy(self):
+        return self._values
+
+
+class _Coordinate(np.ndarray):
+    def to_numpy(self):
+        return np.asarray(self)

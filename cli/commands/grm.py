@@ -352,6 +352,10 @@ def sample(
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
+    if fitted.parameters_.covariates and covariates is None:
+        raise InvalidInputError(
+            f"{model} was fitted with covariates; give --covariates, those of the rows to draw"
+        )
     if covariates is not None:
         table = read_tables(layout, covariates)[0]
         rows = columns_in_order(
@@ -474,6 +478,10 @@ def stability(
     Lines of the share of halves, a tab, and the names of the set, the largest share first.
     """
     fitted, matrix, row_arguments, _ = _model_and_rows(model, counts, variable, tables, layout)
+    if fitted.uses_offset_ and row_arguments["offset"] is None:
+        raise InvalidInputError(f"{model} was fitted with an offset; give --offset")
+    if fitted.parameters_.covariates and row_arguments["covariates"] is None:
+        raise InvalidInputError(f"{model} was fitted with covariates; give --covariates")
     shares = fitted.stability(
         matrix, samples=draws, rng=seed, feature_names=fitted.names_, **row_arguments
     )
@@ -505,6 +513,8 @@ def _model_and_rows(
         "sample_weight": single_column("--weights", rows["weights"]),
     }
     matrix = columns_in_order(counts, table.values, table.names, fitted.names_)
+    if hasattr(fitted, "feature_names_in_"):  # the columns are in their order
+        del fitted.feature_names_in_
     return fitted, matrix, arguments, table.rows
 
 

@@ -93,7 +93,8 @@ def columns_in_order(
     """Return the columns of a table (n, d) in the order of those of a model.
 
     By name if both have names: the table may have more columns.  By position if one has none; the
-    x0, x1, ... of a model without names count only if the table has one of them.
+    x0, x1, ... of a model without names count only if the table has one of them, or if its names
+    are 0, 1, ... in any order.
 
     Raises
     ------
@@ -102,8 +103,11 @@ def columns_in_order(
     """
     if names is None or model is None:
         return values
+    positions = [str(i) for i in range(len(model))]
+    if model == [f"x{i}" for i in positions] and set(names) == set(positions):
+        model = positions
     missing = [repr(name) for name in model if name not in names]
-    if len(missing) == len(model) and model == [f"x{i}" for i in range(len(model))]:
+    if len(missing) == len(model) and model == [f"x{i}" for i in positions]:
         return values
     if missing:
         raise InvalidInputError(

@@ -4,8 +4,9 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 0, 1, ... in order and the default names of polars are positions, no labels.
 
 - `axis_labels` : the labels of each axis.
-- `column_labels` : the labels of the columns.
+- `column_labels`, `column_names` : the labels of the columns, and these as texts.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
+- `check_columns` : raise an error if a table has other columns than the fit, or another order.
 - `check_names` : raise an error if a vector has the labels of other columns, or another order.
 - `check_positions` : raise an error if positions count, but there are labels, or none.
 - `check_mask` : raise an error if an array hides entries.
@@ -40,13 +41,55 @@ def axis_labels(values: Any) -> tuple[Labels, ...]:
 def column_labels(table: Any) -> Labels:
     """Return the labels of the columns of a table, 0, 1, ... too; None without columns.
 
-    A label NaN is None, which equals itself.
+    The columns of an array with labels are its last axis.  A label NaN is None, which equals
+    itself.
     """
     try:
+        if hasattr(table, "dims") and hasattr(table, "coords"):
+            last = table.dims[-1]
+            return table.coords[last].to_numpy().tolist() if last in table.coords else None
         labels = _columns(table)
         return labels and [label if label == label else None for label in labels]
     except Exception:  # a foreign attribute may raise anything
         return None
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Return the labels of the columns of a table as texts.
+
+    None if these are positions, if one is missing, or if two are alike.
+    """
+    labels = column_labels(table)
+    if not labels or _is_plain(labels) or any(label is None for label in labels):
+        return None
+    names = [str(label) for label in labels]
+    return names if len(set(names)) == len(names) else None
+
+
+def check_columns(name: str, table: Any, names: Sequence[str] | None) -> None:
+    """Raise InvalidInputError if the columns of a table are not `names`, in their order.
+
+    names : those of the fit; None matches any columns.  The names x0, x1, ... stand for none, and
+    labels that are no texts may be positions: both are compared only with the same ones in another
+    order, and such labels with texts that some of them equal.
+    """
+    labels = column_labels(table)
+    if not labels or names is None:
+        return
+    own, known = [str(label) for label in labels], list(names)
+    is_text = all(isinstance(label, str) for label in labels)
+    if own == known:
+        return
+    if set(own) != set(known):
+        if _is_plain(labels) or known == [f"x{i}" for i in range(len(known))]:
+            return
+        if not is_text and not set(own) & set(known):
+            return
+    remedy = f": {name}[{known}]" if is_text and hasattr(table, "columns") else ""
+    raise InvalidInputError(
+        f"{name} has the columns {own}, and that of the fit {known}; give them in this order"
+        + remedy
+    )
 
 
 def _columns(values: Any) -> Labels:
@@ -154,12 +197,15 @@ def check_positions(name: str, table: Any) -> None:
 def check_names(name: str, vector: Any, names: Sequence[str] | None) -> None:
     """Raise InvalidInputError if a vector with labels of text has not `names`, in their order.
 
-    names : those of the columns of the fit; None matches any labels.
+    names : those of the columns of the fit; None matches any labels.  Labels that are no texts are
+    compared only with names that are the same texts.
     """
     labels = axis_labels(vector)
-    if names is None or len(labels) != 1 or labels[0] is None or labels[0] == list(names):
+    if names is None or len(labels) != 1 or labels[0] is None:
         return
-    if all(isinstance(label, str) for label in labels[0]):
+    own = [str(label) for label in labels[0]]
+    is_text = all(isinstance(label, str) for label in labels[0])
+    if own != list(names) and (is_text or set(own) == set(names)):
         raise InvalidInputError(
             f"{name} has {_named(labels)}, the columns of the fit are {_shown(names)}; give {name} "
             "in their order, or as a plain array"

@@ -8,7 +8,6 @@ original z.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,28 +98,6 @@ def of_row(covariates: npt.ArrayLike | None, count: int, names: list[str] | None
     z = None if covariates is None else checks.real_array("covariates", covariates, (None,))
     row: FloatArray = checked(z if z is None else z[None], 1, count)[0]
     return row
-
-
-def column_names(covariates: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame; None if they are no texts, or no frame."""
-    names = list(getattr(covariates, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None
-
-
-def check_names(covariates: Any, names: list[str] | None) -> None:
-    """Check that the columns of a data frame have the names, in order, of those of the fit.
-
-    Raises
-    ------
-    InvalidInputError
-        Both have names, and these differ.
-    """
-    given_names = column_names(covariates)
-    if given_names is not None and names is not None and given_names != names:
-        raise InvalidInputError(
-            f"covariates has the columns {given_names}, and that of the fit {names}; give them in "
-            f"this order: covariates[{names}]"
-        )
 
 
 def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:

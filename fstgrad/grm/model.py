@@ -5,7 +5,6 @@ Only this module needs scikit-learn (the extra `fstgrad[grm]`).
 
 import copy
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
-from fstgrad.core.axis_labels import check_same_rows
+from fstgrad.core.axis_labels import check_columns, check_same_rows, column_names
 from fstgrad.core.checks import FloatArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import (
@@ -42,11 +41,8 @@ from fstgrad.plot.counts import add_word_graph
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
 from sklearn.base import BaseEstimator, clone  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.utils.validation import validate_data  # noqa: E402
 
 SetsLike = Sequence[Sequence[int | str]]
-_ENOUGH = 400  # draws of `sample` whose R-hat is told from 1
-_UNMIXED = 1.2  # R-hat
 
 
 class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
@@ -428,13 +424,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         Warns if there are enough draws to see that the chains have not mixed.
         """
         drawn = self.gibbs(k, rng)
-        if k >= _ENOUGH and (worst := np.nanmax(drawn.r_hat, initial=1.0)) > _UNMIXED:
-            warnings.warn(
-                f"the chains have not mixed: the largest R-hat is {worst:.3g}, and 1 if they have; "
-                "give gibbs(k, burn_in=, thin=) larger numbers until its r_hat is near 1",
-                UserWarning,
-                stacklevel=2,
-            )
+        sampling.warn_if_unmixed(drawn)
         return drawn.values
 
     def log_partition(
@@ -494,6 +484,11 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         model = copy.copy(self)
         shift = float(checks.real_array("offset", offset, ()))
         model.parameters_ = parameters.at_offset(shift, row)
+        added = model.parameters_.intercepts[:, 0] - parameters.intercepts[:, 0]
+        model.node_fits_ = [
+            fit.without_slopes(len(row), more)
+            for fit, more in zip(self.node_fits_, added, strict=True)
+        ]
         model.uses_offset_, model.covariate_names_ = False, None
         return model
 
@@ -729,9 +724,11 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         preparation.check_parameters(self)
         check_same_rows(X=X, sample_weight=sample_weight, offset=offset, covariates=covariates)
         x, base = self._validated(X, reset=True), resolve(self.base)
-        frame_names = getattr(self, "feature_names_in_", None)
+        frame_names = getattr(self, "feature_names_in_", column_names(X))
         self.names_ = preparation.names_of_columns(feature_names, frame_names, x.shape[1])
-        self.covariate_names_ = row_covariates.column_names(covariates)
+        if feature_names is not None:
+            preparation.check_one_naming(self.names_, X)
+        self.covariate_names_ = column_names(covariates)
         preparation.match_columns(self, "covariates", covariates, reset=True)
         rows = preparation.weighted_rows(x, sample_weight, offset, covariates, base)
         return prepare(
@@ -741,18 +738,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
-        table = preparation.copied_if_sparse(X)
-        try:
-            preparation.check_kind(table)
-            array = validate_data(
-                self, table, accept_sparse="csr", dtype=np.float64, reset=reset,
-                ensure_all_finite=False,
-            )  # fmt: skip
-        except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
-            problem = ": " if isinstance(error, ValueError) else " is not a table of numbers: "
-            raise preparation.NotNumbers(f"X{problem}{error}") from error
-        preparation.match_columns(self, "X", X, reset=reset)
-        return preparation.modelled_matrix(array, resolve(self.base))
+        return preparation.validated(self, X, reset=reset)
 
     def _settings(self) -> FitSettings:
         """Return the arguments that determine how a fit is solved."""
@@ -790,7 +776,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
                 "the model was fitted with an offset, and offset is None; give the offsets of the "
                 "rows, zeros for an exposure of 1"
             )
-        row_covariates.check_names(covariates, self.covariate_names_)
+        check_columns("covariates", covariates, self.covariate_names_)
         preparation.match_columns(self, "covariates", covariates)
         z = row_covariates.checked(covariates, rows, parameters.covariates)
         return parameters.shifts(preparation.offsets(offset, rows, parameters.family), z)

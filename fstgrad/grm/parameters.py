@@ -111,9 +111,9 @@ class Parameters:
         """Return the parameters for a row: intercepts with its offset and covariates (d,) added."""
         intercepts, slopes = self.intercepts.copy(), self.slopes
         intercepts[:, 0] += offset
-        if covariates is not None:
+        if covariates is not None and covariates.size:
             intercepts[:, 0] += slopes @ covariates
-            slopes = NO_SLOPES
+            slopes = slopes[:, :0]
         return replace(self, intercepts=intercepts, slopes=slopes)
 
     def shifts(self, offset: FloatArray, covariates: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.core import checks
-from fstgrad.core.axis_labels import check_mask
+from fstgrad.core.axis_labels import check_columns, check_mask, column_names
 from fstgrad.core.axis_labels import column_labels as labels_of
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.errors import InvalidInputError
@@ -51,7 +51,7 @@ def check_parameters(model: Any) -> None:
 
 
 def copied_if_sparse(x: Any) -> Any:
-    """Return X, copied if it is sparse.
+    """Return X, copied if it is sparse, dense if it is a frame that leaves out other values than 0.
 
     Raises InvalidInputError if X is a damaged sparse matrix or has masked values, which
     scikit-learn would use as if they were data.
@@ -63,6 +63,9 @@ def copied_if_sparse(x: Any) -> Any:
             copied.sum_duplicates()
         return copied
     check_mask("X", x)
+    left_out = [own.fill_value for own in getattr(x, "dtypes", ()) if hasattr(own, "fill_value")]
+    if hasattr(x, "sparse") and any(value != 0 for value in left_out):
+        return x.sparse.to_dense()
     return x
 
 
@@ -71,6 +74,31 @@ def check_kind(x: Any) -> None:
     if not sparse.issparse(x) and (kind := checks.kind_of_others(x)):
         why = "Complex data not supported" if kind == "c" else "it has texts or times"
         raise TypeError(f"{why}; convert them")
+
+
+def validated(model: Any, x: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
+    """Return X as CSR float64 without stored zeros, checked by scikit-learn and the base."""
+    from sklearn.utils.validation import validate_data
+
+    table = copied_if_sparse(x)
+    if not reset and not hasattr(model, "feature_names_in_"):  # which scikit-learn compares
+        check_columns("X", x, model.names_)
+    try:
+        check_kind(table)
+        with warnings.catch_warnings():
+            if not reset and column_names(x) == model.names_:  # those of `feature_names`
+                warnings.filterwarnings("ignore", "X has feature names", UserWarning)
+            array = validate_data(
+                model, table, accept_sparse="csr", dtype=np.float64, reset=reset,
+                ensure_all_finite=False,
+            )  # fmt: skip
+    except Exception as error:  # from scikit-learn, or from __array__ of an unknown class
+        problem = ": " if isinstance(error, ValueError) else " is not a table of numbers: "
+        raise NotNumbers(f"X{problem}{error}") from error
+    match_columns(model, "X", x, reset=reset)
+    if not reset:
+        check_columns("X", x, model.names_)  # also labels that are not those of a frame
+    return modelled_matrix(array, resolve(model.base))
 
 
 def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
@@ -97,8 +125,8 @@ def modelled_matrix(array: Any, family: Base) -> sparse.csr_matrix:
 def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> None:
     """Compare labels of columns that are no texts with those of the fit, or keep those of the fit.
 
-    The labels 0, 1, ... are positions if the others are no permutation of them.  Labels that are
-    neither texts nor numbers, nor tuples of these, are compared by their `repr`.
+    The labels 0, 1, ... are positions if the others are no permutation of them.  Files of models
+    have the names only, texts of these labels.
 
     Raises
     ------
@@ -106,27 +134,18 @@ def match_columns(model: Any, name: str, table: Any, *, reset: bool = False) -> 
         The labels differ, or are in another order.
     """
     kept, own = getattr(model, "column_labels_", {}), labels_of(table) or []
-    own = [] if all(isinstance(label, str) for label in own) else [_plain(label) for label in own]
+    own = [] if all(isinstance(label, str) for label in own) else own
     positions = list(range(len(own)))
     if reset:
         model.column_labels_ = {**kept, name: [] if own == positions else own}
         return
-    known = kept.get(name) or positions
+    names = model.names_ if name == "X" else model.covariate_names_
+    known = own if own and column_names(table) == names else kept.get(name) or positions
     if own not in ([], known) and (set(own) == set(known) or positions not in (own, known)):
         raise InvalidInputError(
             f"{name} has the columns {own}, and that of the fit {known}; give them in this order: "
             f"{name}[{known}]"
         )
-
-
-def _plain(label: Any) -> Any:
-    """Return a label as what a file of a model can hold."""
-    if isinstance(label, tuple):
-        return tuple(map(_plain, label))
-    label = label.item() if isinstance(label, np.generic) else label
-    if isinstance(label, float) and np.isnan(label):
-        return None  # which equals itself
-    return label if isinstance(label, str | int | float | None) else repr(label)
 
 
 def names_of_columns(
@@ -148,6 +167,16 @@ def names_of_columns(
             f"feature_names has {len(set(names))} distinct names for {features} columns of X"
         )
     return names
+
+
+def check_one_naming(feature_names: Sequence[str], x: Any) -> None:
+    """Raise InvalidInputError if the columns of X have other texts than `feature_names`."""
+    labels, own = labels_of(x) or [], column_names(x)
+    if own and own != list(feature_names) and all(isinstance(label, str) for label in labels):
+        raise InvalidInputError(
+            f"feature_names is {list(feature_names)}, and X has the columns {own}; leave "
+            "feature_names out, or rename the columns of X"
+        )
 
 
 def statistics(

@@ -9,7 +9,7 @@ that violate the Karush-Kuhn-Tucker conditions, and they join the working set.  
 largest violation over all columns of the design is at most `tol`; it is the certificate of the fit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,6 +42,12 @@ class NodeFit:
     steps: int
     scans: int
     converged: bool
+
+    def without_slopes(self, count: int, added: float) -> "NodeFit":
+        """Return this without its `count` slopes, and with `added` to the intercept of T."""
+        intercepts = self.intercepts[: len(self.intercepts) - count].copy()
+        intercepts[0] += added
+        return replace(self, intercepts=intercepts)
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Gibbs sampling over the node conditionals, with diagnostics."""
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +13,9 @@ from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
+
+_ENOUGH = 400  # draws whose R-hat is told from 1
+_UNMIXED = 1.2  # R-hat
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +122,18 @@ def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Ch
     running.sweep(rng, weight=0.0)
     running.parameters = parameters
     return running
+
+
+def warn_if_unmixed(drawn: GibbsSample) -> None:
+    """Warn if there are enough draws to see that the chains have not mixed."""
+    worst = np.nanmax(drawn.r_hat, initial=1.0)
+    if len(drawn.values) >= _ENOUGH and worst > _UNMIXED:
+        warnings.warn(
+            f"the chains have not mixed: the largest R-hat is {worst:.3g}, and 1 if they have; "
+            "give gibbs(k, burn_in=, thin=) larger numbers until its r_hat is near 1",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _split_r_hat(draws: FloatArray) -> FloatArray:

@@ -16,7 +16,6 @@ from fstgrad.io import Field, json_object, load_arrays, read_arrays, shown, writ
 FORMAT = "fstgrad.grm 4"
 WHAT = "a model that GeneralizedRootModel.save wrote"
 Model = TypeVar("Model", bound=Any)
-_NO_LABELS: dict[str, list[Any]] = {"X": [], "covariates": []}
 _ARRAYS = {
     "format": Field("text"),
     "settings": Field("text"),
@@ -54,7 +53,6 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "settings": np.array(json.dumps(settings, default=checkpoint.json_default)),
         "names": np.asarray(model.names_, dtype=str),
         "names_of_frame": np.array(int(hasattr(model, "feature_names_in_"))),
-        "column_labels": np.array(json.dumps(_NO_LABELS | getattr(model, "column_labels_", {}))),
         "families": np.array(json.dumps({"families": families})),
         "intercepts": model.parameters_.intercepts,
         "sizes": sizes,
@@ -93,8 +91,6 @@ def load(kind: type[Model], path: str | os.PathLike[str]) -> Model:
         fits = checkpoint.unpack(arrays)
         if sorted(fits) != list(range(len(arrays["names"]))):
             raise InvalidInputError(f"it has {len(fits)} nodes for {len(arrays['names'])} columns")
-        counts = {"X": len(arrays["names"]), "covariates": arrays["slopes"].shape[1]}
-        model.column_labels_ = _column_labels(path, counts)
     except InvalidInputError as error:
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
     model.names_ = arrays["names"].tolist()
@@ -123,25 +119,6 @@ def _covariate_names(path: str | os.PathLike[str], count: int) -> list[str] | No
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: covariate_names are not {count}")
     listed: list[str] = names.tolist()
     return listed
-
-
-def _column_labels(path: str | os.PathLike[str], counts: dict[str, int]) -> dict[str, list[Any]]:
-    """Return the labels that are no texts, by table; none of an older file.
-
-    counts : the number of columns of each table.
-    """
-    text = load_arrays(path, ["column_labels"]).get("column_labels")
-    if text is None:
-        return _NO_LABELS
-    labels = json_object(str(text), dict.fromkeys(counts, list))
-    for name, count in counts.items():
-        if len(labels[name]) not in (0, count):
-            raise InvalidInputError(f"its labels are not {count}")
-    return {name: [_as_tuples(label) for label in own] for name, own in labels.items()}
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _settings(text: str) -> dict[str, Any]:

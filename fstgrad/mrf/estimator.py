@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.core.axis_labels import check_mask, check_positions
+from fstgrad.core.axis_labels import (
+    axis_labels,
+    check_columns,
+    check_mask,
+    check_positions,
+    column_names,
+)
 from fstgrad.core.checks import (
     FloatArray,
     IntArray,
@@ -59,6 +65,8 @@ class MRFClassifier:
         The mean loss per example in the last iteration, with the penalty; NaN for "cd" and "pcd".
     classes_ : (C,) int64, bool or str
         The labels: 0 .. C - 1; or False and True; or the C different str of the fit, sorted.
+    feature_names_ : list of str, or None
+        The labels of the features, if X is an array with labels or a list of data frames.
 
     Notes
     -----
@@ -137,9 +145,11 @@ class MRFClassifier:
             theta, self.loss_ = self._descend(start, features, labels)
         self.weights_, self.edge_scores_ = self._split(theta)
         self.classes_ = classes
+        self.feature_names_ = column_names(_first_table(X))
         return self
 
     def _features(self, X: npt.ArrayLike) -> FloatArray:
+        _first_table(X)
         array = real_array("X", X, may_have_labels=True)
         if array.ndim == 4 and array.size:
             self.graph.graph.check_image("X", array.shape[1:3])
@@ -260,6 +270,8 @@ class MRFClassifier:
         if not hasattr(self, "weights_"):
             raise InvalidInputError("this MRFClassifier has not been fitted; call fit first")
         features, trained = self._features(X), len(self.weights_)
+        name = "X[0]" if isinstance(X, list | tuple) else "X"
+        check_columns(name, _first_table(X), getattr(self, "feature_names_", None))
         if features.shape[2] != trained:
             raise InvalidInputError(
                 f"X has {features.shape[2]} features; the classifier was fitted with {trained}"
@@ -295,6 +307,28 @@ class MRFClassifier:
             classifier_tags=ClassifierTags(),
             input_tags=InputTags(two_d_array=False, three_d_array=True),
         )
+
+
+def _first_table(x: Any) -> Any:
+    """Return X, or the first of a list of tables, one for each example.
+
+    Raises InvalidInputError if their columns differ, or if the rows 0, 1, ... of one, its nodes,
+    are in another order.
+    """
+    if not isinstance(x, list | tuple) or not x:
+        return x
+    names = column_names(x[0])
+    for i, table in enumerate(x):
+        if (others := column_names(table)) != names:
+            raise InvalidInputError(
+                f"X[{i}] has the columns {others}, and X[0] {names}; give all in one order"
+            )
+        rows = (axis_labels(table) or (None,))[0]
+        if rows is not None and set(rows) == set(range(len(rows))):
+            raise InvalidInputError(
+                f"X[{i}] has the rows {rows}; sort them, or give X[{i}].to_numpy()"
+            )
+    return x[0]
 
 
 def _named_labels(y: npt.ArrayLike) -> npt.NDArray[Any] | None:

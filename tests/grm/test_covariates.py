@@ -210,3 +210,31 @@ def test_commands(rows, model, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["grm", "score", names["m.npz"], names["x.csv"]])
     assert "covariates is None" in capsys.readouterr().err
+
+
+def test_a_model_of_a_row_is_a_model(tmp_path, rows, model):
+    """It can be saved, and an offset can be added to it."""
+    x, z = rows
+    at = model.at(z[0], offset=0.5)
+    at.save(tmp_path / "at.npz")
+    loaded = fg.GeneralizedRootModel.load(tmp_path / "at.npz")
+    assert loaded.score(x) == at.score(x)
+    assert loaded.at(offset=0.25).score(x) == pytest.approx(model.at(z[0], offset=0.75).score(x))
+    plain = fg.GeneralizedRootModel(k=2, alpha=0.02).fit(x, offset=np.zeros(len(x)))
+    assert plain.at(offset=0.5).at(offset=-0.5).score(x) == pytest.approx(plain.at().score(x))
+
+
+@pytest.mark.parametrize("command", ["sample", "stability"])
+def test_commands_name_the_options_of_the_rows(tmp_path, rows, command):
+    x, z = rows
+    counts, path = tmp_path / "c.npy", tmp_path / "m.npz"
+    np.save(counts, x)
+    given = [str(path)] if command == "sample" else [str(path), str(counts)]
+    fit = fg.GeneralizedRootModel(k=2, alpha=0.5)
+    fit.fit(x, covariates=z).save(path)
+    with pytest.raises(InvalidInputError, match="was fitted with covariates; give --covariates"):
+        CliRunner().invoke(grm, [command, *given], catch_exceptions=False)
+    if command == "stability":
+        fit.fit(x, offset=z[:, 1]).save(path)
+        with pytest.raises(InvalidInputError, match="was fitted with an offset; give --offset"):
+            CliRunner().invoke(grm, [command, *given], catch_exceptions=False)

@@ -1,6 +1,8 @@
 """Columns of two tables are matched by name if both have names, otherwise by position."""
 
 import re
+import types
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 import fstgrad as fg
 from fstgrad.cli.commands.grm import grm
 from fstgrad.core.errors import InvalidInputError
-from tests.tables import Column
+from tests.tables import Column, Labelled
 
 
 class Frame:
@@ -92,8 +94,8 @@ def test_columns_of_frames_with_numbers_as_labels(data):
 
 @pytest.mark.parametrize(
     "labels",
-    [[0, 2, 1], [3.5, 7, 9], [("a", 1), ("a", np.nan), ("b", 1)], list(np.arange(3, 6)),
-     [np.datetime64("2024-01-01"), np.datetime64("2024-02-01"), 3], [True, "b", None]],
+    [[0, 2, 1], [3.5, 7, 9], [("a", 1), ("a", None), ("b", 1)], list(np.arange(3, 6)),
+     [np.datetime64("2024-01-01"), np.datetime64("2024-02-01"), 3], [True, "b", 3]],
 )  # fmt: skip
 def test_labels_are_in_files_of_models(tmp_path, data, labels):
     counts, z = data
@@ -118,6 +120,72 @@ def test_a_set_has_one_line_whatever_its_names(tmp_path, data):
     assert {row[2] for row in rows if row[0] == "1"} == {r"a\nb", r"c\td", "é"}
 
 
+@pytest.mark.parametrize("saved", [False, True], ids=["fitted", "loaded"])
+@pytest.mark.parametrize("way", ["argument", "labelled", "years", "tuples", "command"])
+def test_columns_of_frames_are_those_of_a_fit_without_a_frame(tmp_path, data, way, saved):
+    counts, _ = data
+    path, turned, labels = tmp_path / "m.npz", [2, 0, 1], NAMES
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05)
+    if way == "argument":
+        model.fit(counts, feature_names=NAMES)
+    elif way == "labelled":
+        model.fit(Labelled(counts, NAMES))
+    elif way == "command":
+        run("fit", table(tmp_path / "c.csv", counts, NAMES), "--threads", 1, "-o", path)
+    else:
+        labels = [2001, 2002, 2003] if way == "years" else [("a", 1), ("a", 2), ("b", 1)]
+        model.fit(Frame(counts, labels))
+    if way != "command":
+        model.save(path)
+    if saved or way == "command":
+        model = fg.GeneralizedRootModel.load(path)
+    assert model.get_feature_names_out().tolist() == [str(label) for label in labels]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.score(Frame(counts, labels)) == model.score(counts)
+        moved = [labels[i] for i in turned]
+        tables = [Frame(counts[:, turned], moved)]
+        if way in ("argument", "labelled", "command"):
+            tables += [Labelled(counts[:, turned], moved), Frame(counts, [*NAMES[:2], "dog"])]
+        for other in tables:
+            with pytest.raises(InvalidInputError, match=r"that of the fit.*in this order"):
+                model.score(other)
+    written = table(tmp_path / "t.csv", counts[:, turned], [f'"{label}"' for label in moved])
+    found = float(run("score", path, written, "--header"))
+    assert found == pytest.approx(model.score(counts), abs=1e-10)
+
+
+def test_columns_that_are_positions_match_any_names(data):
+    counts, _ = data
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(counts, feature_names=["1", "2", "3"])
+    for labels in ([0, 1, 2], ["column_0", "column_1", "column_2"], [7, 8, 9]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of scikit-learn, about texts
+            assert model.score(Frame(counts, labels)) == model.score(counts)
+
+
+def test_names_that_contradict_a_frame_are_an_error(data):
+    with pytest.raises(InvalidInputError, match="leave feature_names out"):
+        fg.GeneralizedRootModel(2).fit(Frame(data[0], NAMES), feature_names=NAMES[::-1])
+
+
+def test_a_model_of_a_frame_is_scored_without_a_warning(tmp_path, data):
+    counts, _ = data
+    path = tmp_path / "m.npz"
+    fg.GeneralizedRootModel(k=2, alpha=0.05).fit(Frame(counts, NAMES)).save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("score", path, table(tmp_path / "c.csv", counts, NAMES))
+
+
+def test_a_sparse_frame_may_leave_out_other_values_than_zero(data):
+    counts, _ = data
+    frame, model = Frame(counts, NAMES), fg.GeneralizedRootModel(k=2, alpha=0.05)
+    frame.dtypes = [types.SimpleNamespace(fill_value=1, kind="O")] * 3
+    frame.sparse = types.SimpleNamespace(to_dense=lambda: Frame(counts + 1, NAMES))
+    assert model.fit(frame).score(counts + 1) == model.score(frame)
+
+
 def test_a_report_names_the_rows_of_sets(tmp_path, data):
     counts, _ = data
     model, plain, named = (tmp_path / name for name in ("m.npz", "p.csv", "n.csv"))
@@ -140,6 +208,9 @@ def test_a_model_without_names(tmp_path, data):
     assert float(run("score", model, shuffled)) == pytest.approx(expected, abs=1e-12)
     with pytest.raises(InvalidInputError, match="no column 'x1'"):
         run("score", model, table(other, counts, ["x2", "x0", "y"]))
+    positions = table(other, counts[:, [2, 0, 1]], ["2", "0", "1"])
+    found = float(run("score", model, positions, "--header"))
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_columns_of_covariates(tmp_path, data):
@@ -176,6 +247,23 @@ def test_covariates_in_a_data_Frame(tmp_path, data):
         with pytest.raises(InvalidInputError, match=r"covariates\[\['age', 'dose'\]\]"):
             fitted.score(counts, covariates=turned)
         assert fitted.score(counts, covariates=Frame(z, columns=["age", "dose"])) == expected
+
+
+def test_covariates_with_numbers_as_labels(tmp_path, data):
+    counts, z = data
+    model = fg.GeneralizedRootModel(2, alpha=0.05).fit(counts, covariates=Frame(z, [2001, 2002]))
+    model.save(tmp_path / "m.npz")
+    loaded = fg.GeneralizedRootModel.load(tmp_path / "m.npz")
+    expected = model.score(counts, covariates=z)
+    assert loaded.score(counts, covariates=Frame(z, [2001, 2002])) == expected
+    with pytest.raises(InvalidInputError, match="in this order"):
+        loaded.score(counts, covariates=Frame(z[:, ::-1], [2002, 2001]))
+    with pytest.raises(InvalidInputError, match="in their order"):
+        loaded.at(Column(z[0, ::-1].tolist(), [2002, 2001]))
+    given = table(tmp_path / "c.csv", counts, NAMES)
+    turned = table(tmp_path / "z.csv", z[:, ::-1], ["2002", "2001"])
+    found = run("score", tmp_path / "m.npz", given, "--covariates", turned, "--header")
+    assert float(found) == pytest.approx(expected, abs=1e-10)
 
 
 def test_a_row_with_labels_has_those_of_the_fit(data):

@@ -6,6 +6,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.mrf.estimator import MRFClassifier
 from tests.mrf.models import random_grid
+from tests.tables import Frame, Labelled
 
 GRID = fg.PairwiseMRF.grid(5, 6, np.zeros((30, 2)), np.zeros((2, 2)))
 TRUE_W, TRUE_T = np.array([[-0.8, 0.8], [0.3, -0.3]]), 0.5 * np.eye(2)
@@ -104,3 +105,26 @@ def test_scikit_learn_clones_it():
     base = pytest.importorskip("sklearn.base")
     model = MRFClassifier(GRID, l2=0.25).fit(*examples(2))
     assert base.clone(model).get_params()["l2"] == 0.25
+
+
+def test_features_with_labels_are_those_of_the_fit():
+    X, y = examples(4)
+    frames = [Frame(x, columns=["a", "b"]) for x in X]
+    moved = [Frame(x[:, ::-1], columns=["b", "a"]) for x in X]
+    plain = MRFClassifier(GRID).fit(X, y).predict_proba(X)
+    for given, other in (
+        (frames, moved),
+        (Labelled(X, ["a", "b"]), Labelled(X[..., ::-1], ["b", "a"])),
+    ):
+        model = MRFClassifier(GRID).fit(given, y)
+        np.testing.assert_array_equal(model.predict_proba(given), plain)
+        np.testing.assert_array_equal(model.predict_proba(X), plain)
+        with pytest.raises(fg.InvalidInputError, match="in this order"):
+            model.predict(other)
+    with pytest.raises(
+        fg.InvalidInputError, match=r"X\[1\] has the columns .*give all in one order"
+    ):
+        MRFClassifier(GRID).fit([frames[0], moved[1], *frames[2:]], y)
+    turned = Frame(X[1][::-1], index=range(29, -1, -1), columns=["a", "b"])
+    with pytest.raises(fg.InvalidInputError, match=r"X\[1\] has the rows .*sort them"):
+        MRFClassifier(GRID).fit([frames[0], turned, *frames[2:]], y)
