@@ -363,7 +363,8 @@ symbols_option = click.option(
     "--symbols",
     type=Input(),
     metavar="FILE",
-    help="Symbol table of lattices in text with numeric labels, such as Kaldi's words.txt.",
+    help="Symbol table of lattices in text with numeric labels, and of FSTs without a table, such "
+    "as Kaldi's words.txt.",
 )
 
 

@@ -56,6 +56,19 @@ def test_a_header_with_other_names_is_told(tmp_path):
         assert list(read_pairs(path)) == PAIRS[:1]
 
 
+@pytest.mark.parametrize(
+    "header", ["reference,hypothesis", "ref,hyp", "output,input", "target,source", "y,x"]
+)
+def test_names_decide_which_column_is_x(tmp_path, header):
+    assert list(read_pairs(written(tmp_path, "p.csv", f"{header}\nc,ab\n".encode()))) == PAIRS[:1]
+
+
+@pytest.mark.parametrize("header", ["gold,pred", "label,text", "target,prediction", "word,input"])
+def test_a_name_of_the_other_column_is_not_taken_by_position(tmp_path, header):
+    with pytest.raises(fg.InvalidInputError, match="name 2 of them x, y"):
+        list(read_pairs(written(tmp_path, "p.csv", f"{header}\nc,ab\n".encode())))
+
+
 def test_a_csv_file_with_tabs_has_a_header(tmp_path):
     path = written(tmp_path, "p.csv", b"y\tx\nc\tab\nef\td\n")
     assert list(read_pairs(path)) == PAIRS

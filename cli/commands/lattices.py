@@ -82,7 +82,7 @@ def lattice_objective(
     rescoring = lattices.rescoring
     acceptors = rescoring.read(source, alphabet=alphabet, symbols=lattices.symbols)
     rows = list(read_table(pairs))
-    alphabet = alphabet or _alphabet(acceptors, rows, options)
+    alphabet = alphabet or _alphabet(source, acceptors, rows, options)
     loss = None if kind == "crf" else build_loss(options.choice, alphabet)
     if kind not in ("softmax-margin", "crf") and loss is None:
         raise click.UsageError(f"--objective {kind} needs a loss; give --loss")
@@ -212,16 +212,20 @@ def _evaluate(
     return value, gradient, lattice.marginals()
 
 
-def _alphabet(acceptors: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
+def _alphabet(
+    source: str, acceptors: dict[str, Fst], rows: list[Row], options: ProblemOptions
+) -> Alphabet:
     """Return the alphabet of the symbols of the lattices and the targets."""
-    symbols = lattice_symbols(acceptors, "give --alphabet")
+    symbols = lattice_symbols(acceptors, "give --symbols, or --alphabet if labels count from 1")
     _check_tokens(symbols, options.reading.tokens_y)
+    of_targets: set[str] = set()
     for row in rows:
         try:
-            symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
+            of_targets |= set(tokenize(row.columns()[1], options.reading.tokens_y))
         except InvalidInputError:
             continue  # reported when this row is computed
-    alphabet = Alphabet(sorted(symbols))
+    note_numbers(source, symbols, of_targets)
+    alphabet = Alphabet(sorted(symbols | of_targets))
     note_alphabet(alphabet)
     return alphabet
 
@@ -237,6 +241,16 @@ def lattice_symbols(acceptors: dict[str, Fst], remedy: str) -> set[str]:
         used_labels = set(arrays.ilabel.tolist()) - {0}
         symbols |= {symbol for label, symbol in table if label in used_labels}
     return symbols - {EPSILON_SYMBOL}
+
+
+def note_numbers(path: str, symbols: set[str], of_targets: set[str]) -> None:
+    """Say so if the symbols of lattices seem to be labels of a table of symbols."""
+    if symbols and all(map(str.isdecimal, symbols)) and not symbols & of_targets:
+        echo(
+            f"{path}: all symbols are numbers and none is in the references; if they are labels of "
+            "a table of symbols, give it as --symbols",
+            err=True,
+        )
 
 
 def lattice_over(alphabet: Alphabet, path: str, name: str, fst: Fst) -> Lattice:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -44,8 +44,9 @@ def predict(model: str, input: str, nbest: int | None) -> None:
 
     INPUT is a file with one x per line, or - for standard input.  If the model was trained with
     tags, give them in a column on the same side of x as in training.  In a file of pairs, as in
-    training, y is not read; in a CSV file, the column named x is.  A column of row numbers would be
-    taken for x: leave it out.  For an empty x, the output is an empty line.
+    training, y is not read; in a CSV file, the column named x (or hypothesis, source, input) is.  A
+    column of row numbers would be taken for x: leave it out.  For an empty x, the output is an
+    empty line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
@@ -62,7 +63,12 @@ def predict(model: str, input: str, nbest: int | None) -> None:
             if nbest is not None:
                 columns.append(f"{probability:.6f}")
             echo("\t".join(columns))
-    if new:
+    _note_new(new)
+
+
+def _note_new(symbols: Iterable[str]) -> None:
+    """Say which symbols of inputs were not in the pairs of the training, if there are any."""
+    if new := list(dict.fromkeys(symbols)):
         note(f"fstgrad: not in the pairs of the training: the symbols {listed(map(repr, new))}")
 
 
@@ -124,6 +130,7 @@ def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
         )
     fitted.loss_ = model_loss(model, fitted, choice)
     inputs, targets = inputs_and_targets(pairs, reading, tags)
+    _note_new(symbol for x in inputs for symbol in _new_symbols(fitted, x))
     result = fitted.evaluate(inputs, targets)
     if errors:
         echo(str(measures.errors(fitted.predict(inputs), targets)), err=True)
@@ -159,6 +166,7 @@ def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> N
             "compare models that were trained on the same columns"
         )
     inputs, targets = inputs_and_targets(pairs, *models[0][1:])
+    _note_new(symbol for model, *_ in models for x in inputs for symbol in _new_symbols(model, x))
     ours, theirs = ([list(y) for y in model.predict(inputs)] for model, *_ in models)
     result = compared(ours, theirs, targets, resamples=resamples, rng=seed)
     echo(json.dumps(result._asdict() | {"matched_pairs": result.matched_pairs._asdict()}))

@@ -4,15 +4,15 @@ import os
 import pathlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
 import click
 import numpy as np
 
-from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols
-from fstgrad.cli.output import echo, note
+from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols, note_numbers
+from fstgrad.cli.output import note
 from fstgrad.cli.rescoring import Rescoring
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
@@ -40,6 +40,7 @@ from fstgrad.strings import Lattice
 _LATTICES = (".far", ".fst", ".att", ".att.gz", ".lat", ".lat.gz")
 FORMAT_NAMES = (*FORMATS, "lattices")
 _NO_IDS = ("hypothesis", "hyp", "pred_text", "text", "reference", "ref", "score", "nbest")
+_OF_REFERENCES = "--reference-format"
 DIGIT = re.compile(r"\d")
 _ALTERNATIVES = re.compile(r"(?<!\S)\{ .* / .* \}(?!\S)")
 _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
@@ -194,6 +195,8 @@ def read_system(
         renamed = {reading.fold(name): fst for name, fst in collection.items()}
         if len(renamed) == len(collection):
             collection = renamed
+        if wanted.names and None in wanted.names and reading.reference_format != "lines":
+            _check_first_words(scored, collection.keys(), file, path, _OF_REFERENCES)
         collection = _in_order(collection, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets, reading)))
     if references[0].span is not None:
@@ -255,7 +258,7 @@ def _matched(
     if "lines" not in (reading.format, reading.reference_format):
         _check_ids(found, references, path)
         unnamed = [all(one.name is None for one in own) for own in (references, found)]
-        if len(set(unnamed)) > 1:
+        if len(set(unnamed)) > 1 and not (references if unnamed[0] else found)[0].fields:
             named, plain = (path, file) if unnamed[0] else (file, path)
             first = (found if unnamed[0] else references)[0].name
             note(
@@ -316,10 +319,7 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
             {str(one.name) for one in found}, {str(one.name) for one in references}, path
         )
         return
-    first = [
-        [text.split(maxsplit=1)[0] if text else "" for one in side for text in one.texts[:1]]
-        for side in (found, references)
-    ]
+    first = [_first_words(side) for side in (found, references)]
     is_id = all(DIGIT.search(word) and len(word) > 1 for word in first[1])
     if is_id and len(set(first[1])) == len(first[1]) > 1 and set(first[0]) == set(first[1]):
         raise InvalidInputError(
@@ -342,6 +342,7 @@ def _check_unnamed(found: Sequence[Utterance], references: Sequence[Utterance], 
                 raise InvalidInputError(
                     f"{here} has no id, but {column!r} is that of {there}; name it id"
                 )
+        _check_first_words(own, names, here, there, "--format" if own is found else _OF_REFERENCES)
         if own[0].fields:
             note(f"fstgrad: {here} has no ids: its rows and those of {there} match by position")
     if any(one.name is not None for one in (*found, *references)):
@@ -353,6 +354,22 @@ def _check_unnamed(found: Sequence[Utterance], references: Sequence[Utterance], 
                 f"{path} and {file} have no ids, but the same {column!r} in another order; name "
                 "this column id in both"
             )
+
+
+def _check_first_words(
+    own: Sequence[Utterance], names: Set[str | None], here: str, there: str, option: str
+) -> None:
+    """Raise InvalidInputError if the lines of a file begin with the ids of the other file."""
+    if set(_first_words(own)) == names:
+        raise InvalidInputError(
+            f"{here} has no ids, but its lines begin with those of {there}; give {option} kaldi, "
+            f"or {option} lines if they are words"
+        )
+
+
+def _first_words(side: Sequence[Utterance]) -> list[str]:
+    """Return the first word of each text, "" if it has none; of a list, that of its first text."""
+    return [(text.split(maxsplit=1) or [""])[0] for one in side for text in one.texts[:1]]
 
 
 def _check_spelling(own: set[str], ids: set[str], path: str) -> None:
@@ -392,13 +409,8 @@ def _lattices(
 ) -> Iterable[Lattice]:
     """Yield the lattices, over one alphabet of their symbols, results and those of references."""
     of_targets = {symbol for target in targets for symbol in symbols_of(target)}
-    labels = lattice_symbols(collection, "write it with symbols")
-    if labels and all(label.isdecimal() for label in labels) and not labels & of_targets:
-        echo(
-            f"{path}: all symbols are numbers and none is in the references; if they are labels of "
-            "a table of symbols, give it as --symbols",
-            err=True,
-        )
+    labels = lattice_symbols(collection, "give --symbols")
+    note_numbers(path, labels, of_targets)
     changes = WordRules({(word,): (new,) for word in labels if (new := reading.fold(word)) != word})
     folded = {reading.fold(label) for label in labels}
     reading.seen.update(folded)

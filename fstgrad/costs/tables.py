@@ -133,7 +133,7 @@ def with_costs(
     InvalidInputError
         The file is not such a table, or its `tie` was a function.
     RowError
-        A row is malformed, or names no class of the transducer.
+        A row is malformed, names no class of the transducer, or has a class again.
     """
     transducer = pair_transducer(source, alphabet)
     rows = list(read_rows(path))
@@ -148,9 +148,13 @@ def with_costs(
     cells = rows_of(transducer, ties, transducer.cost, transducer.cost, none, no_prior)
     number = {(str(row.state), row.given, row.name): k for k, row in enumerate(cells)}
     cost = np.full(len(cells), np.inf)
+    seen: set[int] = set()
     for row in rows[2:]:
         with located(row):
             k, value = _cell_and_cost(row, number)
+            if k in seen:
+                raise RowError("the class has a row before; keep one of them")
+            seen.add(k)
             cost[k] = value
     events = np.full(len(transducer.cost), np.inf)
     events[ties.events] = cost[ties.cell]

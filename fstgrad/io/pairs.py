@@ -27,9 +27,14 @@ from fstgrad.io.text import (
 _KNOWN = (
     ("x", "y"),
     ("hypothesis", "target"),
+    ("hypothesis", "reference"),
+    ("hyp", "ref"),
     ("source", "target"),
     ("input", "output"),
 )
+# names that are not taken for the other column where the order of columns decides
+_OF_X = frozenset((*(x for x, _ in _KNOWN), "prediction", "pred"))
+_OF_Y = frozenset((*(y for _, y in _KNOWN), "gold", "label"))
 
 
 def read_pairs(
@@ -65,10 +70,11 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
       names (below) of several letters is an error.  Quotes are characters; this warns of a field
       that has those of CSV.
     - CSV: the first line has no tab, and the file name ends in .csv or .csv.gz or the line names
-      the columns: `names`, or (for two names) hypothesis,target, source,target or input,output.  A
-      .csv file with other names must have as many as `names`, in the same order; this warns.  If
-      the header has no comma, semicolons separate the fields, or tabs in a .csv file with known
-      names (if it has others, it is read as TSV, and this warns).
+      the columns: `names`, or for x and y hypothesis,target, hypothesis,reference, hyp,ref,
+      source,target or input,output.  A .csv file with other names must have as many as `names`,
+      in the same order; this warns, and is an error if one is a name of the other column.  If the
+      header has no comma, semicolons separate the fields, or tabs in a .csv file with known names
+      (if it has others, it is read as TSV, and this warns).
     - FASTA (for two names): the first line begins with >, and it or the second one has no tab.
       Consecutive records form the pairs x, y.  Blank lines and lines of comments, which begin with
       a semicolon, are left out, also before the first record.
@@ -168,10 +174,18 @@ def _header(first: Row) -> list[str]:
 def _columns(header: Sequence[str], names: Sequence[str]) -> list[int] | None:
     """Return the indices of the named columns in a header; None if it does not name them."""
     plain = [field.strip().lower() for field in header]
-    for known in (tuple(names), *(_KNOWN if len(names) == 2 else ())):
+    for x, y in _KNOWN if "x" in names else (("x", "y"),):
+        known = [{"x": x, "y": y}.get(name, name) for name in names]
         if all(plain.count(name) == 1 for name in known):
             return [plain.index(name) for name in known]
     return None
+
+
+def _are_swapped(header: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether a column that would be x has a name of y, or the reverse."""
+    plain = [field.strip().lower() for field in header]
+    others = {"x": _OF_Y, "y": _OF_X}
+    return any(field in others.get(name, ()) for field, name in zip(plain, names, strict=True))
 
 
 def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]:
@@ -184,7 +198,7 @@ def _csv(first: Row, rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]
     except csv.Error as error:
         raise not_csv(first.place, error) from error
     chosen = _columns(header, names)
-    if chosen is None and len(header) == len(names):
+    if chosen is None and len(header) == len(names) and not _are_swapped(header, names):
         chosen = list(range(len(names)))
         said = ", ".join(f"{n} is {field!r}" for n, field in zip(names, header, strict=True))
         warnings.warn(f"{first.place} is taken as the header: {said}", UserWarning, stacklevel=4)

@@ -333,7 +333,23 @@ def _strings(
         raise InvalidInputError(
             f"decode is {decode!r}, but no hypothesis is a Lattice; give lattices"
         )
-    return unit, _split(ys, "hypotheses", unit, rules, alternatives, alphabet), targets
+    split = _split(ys, "hypotheses", unit, rules, alternatives, alphabet)
+    if loss == "wer" and not lattices:
+        _check_words("hypotheses", split)
+        _check_words("references", targets)
+    return unit, split, targets
+
+
+def _check_words(name: str, texts: list[Text]) -> None:
+    """Raise InvalidInputError if a word has white space: it is a sentence in a list."""
+    for i, text in enumerate(texts):
+        word = (
+            next((w for w in text if len(w.split()) > 1), None) if isinstance(text, tuple) else None
+        )
+        if word is not None:
+            raise InvalidInputError(
+                f"{name}[{i}] is a list with the sentence {word!r}; give a str, or a list of words"
+            )
 
 
 def _split(

@@ -378,11 +378,11 @@ class SequenceModel:
         self.left_out_ = len(pairs)
         if is_latent(self.alignment, pairs):
             latent, pairs, places = LatentOutputs.fit(pairs, alphabet)
-            if goes_on and latent != self.latent_:
-                raise InvalidInputError(
-                    "warm_start: the alignment of the pairs differs from that of the last fit; "
-                    "give the same pairs"
-                )
+        if goes_on and latent != self.latent_:
+            raise InvalidInputError(
+                "warm_start: the alignment of the pairs differs from that of the last fit; give "
+                "the same pairs"
+            )
         self.left_out_ -= len(pairs)
         if goes_on:
             known = self.features_.vocabulary, self.features_.pairs

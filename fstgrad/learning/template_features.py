@@ -271,7 +271,12 @@ class TemplateFeatures(Features):
         active = self.vocabulary.active(inputs)
         if not self.copies:
             return Encoded(*active, np.full(len(active.starts) - 1, -1))
-        return Encoded(*active, np.concatenate([self._copies(x, length) for x, length in inputs]))
+        return Encoded(
+            *active,
+            np.concatenate(
+                [np.zeros(0, np.int64), *(self._copies(x, length) for x, length in inputs)]
+            ),
+        )
 
     def chosen(self, names: IntArray) -> tuple[Pairs, IntArray]:
         """Return the pairs of some names, renumbered, and the indices of their weights in w.

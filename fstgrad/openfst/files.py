@@ -3,13 +3,15 @@
 import os
 import pathlib
 import re
+from dataclasses import replace
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import flag, instance, optional, path_name, real_number
 from fstgrad.core.errors import FstError
 from fstgrad.io import read_bytes, read_text, write_bytes
+from fstgrad.openfst.arrays import Symbols
 from fstgrad.openfst.binary import check_stored, pack_archive, parse_archive, parse_fst
-from fstgrad.openfst.conversion import Fst, check_fst, from_arrays
+from fstgrad.openfst.conversion import Fst, check_fst, from_arrays, to_arrays
 from fstgrad.openfst.lattice_text import check_unscaled, parse_lattices, starts_as_kaldi
 from fstgrad.openfst.text import parse_text, read_symbols
 
@@ -117,7 +119,8 @@ def read_collection(
     alphabet : Alphabet, optional
         As in `read_file`.
     symbols : path, optional
-        The symbol table of text with numeric labels, such as words.txt of Kaldi.
+        The symbol table of text with numeric labels, such as words.txt of Kaldi, and of FSTs
+        without a table.
     acoustic_scale, lm_scale : float
         Factors of the acoustic and of the graph costs of Kaldi.
 
@@ -134,19 +137,19 @@ def read_collection(
         symbols = path_name(symbols, "symbols")
     given = pathlib.Path(path_name(path))
     scales = real_number("lm_scale", lm_scale), real_number("acoustic_scale", acoustic_scale)
+    table = None if symbols is None else read_symbols(symbols)
     is_text = given.is_file() and starts_as_kaldi(given)  # also lat.1.gz
     if not (given.is_dir() or is_text or _LATTICE_FILE.fullmatch(given.name)):
-        found = _entries(os.fspath(path))
+        found = {key: _named(fst, table) for key, fst in _entries(os.fspath(path)).items()}
         check_unscaled(os.fspath(path), scales)
     else:
-        table = None if symbols is None else read_symbols(symbols)
         found, files = {}, dict[str, pathlib.Path]()
         for file in sorted(given.iterdir()) if given.is_dir() else [given]:
             match = _LATTICE_FILE.fullmatch(file.name)
             if match is None and given.is_dir():
                 continue
             if file.suffix == ".fst":
-                entries = {"": read_file(file)}
+                entries = {"": _named(read_file(file), table)}
                 check_unscaled(str(file), scales)
             else:
                 texts = parse_lattices(
@@ -170,6 +173,16 @@ def read_collection(
             f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt"
         )
     return found
+
+
+def _named(fst: Fst, table: Symbols | None) -> Fst:
+    """Return an FST with a table of symbols if it has none."""
+    if table is None:
+        return fst
+    arrays = to_arrays(fst)
+    if arrays.input_symbols or arrays.output_symbols:
+        return fst
+    return from_arrays(replace(arrays, input_symbols=table, output_symbols=table))
 
 
 def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None:

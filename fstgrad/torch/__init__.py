@@ -31,8 +31,8 @@ Each function has a module of the same name with a parameter `reduction`.
 
 Reading order
 -------------
-- `arguments`, `arrays`, `transforms`, `threads` : checks; tensors to arrays and back; what observes
-  a tensor; threads.
+- `arguments`, `arrays`, `transforms`, `threads`, `state_names` : checks; tensors to arrays and
+  back; what observes a tensor; threads; names beside a `state_dict`.
 - `device`, `fused` : the same objectives in operations of PyTorch, and kernels in Triton.
 - `operators` : the custom operator of all objectives.
 - `risk_hessian`, `strings` : the objectives of strings.

@@ -14,6 +14,7 @@ from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.transducer import TransducerSource
 from fstgrad.torch import arguments
 from fstgrad.torch.arrays import require_cpu, to_float64, to_tensor, upcast
+from fstgrad.torch.state_names import check_names, write_names
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.transforms import no_vmap, refuse_transforms, uncompiled
 
@@ -80,6 +81,16 @@ class TransducerCosts(torch.nn.Module):
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
         result: torch.Tensor = _Losses.apply(upcast(self.costs), problem)  # type: ignore[no-untyped-call]
         return result
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        write_names(destination, prefix, self.names)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        check_names(f"{prefix}costs", local_metadata, self.names, "classes")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
         """Show the settings."""

@@ -5,7 +5,7 @@ line changes and old checkpoints load.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from fstgrad.losses import Loss
 from fstgrad.torch import arguments, crf
 from fstgrad.torch.arrays import computes_on_device
 from fstgrad.torch.operators import reduced
+from fstgrad.torch.state_names import check_names, write_names
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.transforms import knows_values
 
@@ -56,7 +57,8 @@ class CRF(torch.nn.Module):
     transitions : Parameter (n, n)
         The log-weight in nats of tag y after tag x, at [x, y].  What is not allowed has -inf
         instead, in training and in decoding; the parameters keep their values, and the
-        `state_dict` does not know of it.
+        `state_dict` does not know of it.  With a scheme, it knows the names of the tags, and a
+        layer whose scheme has them in another order refuses it.
 
     Notes
     -----
@@ -82,6 +84,7 @@ class CRF(torch.nn.Module):
     _not_allowed: torch.Tensor | None
     _not_allowed_start: torch.Tensor | None
     _not_allowed_end: torch.Tensor | None
+    _tags: tuple[str, ...] | None = None  # those of the scheme
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class CRF(torch.nn.Module):
                 table = getattr(scheme, name) & (True if table is None else table)
             # no buffer: transformers leaves those that a checkpoint lacks uninitialized
             setattr(self, f"_not_{name}", None if table is None else torch.from_numpy(~table))
+        self._tags = None if scheme is None else tuple(scheme.alphabet)
         self.start_transitions = torch.nn.Parameter(torch.empty(n))
         self.end_transitions = torch.nn.Parameter(torch.empty(n))
         self.transitions = torch.nn.Parameter(torch.empty(n, n))
@@ -118,6 +122,18 @@ class CRF(torch.nn.Module):
         """Draw all parameters from the uniform distribution between -0.1 and 0.1."""
         for parameter in (self.start_transitions, self.end_transitions, self.transitions):
             torch.nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self._tags is not None:
+            write_names(destination, prefix, self._tags)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if self._tags is not None:
+            check_names(f"{prefix}transitions", local_metadata, self._tags, "tags")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
         """Show the number of tags."""

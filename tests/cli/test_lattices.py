@@ -229,6 +229,37 @@ def test_text_with_one_label_and_with_two(tmp_path, capsys):
         assert line["objective"] == pytest.approx(1 / (1 + np.exp(-0.5)), abs=1e-12) == value
 
 
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_fsts_without_a_table_have_the_symbols_that_are_given(tmp_path, capsys, is_archive):
+    fst = LATTICE.to_fst()
+    fst.set_input_symbols(None)
+    fst.set_output_symbols(None)
+    source = tmp_path / ("x.far" if is_archive else "x")
+    if is_archive:
+        write_archive(source, {"u1": fst})
+    else:
+        source.mkdir()
+        fst.write(str(source / "u1.fst"))
+    (tmp_path / "refs.tsv").write_text("u1\tthe cat sat\n")
+    words = "".join(f"{word} {label}\n" for label, word in enumerate(["<eps>", *ABC]))
+    (tmp_path / "words.txt").write_text(words)
+    risk = ("risk", tmp_path / "refs.tsv", "--lattices", source, "--tokens-y", "words")
+    code, _, err = run(capsys, *risk)
+    assert (code, "has no symbol table; give --symbols" in err) == (1, True)
+    code, (line,), _ = run(capsys, *risk, "--symbols", tmp_path / "words.txt")
+    exact, _ = fg.risk(LATTICE, TARGET, fg.EditDistance(ABC))
+    assert line["objective"] == pytest.approx(exact, abs=1e-12)
+
+
+def test_numbers_that_may_be_labels_of_a_table_are_named(tmp_path, capsys):
+    (tmp_path / "l").mkdir()
+    (tmp_path / "l" / "u1.att").write_text("0\t1\t4\n1\n")
+    (tmp_path / "refs.tsv").write_text("u1\tthe\n")
+    options = ("--lattices", tmp_path / "l", "--tokens-y", "words")
+    code, _, err = run(capsys, "risk", tmp_path / "refs.tsv", *options)
+    assert (code, "give it as --symbols" in err) == (0, True)
+
+
 def test_an_error_names_the_lattice_and_its_file(tmp_path, capsys):
     (tmp_path / "u1.txt").write_text("0 1 cat cat\n1 0 cat cat\n1\n")
     (tmp_path / "refs.tsv").write_text("u1\tcat\n")

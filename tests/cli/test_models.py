@@ -79,6 +79,10 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     assert new == "fstgrad: not in the pairs of the training: the symbols 'C', 'z'\n"
     (tmp_path / "c.csv").write_text("y,x\nA,abca\n,c\n")
     assert run("predict", model, tmp_path / "c.csv")[1] == "abca\tA B C A\nc\tC\n"
+    (tmp_path / "i.csv").write_text("output,input\nA,zca\n,c\n")
+    assert run("predict", model, tmp_path / "i.csv")[1].endswith("\nc\tC\n")
+    for args in (("evaluate", model), ("compare", model, model)):
+        assert "training: the symbols 'z'\n" in run(*args, tmp_path / "i.csv")[2]
     (tmp_path / "two").write_text("abca\tA B\nc\tB\nc\n")
     code, out, err = run("predict", model, tmp_path / "two")
     assert (code, out) == (1, "abca\tA B C A\nc\tC\n")
@@ -345,6 +349,10 @@ def test_a_model_goes_on_from_another(run, pairs, tmp_path):
     assert json.loads(run("compare", first, second, pairs)[1])["pairs"] == 40
     code, _, err = run(*go_on, "--window", 2, "-o", second)
     assert (code, "--window has no effect with --warm-start" in err) == (2, True)
+    other = tmp_path / "other.tsv"
+    other.write_text("ab\tX Y\nba\tY X\n")
+    code, _, err = run("train", other, *go_on[2:], "-o", second)
+    assert (code, "y[0] is 'X', which is not in the alphabet" in err) == (1, True)
 
 
 def test_risk_from_zero_weights_names_a_better_start(run, pairs, tmp_path):

@@ -485,6 +485,8 @@ def test_a_table_of_both_names_its_columns(files, run):
         (("u1\t1\ta\nu2\tb\n", "u1\ta\nu2\tb\n"), (), "h:2: no score for 'u2'"),
         (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
         (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),
+        (("u2 b\nu1 a\n", "u1\ta\nu2\tb\n"), (), "begin with those of r; give --format kaldi,"),
+        (("u1\t1\ta\n", "u1 a\n"), (), "begin with those of h; give --reference-format kaldi"),
         (("a\n", "{ a / b (u1)\n"), ("--reference-format", "trn"), "r:1: a { without its }"),
         (("a\n", "f 1 s 0 1 <o> a } b\n"), ("--reference-format", "stm"), "r:1: '}': alternat"),
         (("a\n", "f 1 * * <ALT>\n"), ("--reference-format", "ctm"), "r:1: <ALT> without <ALT_BEG"),
@@ -529,6 +531,17 @@ def test_numbers_that_may_be_labels_of_a_table_are_named(run, tmp_path):
         "score", tmp_path / "h.att", tmp_path / "r.tsv", "--symbols", tmp_path / "words.txt"
     )
     assert (code, "--symbols" in err) == (0, False)
+
+
+def test_references_of_lattices_that_begin_with_ids_need_their_format(run, tmp_path):
+    (tmp_path / "lat").mkdir()
+    (tmp_path / "lat" / "u1.txt").write_text("0\t1\ta\n1\n")
+    (tmp_path / "r").write_text("u1 a\n")
+    score = ("score", tmp_path / "lat", tmp_path / "r", "--json")
+    code, _, err = run(*score)
+    assert (code, "begin with those of" in err) == (1, True)
+    assert json.loads(run(*score, "--reference-format", "kaldi")[1])["errors"] == 0
+    assert json.loads(run(*score, "--reference-format", "lines")[1])["errors"] == 1
 
 
 def test_costs_are_those_of_edits_and_the_page_has_the_letters_of_errors(files, run, tmp_path):

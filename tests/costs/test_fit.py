@@ -398,6 +398,7 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
         ":3: 3 column": [*text[:2], "0\ta\tb"],
         ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],
         "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", *"000000"])],
+        ":4: the class has a row": [*text[:3], text[2]],
         "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", *"000000"])],
     }
     for said, lines in bad.items():

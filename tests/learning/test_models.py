@@ -170,6 +170,13 @@ def test_early_stopping_keeps_the_best_weights():
     assert -model.score(X[:4], Y[:4], "neg_error_rate") == best
 
 
+def test_a_warm_start_from_aligned_pairs_needs_their_alignment():
+    model = SequenceModel(**SMALL, objective="crf", alignment="auto", warm_start=True)
+    model.fit(["ab", "ba", "a"], ["xyy", "yyx", "x"])
+    with pytest.raises(InvalidInputError, match="give the same pairs"):
+        model.fit(["ab", "ba"], ["xy", "yx"])
+
+
 def test_a_warm_start_goes_on_from_the_last_weights(tmp_path):
     model = SequenceModel(**SMALL, objective="crf").fit(X, Y)
     before, names = model.coef_.copy(), model.features_.names

@@ -467,3 +467,13 @@ def test_wrong_words(settings, message):
     lattice = fg.Lattice.from_nbest(["a", "b"], [0.0, 0.0], fg.Alphabet("ab"))
     with pytest.raises(fg.FstgradError, match=message):
         fg.score([lattice], ["a"], **settings)
+
+
+def test_a_list_of_a_sentence_is_no_list_of_words():
+    for hyps, refs in ((["a b"], [["a b"]]), ([["a b", "c"]], [["a"]])):
+        with pytest.raises(fg.InvalidInputError, match="list with the sentence 'a b'; give a str"):
+            fg.score(hyps, refs)
+    cities = fg.Alphabet(["new york", "rome"])
+    lattice = fg.Lattice.from_nbest([["new york"], ["rome"]], [1.0, 0.0], cities)
+    assert fg.score([lattice], [["new york"]]).error_rate.value == 0
+    assert fg.score([["rome"]], [["new york"]], fg.EditDistance(cities)).error_rate.value == 1

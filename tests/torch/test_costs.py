@@ -51,6 +51,24 @@ def test_costs_learn_and_keep_their_dtype():
     assert module([("a", "b")]).item() < module([("b", "a")]).item() - 1.0
 
 
+def test_a_checkpoint_knows_the_order_of_the_classes(tmp_path):
+    first, other = (TransducerCosts(fg.EditDistance(fg.Alphabet(s))) for s in ("ab", "ba"))
+    with torch.no_grad():
+        first.costs.mul_(torch.arange(len(first.names)))
+    torch.save(torch.nn.Sequential(first).state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    with pytest.raises(
+        fg.InvalidInputError, match=r"0.costs: the classes .* another order: number"
+    ):
+        torch.nn.Sequential(other).load_state_dict(state)
+    same = TransducerCosts(fg.EditDistance(fg.Alphabet("ab")))
+    torch.nn.Sequential(same).load_state_dict(state)
+    assert same([("ab", "b")]).item() == first([("ab", "b")]).item()
+    other.load_state_dict({"costs": state["0.costs"]})  # without names, as before
+    with pytest.raises(fg.InvalidInputError, match="number 1 is '0 -> b' there and"):
+        TransducerCosts(fg.EditDistance(fg.Alphabet("a"))).load_state_dict(first.state_dict())
+
+
 def test_costs_of_half_precision_and_second_derivatives():
     """The losses of bfloat16 costs are float32; a second derivative is an error, not zero."""
     narrow = TransducerCosts(fg.EditDistance(fg.Alphabet("ab"))).to(torch.bfloat16)

@@ -149,6 +149,18 @@ def test_state():
     assert plain.entropy(emissions).item() > module.entropy(emissions).item()
 
 
+def test_a_checkpoint_knows_the_order_of_the_tags():
+    names = ["O", "B-A", "I-A", "B-B", "I-B"]
+    first, same, other = (
+        layer(scheme=fg.TagScheme(own)) for own in (names, names, names[1:] + names[:1])
+    )
+    with pytest.raises(fg.InvalidInputError, match=r"transitions: the tags .* 'O' there and 'B-A'"):
+        other.load_state_dict(first.state_dict())
+    other.load_state_dict(dict(first.state_dict()))  # a checkpoint without names
+    other.load_state_dict(layer().state_dict())
+    same.load_state_dict(first.state_dict())
+
+
 def test_initial_parameters():
     module = fgt.nn.CRF(40)
     for parameter in module.parameters():
