@@ -342,7 +342,8 @@ def _check_unnamed(found: Sequence[Utterance], references: Sequence[Utterance], 
                 raise InvalidInputError(
                     f"{here} has no id, but {column!r} is that of {there}; name it id"
                 )
-        _check_first_words(own, names, here, there, "--format" if own is found else _OF_REFERENCES)
+        options = ("--format", _OF_REFERENCES)
+        _check_first_words(own, names, here, there, *(options if own is found else options[::-1]))
         if own[0].fields:
             note(f"fstgrad: {here} has no ids: its rows and those of {there} match by position")
     if any(one.name is not None for one in (*found, *references)):
@@ -357,13 +358,19 @@ def _check_unnamed(found: Sequence[Utterance], references: Sequence[Utterance], 
 
 
 def _check_first_words(
-    own: Sequence[Utterance], names: Set[str | None], here: str, there: str, option: str
+    own: Sequence[Utterance],
+    names: Set[str | None],
+    here: str,
+    there: str,
+    option: str,
+    other: str = "",
 ) -> None:
     """Raise InvalidInputError if the lines of a file begin with the ids of the other file."""
     if set(_first_words(own)) == names:
         raise InvalidInputError(
             f"{here} has no ids, but its lines begin with those of {there}; give {option} kaldi, "
             f"or {option} lines if they are words"
+            + (f", or {other} lines if {there} has words there, too" if other else "")
         )
 
 

@@ -249,14 +249,18 @@ def test_fillers_and_spellings(files, run, tmp_path):
 
 def test_ids_on_one_side_alone_are_told(files, run):
     """A tab in each line may be between words, too."""
-    files(h="the cat\nsat down\n", r="the\tcat\nsat\tdown\n")
-    code, _, err = run("score", "h", "r")
-    assert code == 0
-    assert "r has ids, the first is 'the', and h has none: texts match by line" in err
-    code, out, err = run("score", "h", "r", "--reference-format", "lines", "--json")
-    assert json.loads(out.splitlines()[0])["errors"] == 0
-    assert "has ids" not in err
-    assert "r has ids, the first is 'the', and h has none" in run("score", "r", "h")[2]
+    files(h="a cat\nsat down\n", r="the\tcat\nsit\tdown\n", q="the cat\nsit down\n")
+    for sides in (("h", "r"), ("r", "h")):
+        code, _, err = run("score", *sides)
+        assert code == 0
+        assert "r has ids, the first is 'the', and h has none: texts match by line" in err
+    for sides, option in ((("q", "r"), "--reference-format"), (("r", "q"), "--format")):
+        code, _, err = run("score", *sides)
+        assert code != 0
+        assert f"or {option} lines if r has words there" in err
+        code, out, err = run("score", *sides, option, "lines", "--json")
+        assert json.loads(out.splitlines()[0])["errors"] == 0
+        assert "has ids" not in err
 
 
 def test_brackets_that_are_no_ids_are_words(files, run):
