@@ -161,11 +161,24 @@ def _infer(model: PairwiseMRF, method: str, options: MethodOptions, seed: int | 
 
 
 def _report_convergence(result: Inference) -> None:
-    if result.standard_error is not None:
+    error = None if result.standard_error is None else float(result.standard_error.max())
+    if isinstance(result, Annealed):
+        echo(
+            f"{result.method}: {result.effective_samples:,.0f} effective runs, largest standard "
+            f"error of a marginal {error:.2g}",
+            err=True,
+        )
+        if not result.converged:
+            echo(
+                "ais missed the labelings of the highest scores, and log Z is larger; use --method "
+                "exact or bounds",
+                err=True,
+            )
+    elif error is not None:
         echo(
             f"{result.method}: {result.iterations:,} draws, at least "
             f"{result.effective_samples:,.0f} effective, largest standard error "
-            f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
+            f"{error:.2g}, R-hat {result.r_hat:.3f}",
             err=True,
         )
         if np.isnan(result.r_hat):
@@ -175,13 +188,6 @@ def _report_convergence(result: Inference) -> None:
     elif isinstance(result, Bounds):
         if not result.converged:
             echo(f"the bounds are {result.upper - result.lower:.3g} nats apart", err=True)
-    elif isinstance(result, Annealed):
-        if not result.converged:
-            echo(
-                "ais missed the labelings of the highest scores, and log Z is larger; use --method "
-                "exact or bounds",
-                err=True,
-            )
     elif not result.converged:
         echo(
             f"{result.method} did not converge in {result.iterations} iterations (last change "

@@ -53,7 +53,7 @@ class Inference:
     factors : (cells,) float64
         Marginals of the larger factors, as in `model.factors.table`; empty for sampling methods.
     standard_error : (I, C) float64 or None
-        Sampling: the standard error of each node marginal.
+        Sampling, annealing: the standard error of each node marginal.
     margin : (I, C) float64 or None
         Sampling: the exact marginal is within node +- margin with 95 percent confidence.
     effective_samples : float

@@ -9,6 +9,7 @@ values.  Comments run from # to the end of a line.  Source: the UAI 2014 inferen
 
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from fstgrad.mrf.scored_graph import score_tables
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
 _DIGITS = 18
+_ROUNDED = 0.01  # printed probabilities sum to 1 within this
 
 
 class Model(NamedTuple):
@@ -114,7 +116,11 @@ class _Tokens:
 
 
 def read_model(path: PathLike) -> Model:
-    """Read a .uai file; an InvalidInputError names the line of the error."""
+    """Read a .uai file; an InvalidInputError names the line of the error.
+
+    The tables of a BAYES file are used as they are; a UserWarning names the first that is no table
+    of probabilities of its last variable.
+    """
     tokens = _Tokens(path)
     kind = tokens.word("MARKOV or BAYES")
     if kind not in ("MARKOV", "BAYES"):
@@ -128,7 +134,7 @@ def read_model(path: PathLike) -> Model:
         if len(set(scope)) < arity:
             raise tokens.fail(f"factor {f} names a variable twice: {scope}")
         scopes.append(scope)
-    factors = []
+    factors, unusual = [], ""
     for f, scope in enumerate(scopes):
         shape = tuple(sizes[v] for v in scope)
         cells = math.prod(shape)
@@ -137,11 +143,28 @@ def read_model(path: PathLike) -> Model:
             raise tokens.fail(
                 f"factor {f} announces {count} values; its scope {scope} has {cells} states"
             )
+        values = tokens.numbers(cells, f"factor {f}").reshape(shape)
+        if kind == "BAYES" and not unusual:
+            unusual = _unlike_probabilities(f, scope, values)
         with np.errstate(divide="ignore"):
-            table = np.log(tokens.numbers(cells, f"factor {f}")).reshape(shape)
-        factors.append(Factor(scope, table))
+            factors.append(Factor(scope, np.log(values)))
     tokens.end()
+    if unusual:
+        warnings.warn(f"{tokens.path}: {unusual}", UserWarning, stacklevel=2)
     return Model(kind, np.array(sizes), factors)
+
+
+def _unlike_probabilities(f: int, scope: list[int], values: FloatArray) -> str:
+    """Return what is unusual in a table of a BAYES file, "" if it is conditional probabilities."""
+    sums = values.sum(axis=-1).ravel() if scope else np.ones(1)
+    worst = float(sums[np.argmax(np.abs(sums - 1.0))])
+    if abs(worst - 1.0) <= _ROUNDED:
+        return ""
+    return (
+        f"the probabilities of variable {scope[-1]}, the last of factor {f}, sum to {worst:g} for "
+        "a value of the others, not to 1; the last variable of a scope is the child, and its "
+        "values come fastest; for factors that are no probabilities, write MARKOV"
+    )
 
 
 def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:

@@ -276,6 +276,8 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     uai.write_model(tmp_path / "s.uai", smooth)
     out = run("partition", tmp_path / "s.uai", "--method", "ais")[1]
     assert "(standard error" in out
+    said = run("marginals", tmp_path / "s.uai", "--method", "ais")[2]
+    assert "largest standard error of a marginal 0." in said
 
 
 def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):

@@ -56,6 +56,20 @@ def test_values_of_a_small_file(small):
     assert model.log_prob((0, 1, 0)) == -np.inf
 
 
+def test_a_table_of_a_network_with_the_parent_fastest_is_told(tmp_path):
+    """P(b | a) is [[0.9, 0.1], [0.3, 0.7]]; the second file has it transposed."""
+    network = tmp_path / "network.uai"
+    text = "BAYES\n2\n2 2\n3\n1 0\n2 0 1\n0\n2 0.4 0.6\n4 {}\n1 1.0\n"
+    network.write_text(text.format("0.9 0.1 0.3 0.7"))
+    marginals = uai.read_model(network).to_mrf().marginals().node
+    assert marginals[1, 0] == pytest.approx(0.4 * 0.9 + 0.6 * 0.3, abs=1e-14)
+    network.write_text(text.format("0.9 0.3 0.1 0.7"))
+    with pytest.warns(UserWarning, match="variable 1, the last of factor 1, sum to 0.8 "):
+        uai.read_model(network)
+    network.write_text(text.format("0.9 0.3 0.1 0.7").replace("BAYES", "MARKOV"))
+    uai.read_model(network)
+
+
 def test_comments_are_left_out(tmp_path, small):
     path = tmp_path / "named.uai"
     path.write_text(SMALL.replace("1 0\n", "1 0   # 1 cat\n", 1).replace("3\n", "3#\n", 1))

@@ -74,15 +74,24 @@ def annealed(
     top = logs.max()
     weights = np.exp(logs - top)
     mean, error = jackknifed_log_mean(weights)
-    marginals = np.zeros(node.shape)
-    for row, weight in zip(labels, weights / weights.sum(), strict=True):
+    share = weights / weights.sum()
+    marginals, squares = np.zeros(node.shape), np.zeros(node.shape)
+    for row, weight in zip(labels, share, strict=True):
         marginals[np.arange(len(node)), row] += weight
+        squares[np.arange(len(node)), row] += weight**2
+    effective = 1.0 / (share**2).sum()
+    # the sum of share^2 ([y = c] - marginal)^2, and for labels in all or no runs that of two more
+    variance = squares * (1 - 2 * marginals) + marginals**2 / effective
+    shrunk = (marginals * effective + 1) / (effective + 2)
+    variance = np.maximum(variance, shrunk * (1 - shrunk) / (effective + 2))
+    free = node > -np.inf
+    variance[~(free & (free.sum(axis=1) > 1)[:, None])] = 0.0
     return Annealed(
         "ais", float(start.sum() + top + mean + model.offset), "estimate", marginals,
         _no_edges, model.graph.num_edges, iterations=steps * runs,
         seconds=time.perf_counter() - begun,
-        effective_samples=float(weights.sum() ** 2 / (weights**2).sum()),
-        log_partition_error=error,
+        effective_samples=float(effective),
+        log_partition_error=error, standard_error=np.sqrt(variance),
     )  # fmt: skip
 
 
