@@ -132,6 +132,10 @@ class MRFClassifier:
         classes = self._classes(y)
         labels = self._labels(y, features, classes)
         size = self.graph.num_labels
+        if size == 2 and set(np.unique(labels)) == {UNKNOWN, 1}:
+            raise InvalidInputError(
+                "y has the labels -1 and 1 alone, and -1 is an unknown label; give 0 and 1, or str"
+            )
         start = np.zeros(features.shape[2] * size + size**2)
         if self.method in SMOOTH:
             from scipy.optimize import minimize

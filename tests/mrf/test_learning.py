@@ -82,6 +82,8 @@ def test_unknown_labels():
         model.score(X, np.full_like(hidden, -1))
     with pytest.raises(fg.InvalidInputError, match="unknown labels"):
         MRFClassifier(GRID, method="cd").fit(X, hidden)
+    with pytest.raises(fg.InvalidInputError, match="labels -1 and 1 alone"):
+        MRFClassifier(GRID, method="exact").fit(X, 2 * y - 1)
 
 
 def test_settings_and_shapes():
