@@ -64,10 +64,12 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
 
 
 def merged(first: list[RankedTree], second: list[RankedTree], count: int) -> list[RankedTree]:
-    """Return the first list and then the trees only in the second, `count` in all.
+    """Return the best `count` trees of two lists, with the first list's log p of a tree of both.
 
-    The first list comes from a normal form, in which trees below LOWEST_DRAWN are raised to it.
+    The first list comes from a normal form, which has no arcs of very low probability, and in which
+    trees below LOWEST_DRAWN are raised to it.
     """
     drawn = [item for item in first if item[1] > LOWEST_DRAWN]
     known = {tree.tobytes() for tree, _ in drawn}
-    return [*drawn, *(item for item in second if item[0].tobytes() not in known)][:count]
+    both = [*drawn, *(item for item in second if item[0].tobytes() not in known)]
+    return sorted(both, key=lambda item: -item[1])[:count]

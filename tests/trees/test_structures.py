@@ -117,6 +117,17 @@ def test_kbest_where_a_set_has_several_best_trees():
 
 
 @pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
+def test_kbest_where_the_best_tree_leaves_far_behind(family):
+    """Differences of 1e4 nats and more, among them arcs whose marginals are below all floats."""
+    scores = 1.0001e4 * np.array([[0, 0, -4, 1], [0, 0, 5, 4], [0, 3, 0, -5], [0, 4, 3, 0]])
+    for factor in (1.0, 1e3, 1e8):
+        found = family(factor * scores, single_root=False).kbest(4)
+        expected = [0.0, -10001.0, -20002.0, -30003.0]
+        np.testing.assert_allclose([log_p for _, log_p in found], np.multiply(factor, expected))
+        assert [key(tree) for tree, _ in found[:2]] == [(3, 1, 0), (0, 1, 1)]
+
+
+@pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
 @both
 @pytest.mark.parametrize("labels", [None, 2])
 def test_kbest_of_integer_scores(family, single_root, labels):
