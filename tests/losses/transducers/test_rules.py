@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -293,6 +294,65 @@ def test_a_setting_with_a_slip_is_no_class(key):
         fg.RuleLoss(f"alphabet = 0123456789\n{key} = 3\n1 -> 2 0.5")
     loss = fg.RuleLoss(f"alphabet = 0123456789\n{key} = 3\n{key} -> 2 0.5")
     assert loss("3", "2") == 0.5
+
+
+@pytest.mark.parametrize(
+    "said, lines",
+    [
+        ("x.rules:3: vowel is .* write vowels for the class, which", "vowels = a e\nvowel -> 0 1"),
+        (
+            "x.rules:3: vowel is .* write vowels",
+            "vowels = a e\nt -> 0 0.1 / vowel _\nvowels -> o 1",
+        ),
+        ("x.rules:2: vowel is .* write vowels", "cons = ^vowel\nvowels = a e\ncons -> 0 1"),
+        ("x.rules:3: vowel is .* write Vowel", "Vowel = a e\nvowel -> 0 1"),
+        ("x.rules:3: vov is .* write vow", "vow = a e\nvov -> 0 1"),
+    ],
+)
+def test_a_word_that_is_almost_a_class_gives_a_warning(said, lines):
+    text = f"alphabet = abcdefghijklmnopqrstuvwxyz\n{lines}"
+    with pytest.warns(fg.AmbiguousRuleWarning, match=said) as warned:
+        RuleSet.parse(text, "x.rules")
+    assert len(warned) == 1
+    RuleSet.parse(re.sub(r"\^?\b(vowel|vov)\b(?! =)", r'"\1"', text))  # no warning
+
+
+@pytest.mark.parametrize(
+    "said, lines",
+    [
+        ("x:3: edit sets .* line 2 sets; put edit first", "insert = 3\nedit = 1"),
+        ("x:3: line 2 sets edit", "edit = 1\nedit = 2"),
+        ("x:3: line 2 sets mode .* after their costs", "mode = optional\nmode = obligatory"),
+        ("x:2: line 1 sets alphabet", "alphabet = abcd"),
+        ("x:2: obligatory stands .* 'a -> b 0.25 obligatory'", "a -> b obligatory 0.5"),
+        ("x:2: obligatry stands .* 'a -> b 0.25 obligatory'", "obligatry a -> b 0.5"),
+        ("x:2: sim stands .* 'a -> b 0.25 sim'", "a -> b sim 0.5"),
+    ],
+)
+def test_settings_twice_and_modes_inside_rules_are_refused(said, lines):
+    with pytest.raises(fg.FstError, match=said):
+        RuleSet.parse(f"alphabet = ablogtryims\n{lines}\na -> b 0.1", "x")
+    loss = fg.RuleLoss('alphabet = ablogtryims\nedit = 1\ninsert = 3\na -> "obligatory" 0.5')
+    assert (loss("a", "obligatory"), loss("", "a"), loss("a", "")) == (0.5, 3.0, 1.0)
+
+
+@pytest.mark.parametrize("rule", ["a: -> a 0.25", "t a: -> t a 0.25"])
+def test_a_symbol_with_a_colon_is_no_name(rule):
+    text = f"alphabet = t a a:\n{rule}"
+    with pytest.raises(fg.FstError, match='write "a:" in quotes'):
+        RuleSet.parse(text)
+    with pytest.raises(fg.FstError, match='write "a:" in quotes'):
+        RuleSet.parse("alphabet = ta:\na: -> a 0.25")
+    loss = fg.RuleLoss(text.replace(" a: ->", ' "a:" ->').replace("\na:", '\n"a:"'))
+    assert loss(["t", "a:"], ["t", "a"]) == 0.25
+    assert fg.RuleLoss("alphabet = t a a:\nlong: a: -> a 0.5")(["a:"], ["a"]) == 0.5
+
+
+@pytest.mark.parametrize("alphabet", ['a c z "^E"', '"^E" a c "z"', "^E a c z"])
+def test_symbols_of_an_alphabet_may_have_quotes(alphabet):
+    loss = fg.RuleLoss(f'alphabet = {alphabet}\nc -> z c 0.1 / _ "^E"')
+    assert loss(["c", "^E"], ["z", "c", "^E"]) == 0.1
+    assert fg.RuleLoss('alphabet = "ab c"\n" " -> 0.5')("a b", "ab") == 0.5
 
 
 def test_near_names():

@@ -30,6 +30,7 @@ from fstgrad.losses.transducers.rules.syntax import (
     RuleLine,
     Token,
     is_rule,
+    name_and_rest,
     number,
     parse_example,
     parse_rule,
@@ -173,6 +174,7 @@ class _Reader:
     errors: dict[int, str] = field(default_factory=dict)
     consequences: set[int] = field(default_factory=set)
     names: dict[str, int] = field(default_factory=dict)
+    given: dict[str, int] = field(default_factory=dict)  # lines of settings
 
     def read(self, pass_: object, line_number: int, line: str) -> None:
         """Run one pass on a line; record its error."""
@@ -193,6 +195,7 @@ class _Reader:
         if key not in _SETTINGS:
             self.names.setdefault(key, line_number)
             return
+        self._check_setting(key, line_number)
         if key == "alphabet":
             self.names.setdefault(ANY, line_number)
             self.alphabet = _alphabet(value)
@@ -235,16 +238,63 @@ class _Reader:
         self._check_symbol(symbol)
         self.features[symbol] = frozenset(value.split())
 
+    def _check_setting(self, key: str, line_number: int) -> None:
+        """Raise InvalidInputError if an earlier line gives the same; record the line of a setting.
+
+        A mode or direction may stand after the cost of a single rule.
+        """
+        earlier = next((self.given[k] for k in _EDITS if k in self.given), None)
+        if key == "edit" and earlier is not None:
+            raise InvalidInputError(
+                f"edit sets {', '.join(_EDITS)}, one of which line {earlier} sets; put edit first"
+            )
+        if self.given.setdefault(key, line_number) != line_number:
+            rest = f", or write {key}s of rules after their costs" * (key in ("mode", "direction"))
+            raise InvalidInputError(
+                f"line {self.given[key]} sets {key} for the whole file; keep one of them{rest}"
+            )
+
     def check_use(self, lines: Sequence[str]) -> None:
-        """Record an error for each class without a use whose name is almost that of a setting."""
+        """Record an error for each class without a use whose name is almost that of a setting.
+
+        Other words that are almost the name of a class are strings, and give a warning.
+        """
         for key in self.class_of:
             near = difflib.get_close_matches(key.casefold(), _SETTINGS, n=1, cutoff=0.7)
             at = self.names[key]
             word = re.compile(rf"(?<!\w)\^?{re.escape(key)}\d*(?!\w)")
             others = [line for i, line in enumerate(lines, start=1) if i != at]
-            if near and not any(map(word.search, others)):
+            is_used = any(map(word.search, others))
+            if near and not is_used:
                 said = f"no rule uses the class {key}; did you mean the setting {near[0]}"
                 self.errors.setdefault(at, f"{said} (in {lines[at - 1][:60]!r})")
+                continue
+            for text, line in self._near_words(key, lines, is_used=is_used).items():
+                warn(
+                    f"{self.name}:{line}: {text} is a string of letters here; write {key} for the "
+                    f'class{"" if is_used else ", which no rule uses"}, or "{text}" in quotes for '
+                    "the string",
+                    AmbiguousRuleWarning,
+                )
+
+    def _near_words(self, key: str, lines: Sequence[str], *, is_used: bool) -> dict[str, int]:
+        """Return the words of rules and classes that are almost the name of a class; their lines.
+
+        If the class is used elsewhere, these must be long and more alike.
+        """
+        known = {*self.class_of, *_SETTINGS, *(() if self.alphabet is None else self.alphabet)}
+        least, cutoff = (4, 0.8) if is_used else (2, 0.6)
+        found: dict[str, int] = {}
+        for i, line in enumerate(lines if len(key) >= least else (), start=1):
+            if i in (self.names[key], *self.errors) or line.startswith(("#", "?")):
+                continue
+            rest = tokens(name_and_rest(line)[1])
+            plain = [token.text.strip("^*") for token in rest if not token.quoted]
+            words = [w for w in plain if len(w) >= least and w.isidentifier() and w not in known]
+            folded = {w.casefold(): w for w in words}
+            for near in difflib.get_close_matches(key.casefold(), folded, cutoff=cutoff):
+                found.setdefault(folded[near], i)
+        return found
 
     def rules_and_examples(self, line_number: int, line: str) -> None:
         """Third pass: read rules and examples."""
@@ -257,11 +307,36 @@ class _Reader:
             self.examples.append(example)
         elif is_rule(line):
             parts = parse_rule(line)
+            self._check_words(parts)
             self._warn_of_lists(parts, f"{self.name}:{line_number}: ")
             self.rules.append(self._rule(line_number, parts))
             if parts.both:
                 turned = parts._replace(left_side=parts.right_side, right_side=parts.left_side)
                 self.rules.append(self._rule(line_number, turned))
+
+    def _check_words(self, parts: RuleLine) -> None:
+        """Raise InvalidInputError for a name that may be read, and for a mode at a wrong place."""
+        symbols = () if self.alphabet is None else self.alphabet.symbols
+        last = f"{parts.name or ''}:".split()[-1]
+        is_read = last in symbols or (":" in symbols and len(last) == 2 and not parts.left_side)
+        if parts.name is not None and is_read:
+            raise InvalidInputError(
+                f"the rule reads {last}, or it is called {parts.name}; write "
+                f'"{last}" in quotes to read it, or give the rule another name'
+            )
+        sides = (parts.left_side, parts.right_side, parts.before, parts.after)
+        for side in sides:
+            for token in side:
+                word = token.text.casefold()
+                is_plain = not token.quoted and token.text not in (*symbols, *self.class_of)
+                is_mode = difflib.get_close_matches(word, MODES, cutoff=0.8)
+                is_direction = word in DIRECTIONS and side in sides[:2] and len(side) > 1
+                if is_plain and (is_mode or is_direction):
+                    raise InvalidInputError(
+                        f"{token.text} stands inside the rule; modes and directions come at its "
+                        f"end, as in 'a -> b 0.25 {(is_mode or [word])[0]}' (the string "
+                        f'{token.text} is written "{token.text}")'
+                    )
 
     def _warn_of_lists(self, parts: RuleLine, line: str) -> None:
         """Warn if both sides have as many single symbols, with spaces as in a class, none alike."""
@@ -582,9 +657,14 @@ def _warn_of_repetition(left: Sequence[_Part], right: Sequence[_Part], line: str
 
 
 def _alphabet(text: str) -> Alphabet:
-    """Return the alphabet of a setting: characters, with or without quotes, or spaced symbols."""
+    """Return the alphabet of a setting: characters, or symbols with spaces; both with quotes."""
     is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
-    return Alphabet(text[1:-1] if is_quoted else text.split() if " " in text else text)
+    inner = text[1:-1]
+    if is_quoted and '" ' not in inner and ' "' not in inner:
+        return Alphabet(inner)
+    if " " not in text:
+        return Alphabet(text)
+    return Alphabet([re.sub(r'^"(.+)"$', r"\1", word) for word in text.split()])
 
 
 def _mean(near: Sequence[str]) -> str:

@@ -136,7 +136,7 @@ def parse_rule(line: str) -> RuleLine:
     InvalidInputError
         The line has no cost, a context without "_", or more than one arrow.
     """
-    name, line = _named(line)
+    name, line = name_and_rest(line)
     arrows = list(_ARROW.finditer(line))
     if len(arrows) != 1:
         raise InvalidInputError("the line has more than one arrow; write one rule per line")
@@ -183,7 +183,7 @@ def number(what: str, text: str) -> float:
     return value
 
 
-def _named(line: str) -> tuple[str | None, str]:
+def name_and_rest(line: str) -> tuple[str | None, str]:
     """Return the name of a rule, or None, and the rest of the line."""
     name, colon, rest = line.partition(": ")
     return (name.strip(), rest) if colon and '"' not in name and not is_rule(name) else (None, line)
