@@ -161,24 +161,18 @@ def _infer(model: PairwiseMRF, method: str, options: MethodOptions, seed: int | 
 
 
 def _report_convergence(result: Inference) -> None:
-    error = None if result.standard_error is None else float(result.standard_error.max())
     if isinstance(result, Annealed):
-        echo(
-            f"{result.method}: {result.effective_samples:,.0f} effective runs, largest standard "
-            f"error of a marginal {error:.2g}",
-            err=True,
-        )
         if not result.converged:
             echo(
                 "ais missed the labelings of the highest scores, and log Z is larger; use --method "
                 "exact or bounds",
                 err=True,
             )
-    elif error is not None:
+    elif result.standard_error is not None:
         echo(
             f"{result.method}: {result.iterations:,} draws, at least "
             f"{result.effective_samples:,.0f} effective, largest standard error "
-            f"{error:.2g}, R-hat {result.r_hat:.3f}",
+            f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
             err=True,
         )
         if np.isnan(result.r_hat):
@@ -209,6 +203,16 @@ def marginals(
     """Print the marginals of all variables, as a UAI MAR result."""
     loaded, sizes = _load_model(model, evidence)
     result = _infer(loaded, method, options, seed)
+    if isinstance(result, Annealed):
+        errors = cast(FloatArray, result.standard_error)
+        echo(
+            f"{method}: {result.effective_samples:,.0f} effective runs, largest standard error of "
+            f"a marginal {errors.max():.2g}",
+            err=True,
+        )
+    elif method in ("bp", "trw", "mean-field"):
+        exact = ", exact if the graph has no loops" if method == "bp" else ""
+        echo(f"{method}: these are approximations of the marginals{exact}", err=True)
     echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
 
 
@@ -216,16 +220,20 @@ def marginals(
 @model_argument
 @method_option(PARTITIONS)
 @evidence_option
+@seed_option
 @method_options
-def partition(model: str, method: str, evidence: str | None, options: MethodOptions) -> None:
+def partition(
+    model: str, method: str, evidence: str | None, seed: int | None, options: MethodOptions
+) -> None:
     """Print log10 Z as a UAI PR result, then ln Z and the kind of the value, such as exact."""
     loaded, _ = _load_model(model, evidence)
-    if method == "exact" and options == MethodOptions(
+    is_plain = seed is None and options == MethodOptions(
         *[None] * len(dataclasses.fields(MethodOptions))
-    ):
+    )
+    if method == "exact" and is_plain:
         value, kind = loaded.log_partition(), "exact"
     else:
-        result = _infer(loaded, method, options, None)
+        result = _infer(loaded, method, options, seed)
         value, kind = result.log_partition, result.kind
         if isinstance(result, Bounds):
             kind = f"{result.lower:.12g} to {result.upper:.12g}"

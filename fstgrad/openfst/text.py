@@ -8,12 +8,12 @@ which give different FSTs, an error says how to write the line.
 import re
 from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray, flag, instance
-from fstgrad.core.errors import FstError
+from fstgrad.core.errors import FstError, InvalidInputError
 from fstgrad.io import NUMBER, read_text
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.lines import (
@@ -114,7 +114,12 @@ def parse_text(
 def check_known(symbols: Symbols | None, known: Container[str]) -> None:
     """Raise InvalidInputError unless these are a symbol table, or None, and a container."""
     if symbols is not None:
-        instance("symbols", symbols, Sequence, "pairs (label, symbol)")
+        pairs = "pairs (label, symbol), as fstgrad.openfst.read_symbols(path) returns"
+        instance("symbols", symbols, Sequence, pairs)
+        given: Any = symbols
+        for pair in (given,) if isinstance(given, str) else given:
+            if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):
+                raise InvalidInputError(f"symbols has {pair!r}; give {pairs}")
     instance("known", known, Container, "a container of symbols")
 
 
@@ -247,13 +252,18 @@ class _Table:
             for symbol in names:
                 lines.setdefault(symbol, line)
         lines.pop("", None)
-        are_numbers = all(map(STATE.fullmatch, lines))
+        are_numbers = all(name == "-1" or STATE.fullmatch(name) for name in lines)
         if given is None:
             if "0" in lines and are_numbers and "0" not in known:
                 raise lines["0"].error(
                     "all labels are numbers, and 0 may be epsilon; give symbols= (a table of "
                     "symbols), an alphabet with the symbol '0', or write symbols (fstprint "
                     "--isymbols) and epsilon as <eps>:"
+                )
+            if lines and are_numbers and known and not any(name in known for name in lines):
+                raise next(iter(lines.values())).error(
+                    "all labels are numbers, and none is in the alphabet; give symbols= (a table "
+                    "of symbols), or write symbols (fstprint --isymbols):"
                 )
             self.labels = {symbol: label for label, symbol in enumerate(lines, start=1)}
             self.symbols: Symbols = ((0, "<eps>"), *((i, s) for s, i in self.labels.items()))
@@ -264,8 +274,9 @@ class _Table:
                 self.labels = {str(label): label for label, _ in given}
             for symbol, line in lines.items():
                 if symbol not in self.labels:
+                    k2 = "; text of k2 ends with the number of its final state" * (symbol == "-1")
                     raise FstError(
-                        f"{line.place}: {symbol!r} is not in the symbol table in {line.text!r}"
+                        f"{line.place}: {symbol!r} is not in the symbol table in {line.text!r}{k2}"
                     )
         self.labels[""] = 0
 
@@ -277,8 +288,8 @@ def _reject_k2(lines: list[Line], arcs: list[Line], final: dict[int, float]) -> 
         return
     if all((line.fields[2] == "-1") == (line.fields[1] == last[0]) for line in arcs):
         raise lines[0].error(
-            "text of k2, in which label -1 leads to the final state and scores have the opposite "
-            "sign of costs, as only lattices have (if -1 is a symbol, give the final state a cost):"
+            "text of k2, in which label -1 leads to the final state; only lattices are read from "
+            "it, with a score on each line (if -1 is a symbol, give the final state a cost):"
         )
 
 

@@ -278,6 +278,14 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     assert "(standard error" in out
     said = run("marginals", tmp_path / "s.uai", "--method", "ais")[2]
     assert "largest standard error of a marginal 0." in said
+    seeded = [
+        run("partition", tmp_path / "s.uai", "--method", "ais", "--seed", 3)[1:] for _ in "ab"
+    ]
+    assert seeded[0] == seeded[1]
+    assert seeded[0][1] == ""
+    for method, said in [("bp", "exact if the graph has no loops"), ("trw", "approximations")]:
+        assert said in run("marginals", path, "--method", method)[2]
+    assert run("marginals", path)[2] == ""
 
 
 def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):

@@ -78,6 +78,24 @@ def test_minus_one_of_an_alphabet_is_no_end_of_k2():
     assert paths(lattice) == {("a", "-1"): -0.5}
 
 
+@pytest.mark.parametrize(
+    "text, symbols, said",
+    [
+        ("0 1 1\n1 2 2\n2 3 -1\n3", None, "text:1: text of k2.* with a score on each line"),
+        ("0 1 1\n1 2 2\n2 3 -1\n3 0", None, "text:1: all labels are numbers, and none is in the"),
+        ("0 1 1 1\n1 2 2 0\n2 3 -1 0", [(1, "a"), (2, "b")], "'-1' .*; text of k2 ends with"),
+        ("0 1 1\n1 2 2\n2", "words.txt", r"give pairs \(label, symbol\), as .*read_symbols\(path"),
+        ("0 1 1\n1 2 2\n2", ["a", "b"], "symbols has 'a'; give pairs"),
+    ],
+)
+def test_numeric_labels_without_their_table(text, symbols, said):
+    with pytest.raises(fg.FstgradError, match=said):
+        fg.Lattice.from_text(text, fg.Alphabet("ab"), symbols=symbols)
+    right = "0 1 1 0.5\n1 2 2 0.1\n2 3 -1 0\n3"
+    lattice = fg.Lattice.from_text(right, fg.Alphabet("ab"), symbols=[(0, "-"), (1, "a"), (2, "b")])
+    assert lattice.num_paths == 1
+
+
 def test_an_infinite_score_of_k2_forbids():
     lattice = fg.Lattice.from_text("0 1 1 -inf\n0 1 2 0.5\n1 2 -1 0\n2\n", ABC, symbols=TABLE)
     assert lattice.log_partition() == 0.5
