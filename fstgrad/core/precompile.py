@@ -72,9 +72,9 @@ def write_manifest(folder: pathlib.Path) -> None:
     MANIFEST.write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
 
 
-def compile_part(parts: int, part: int, folder: pathlib.Path | None = None) -> None:
-    """Compile a part of the list for the processor that numba is set to; copy it to a folder."""
-    for kernel in kernels_for(folder.name if folder else "")[part::parts]:
+def compile_shard(shards: int, shard: int, folder: pathlib.Path | None = None) -> None:
+    """Compile a shard of the list for the processor that numba is set to; copy it to a folder."""
+    for kernel in kernels_for(folder.name if folder else "")[shard::shards]:
         path, name = kernel.compile()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -122,17 +122,19 @@ def warm() -> None:
     _wait(_started(cores(), {SWITCH: "0", "PYTHONPATH": path}))
 
 
-def _started(parts: int, own: dict[str, str], *folder: pathlib.Path) -> list[subprocess.Popen[str]]:
-    """Start a process for each part of the list, with environment variables of its own."""
-    command = [sys.executable, "-m", "fstgrad.core.precompile", str(parts)]
+def _started(
+    shards: int, own: dict[str, str], *folder: pathlib.Path
+) -> list[subprocess.Popen[str]]:
+    """Start a process for each shard of the list, with environment variables of its own."""
+    command = [sys.executable, "-m", "fstgrad.core.precompile", str(shards)]
     return [
         subprocess.Popen(
-            [*command, str(part), *map(str, folder)],
+            [*command, str(shard), *map(str, folder)],
             env={**os.environ, **own},
             stderr=subprocess.PIPE,
             text=True,
         )
-        for part in range(parts)
+        for shard in range(shards)
     ]
 
 
@@ -146,6 +148,6 @@ def _wait(processes: list[subprocess.Popen[str]]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        compile_part(int(sys.argv[1]), int(sys.argv[2]), *map(pathlib.Path, sys.argv[3:]))
+        compile_shard(int(sys.argv[1]), int(sys.argv[2]), *map(pathlib.Path, sys.argv[3:]))
     else:
         warm()

@@ -6,7 +6,7 @@ Reading order
 - `templates`, `vocabulary` : the features that are active at a position; their names and numbers.
 - `features`, `template_features` : linear maps from weights to scores.
 - `objective`, `outcomes` : the objective of a pair; the results of pairs, and their sums.
-- `linear_chain_chunks`, `batch` : many pairs in one loop; one objective over many pairs.
+- `bigram_chunks`, `batch` : many pairs in one loop; one objective over many pairs.
 - `trainer`, `recipes` : optimizers and epochs; the default settings.
 - `data`, `align`, `outputs` : the data of a fit; alignments; lengths of outputs, latent outputs.
 - `edits`, `measures`, `comparison` : alignments of many pairs; error rates; two systems compared.

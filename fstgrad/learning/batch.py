@@ -25,7 +25,7 @@ from fstgrad.core.checks import FloatArray, instance, path_name, positive_intege
 from fstgrad.core.errors import FstgradError, InvalidInputError
 from fstgrad.core.sequences import check_container, fields, items, row_of
 from fstgrad.core.short_repr import short_repr
-from fstgrad.learning import linear_chain_chunks
+from fstgrad.learning import bigram_chunks
 from fstgrad.learning.objective import MORE_SAMPLES, PairObjective, checked_pairs
 from fstgrad.learning.outcomes import CHUNK_SIZE, XY, Chunk, Item, Outcome, Sums, outcome_of
 from fstgrad.losses.cache import CACHE_MEMORY, AutomatonCache
@@ -290,8 +290,8 @@ def compute_chunk(
     objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]
 ) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; an item may be an error."""
-    if linear_chain_chunks.applies(objective):
-        return linear_chain_chunks.compute_chunk(objective, w, first, pairs)
+    if bigram_chunks.applies(objective):
+        return bigram_chunks.compute_chunk(objective, w, first, pairs)
     sums = Sums(np.zeros(objective.features.shape))
     outcomes = []
     for index, pair in enumerate(pairs, start=first):

@@ -20,7 +20,7 @@ Index = int | np.uint64  # unsigned indices spare kernels a test of the sign
 TINY = 1e-290  # smallest weight of the linear domain; smaller ones need logarithms
 
 
-class Shape(NamedTuple):
+class OutgoingArcs(NamedTuple):
     """The arcs of a graph, sorted by the node that they leave.
 
     Attributes
@@ -283,16 +283,16 @@ class Factors(NamedTuple):
         return np.asarray(self.cell[:-1] + sums, np.int64)
 
 
-class Pieces(NamedTuple):
+class ModelScores(NamedTuple):
     """All scores of a model in nats: node (I, C), edge (K, C, C), and larger factors."""
 
-    shape: Shape
+    shape: OutgoingArcs
     node: FloatArray
     edge: FloatArray
     factors: Factors
 
 
-class Split(NamedTuple):
+class ForestScores(NamedTuple):
     """The scores of a forest: edges (E, C, C), nodes (I, C) and cells (cells,) of factors."""
 
     potentials: Potentials

@@ -16,7 +16,7 @@ from fstgrad.core.checks import IntArray, index_array, integers
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Network, Shape
+from fstgrad.mrf.arrays import Network, OutgoingArcs
 
 STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))  # (rows, columns) from a pixel to later neighbours
 FAR = 1000  # mean distance of neighbours, in nodes, up to which their data is in a cache
@@ -124,9 +124,9 @@ class Graph:
         return np.argsort(self.source, kind="stable").astype(np.int64)
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> OutgoingArcs:
         """The arcs in the form that kernels read."""
-        return Shape(self.start, self.leaving, self.source)
+        return OutgoingArcs(self.start, self.leaving, self.source)
 
     @cached_property
     def network(self) -> Network:

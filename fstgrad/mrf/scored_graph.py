@@ -22,7 +22,7 @@ from fstgrad.core.checks import (
 from fstgrad.core.distribution import offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
 from fstgrad.core.short_repr import short_repr
-from fstgrad.mrf.arrays import Factors, Pieces, Potentials
+from fstgrad.mrf.arrays import Factors, ModelScores, Potentials
 from fstgrad.mrf.graph import Graph
 
 NO_FACTORS = np.zeros(0)
@@ -207,9 +207,9 @@ class ScoredGraph:
         return Potentials.of(self.edge_stack)
 
     @cached_property
-    def pieces(self) -> Pieces:
+    def pieces(self) -> ModelScores:
         """All scores in the form for kernels that visit single nodes."""
-        return Pieces(self.graph.shape, self.scores.node, self.edge_stack, self.factors)
+        return ModelScores(self.graph.shape, self.scores.node, self.edge_stack, self.factors)
 
     @property
     def interactions(self) -> Graph:

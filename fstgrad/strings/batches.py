@@ -198,8 +198,8 @@ class Strings(NamedTuple):
         order, total = self.scores.ndim - 1, empty(len(self.automata))
         table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
-        weight = _behind([own.weight.reshape(-1) for own in layouts])
-        final = _behind([own.final for own in layouts])
+        weight = _concatenated([own.weight.reshape(-1) for own in layouts])
+        final = _concatenated([own.final for own in layouts])
         walks, marginals = _walks(layouts), table.reshape(self.scores.shape)
         shift += [own.shift for own in layouts]
         initial = np.array([b.initial for b in self.automata])
@@ -228,9 +228,9 @@ class Strings(NamedTuple):
         order, total = self.scores.ndim - 1, empty(len(self.automata))
         table, _, fits = self._weighed(np.zeros(len(total)), slices)
         layouts, slopes = self._layouts(), empty(len(total))
-        weight = _behind([own.unweighted.reshape(-1) for own in layouts])
-        cost = _behind([own.cost.reshape(-1) for own in layouts])
-        final_cost = _behind([own.final_cost for own in layouts])
+        weight = _concatenated([own.unweighted.reshape(-1) for own in layouts])
+        cost = _concatenated([own.cost.reshape(-1) for own in layouts])
+        final_cost = _concatenated([own.final_cost for own in layouts])
         walks, moved = _walks(layouts), np.zeros(table.shape)
         change, free = moved.reshape(self.scores.shape), np.ones(len(final_cost))
         initial = np.array([b.initial for b in self.automata])
@@ -317,7 +317,7 @@ def _joined(parts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray,
     return np.concatenate(values), np.concatenate(tables)
 
 
-def _behind(arrays: list[Any]) -> Any:
+def _concatenated(arrays: list[Any]) -> Any:
     """Return the concatenated arrays; a single array is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
@@ -331,11 +331,11 @@ def _walks(layouts: Sequence[Layout]) -> Walks:
 
     return Walks(
         np.array([walk.class_of for walk in walks]),
-        _behind([walk.offsets for walk in walks]),
-        _behind([walk.first_entry for walk in walks]),
-        _behind([walk.dense for walk in walks]),
-        _behind([walk.symbol for walk in walks]),
-        _behind([walk.next_entry.reshape(-1) for walk in walks]),
+        _concatenated([walk.offsets for walk in walks]),
+        _concatenated([walk.first_entry for walk in walks]),
+        _concatenated([walk.dense for walk in walks]),
+        _concatenated([walk.symbol for walk in walks]),
+        _concatenated([walk.next_entry.reshape(-1) for walk in walks]),
         starts([len(walk.symbol) for walk in walks]),
         starts([walk.next_entry.size for walk in walks]),
         starts([len(own.final) for own in layouts]),

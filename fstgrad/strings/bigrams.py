@@ -32,7 +32,7 @@ class Bigrams(NamedTuple):
         """The scores (l, n + 1, n)."""
         return self.emissions[:, None, :] + self.transitions
 
-    def of(self, ids: np.ndarray) -> float:
+    def score(self, ids: np.ndarray) -> float:
         """Return the score of the string `ids` (l,) in nats."""
         before = np.concatenate([[self.emissions.shape[1]], ids[:-1]])
         single = self.emissions[np.arange(len(ids)), ids]

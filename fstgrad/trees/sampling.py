@@ -156,7 +156,7 @@ def _draw_remaining(
             np.ascontiguousarray(drawn[..., 0]), np.ascontiguousarray(drawn[..., 1]), labels,
             single, choices,
         )  # fmt: skip
-        parts = kernels.without_replacement.Parts(
+        parts = kernels.without_replacement.RemainingTrees(
             w=weights if logs else np.exp(np.minimum(weights, 0.0)),
             is_log=logs,
             children=children,

@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.learning.linear_chain_chunks import applies
+from fstgrad.learning.bigram_chunks import applies
 from fstgrad.learning.objective import PairObjective
 from fstgrad.learning.outcomes import Sums
 from fstgrad.learning.template_features import TemplateFeatures

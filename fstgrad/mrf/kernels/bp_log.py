@@ -30,7 +30,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Potentials, Shape
+from fstgrad.mrf.arrays import OutgoingArcs, Potentials
 
 TINY = 1e-250
 ONE = np.uint64(1)
@@ -117,14 +117,14 @@ def cavity_scores(
 def sum_messages(
     low: int,
     high: int,
-    shape: Shape,
+    outgoing: OutgoingArcs,
     node: FloatArray,
     rho: FloatArray,
     messages: FloatArray,
     total: FloatArray,
 ) -> None:
     """Write total[i] = node[i] + sum over neighbours j of rho_ij * message(j -> i)."""
-    start, leaving, _ = shape
+    start, leaving, _ = outgoing
     size = np.uint64(node.shape[1])
     for i in range(np.uint64(low), np.uint64(high)):
         for c in range(size):
@@ -217,7 +217,7 @@ def edge_beliefs(
 
     out[e - low][a, b] = exp(pre_i[a] + edge_e[a, b] + pre_j[b] - log_norm[e - low]).  keep = 0 is
     for callers that need the normalizers only: all tables are written to out[0].  `source` is that
-    of `Shape`; out is (high - low, C, C) or (1, C, C), log_norm (high - low,).
+    of `OutgoingArcs`; out is (high - low, C, C) or (1, C, C), log_norm (high - low,).
     """
     size = total.shape[1]
     first, second = empty(size), empty(size)
@@ -294,7 +294,7 @@ def send_largest(
     tol: float,
     damping: float,
     maximum: int,
-    shape: Shape,
+    outgoing: OutgoingArcs,
     node: FloatArray,
     rho: FloatArray,
     p: Potentials,
@@ -309,22 +309,22 @@ def send_largest(
     `messages` and `queue` are updated in place.
     """
     scratch = empty(total.shape[1]), empty(total.shape[1])
-    source, pending, priority = shape.source, queue.pending, queue.priority
+    source, pending, priority = outgoing.source, queue.pending, queue.priority
     for _ in range(len(messages)):
         arc = queue.heap[0]
         if priority[arc] <= tol:
             break
         messages[arc] = pending[arc]
         head = source[arc ^ 1]
-        sum_messages(head, head + 1, shape, node, rho, messages, total)
+        sum_messages(head, head + 1, outgoing, node, rho, messages, total)
         priority[arc] = 0.0
         if damping > 0:  # a damped message has not reached its target: it has another change
             priority[arc] = update_message(
                 arc, source[arc], total, p, messages, damping, maximum, scratch, pending
             )
         restore_heap(queue, arc)
-        for k in range(shape.start[head], shape.start[head + 1]):
-            out = shape.leaving[k]
+        for k in range(outgoing.start[head], outgoing.start[head + 1]):
+            out = outgoing.leaving[k]
             priority[out] = update_message(
                 out, head, total, p, messages, damping, maximum, scratch, pending
             )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Indices, Pieces, Sites
+from fstgrad.mrf.arrays import Indices, ModelScores, Sites
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.sites import site_scores, uniform
 
@@ -115,7 +115,7 @@ def draw_binary(
 
 @kernel
 def draw_many(
-    r: Range, s: Sites, cut: IntArray, weight: FloatArray, table: FloatArray, m: Pieces,
+    r: Range, s: Sites, cut: IntArray, weight: FloatArray, table: FloatArray, m: ModelScores,
     labels: IntArray,
 ) -> float:  # fmt: skip
     """Draw labels for the blocks of a range, for any number of labels.

@@ -14,19 +14,24 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Factors, Pieces, Shape
+from fstgrad.mrf.arrays import Factors, ModelScores, OutgoingArcs
 from fstgrad.mrf.kernels.sites import site_scores
 
 
 @inner_kernel
 def _expected_scores(
-    i: int, shape: Shape, node: FloatArray, edge: FloatArray, q: FloatArray, score: FloatArray
+    i: int,
+    outgoing: OutgoingArcs,
+    node: FloatArray,
+    edge: FloatArray,
+    q: FloatArray,
+    score: FloatArray,
 ) -> None:
     """Write the expected scores (C,) of the labels of node i, without larger factors.
 
     score[c] = node[i, c] + sum over neighbours j and labels d of q[j, d] edge_ij[c, d].
     """
-    start, leaving, source = shape
+    start, leaving, source = outgoing
     size, own = node.shape[1], len(edge) > 1
     for c in range(size):
         score[c] = node[i, c]
@@ -114,11 +119,11 @@ def add_expected_factors(factors: Factors, q: FloatArray, out: FloatArray) -> fl
 
 
 @kernel
-def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
+def all_expected_scores(m: ModelScores, q: FloatArray, out: FloatArray) -> None:
     """Write the expected scores of every label of every node to out (I, C)."""
-    shape, node, edge, factors = m
+    outgoing, node, edge, factors = m
     for i in range(len(node)):
-        _expected_scores(i, shape, node, edge, q, out[i])
+        _expected_scores(i, outgoing, node, edge, q, out[i])
     add_expected_factors(factors, q, out)
 
 
@@ -140,7 +145,7 @@ def label_at(factors: Factors, cell: int, slot: int) -> int:
 
 
 @kernel
-def climb(m: Pieces, q: FloatArray, tol: float, changes: FloatArray) -> int:
+def climb(m: ModelScores, q: FloatArray, tol: float, changes: FloatArray) -> int:
     """Repeat `_ascend` until the change is at most `tol`, at most len(changes) times.
 
     Writes the change of each sweep to `changes` and returns the number of sweeps.  The last change
@@ -155,7 +160,7 @@ def climb(m: Pieces, q: FloatArray, tol: float, changes: FloatArray) -> int:
 
 @part_kernel
 def _ascend(
-    m: Pieces,
+    m: ModelScores,
     q: FloatArray,
 ) -> float:
     """Set q[i] to its best value given the others, for each node in turn.
@@ -163,12 +168,12 @@ def _ascend(
     q[i, c] = exp(score[c]) / norm, with the score of the module.  Returns the largest |change| of a
     probability, or -1 as soon as every score of a node is -inf.
     """
-    shape, node, edge, factors = m
+    outgoing, node, edge, factors = m
     size, larger = node.shape[1], len(factors.scope) > 0
     score, room = empty(size), _room(factors)
     worst = 0.0
     for i in range(len(node)):
-        _expected_scores(i, shape, node, edge, q, score)
+        _expected_scores(i, outgoing, node, edge, q, score)
         if larger:
             _add_expected_factors(i, factors, q, room, score)
         top = score.max()
@@ -186,7 +191,7 @@ def _ascend(
 
 @kernel
 def improve(
-    m: Pieces,
+    m: ModelScores,
     labels: IntArray,
 ) -> int:
     """Set each label to the best one given all others, in turn; return how many changed (ICM).

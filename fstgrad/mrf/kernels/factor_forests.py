@@ -3,9 +3,9 @@
 A forest spans the I nodes and the F factors; factor f has the number I + f.  Its arcs are those of
 the E edges (0 .. 2E - 1), then those of the links between a node and a factor: 2E + 2 * slot and
 the next.  Every factor is in every forest.  If a link is not in the forest, the factor has its own
-copy of the node, independent of it.  The scores of a forest are a `Split`: of nodes, of edges, and
-of the cells of factors.  A link that is in the forest has the score -split.node of its node: this
-is what tree-reweighted messages leave there (see `messages.tree_cover`).
+copy of the node, independent of it.  `ForestScores` are those of nodes, of edges, and of the cells
+of factors.  A link that is in the forest has the score -forest.node of its node: this is what
+tree-reweighted messages leave there (see `messages.tree_cover`).
 
 order (I + F,) lists parents before children; parent_arc[v] is the arc from the parent of v to v,
 -1 for a root; source (2E,) is that of the edges alone.  link_messages (slots, C) is what goes along
@@ -20,7 +20,7 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import copy_to
-from fstgrad.mrf.arrays import Factors, Potentials, Split
+from fstgrad.mrf.arrays import Factors, ForestScores, Potentials
 from fstgrad.mrf.kernels.bp_factors import add_rows, label_sums
 from fstgrad.mrf.kernels.bp_log import cavity_scores, log_message
 
@@ -47,20 +47,20 @@ def scratch_of(factors: Factors, size: int) -> Scratch:
 def scores_with_messages(
     factors: Factors,
     f: int,
-    split: Split,
+    forest: ForestScores,
     link_messages: FloatArray,
     by_label: bool,
     scratch: Scratch,
 ) -> tuple[FloatArray, float]:
     """Return the scores of the cells of factor f, with its messages added, and the largest.
 
-    scores[cell] = split.cells[cell] + sum over its slots of link_messages[slot, label in the cell].
+    scores[cell] = forest.cells[cell] + sum over its slots of link_messages[slot, label in cell].
     With `by_label`, scratch.sums[k, c] becomes the log-sum-exp of the scores of the cells in which
     node k has label c.
     """
     first, last = factors.first[f], factors.first[f + 1]
     cells = scratch.cells[: factors.cell[f + 1] - factors.cell[f]]
-    copy_to(cells, split.cells[factors.cell[f] : factors.cell[f + 1]])
+    copy_to(cells, forest.cells[factors.cell[f] : factors.cell[f + 1]])
     digits = np.zeros(last - first, np.int64)
     top = add_rows(factors, f, link_messages[first:last], digits, cells)
     if by_label and top > -np.inf:
@@ -87,7 +87,7 @@ def sweep_up(
     parent_arc: IntArray,
     source: IntArray,
     factors: Factors,
-    split: Split,
+    forest: ForestScores,
     total: FloatArray,
     messages: FloatArray,
     link_messages: FloatArray,
@@ -106,7 +106,7 @@ def sweep_up(
         slot = (arc - len(source)) >> 1
         if v >= nodes:
             cells, top = scores_with_messages(
-                factors, v - nodes, split, link_messages, arc >= 0, scratch
+                factors, v - nodes, forest, link_messages, arc >= 0, scratch
             )
             if top == -np.inf:
                 return -np.inf
@@ -116,19 +116,19 @@ def sweep_up(
             i, row = factors.scope[slot], scratch.sums[slot - factors.first[v - nodes]]
             for c in range(size):
                 link_messages[slot, c] = (
-                    subtract_alive(row[c], split.node[i, c]) if total[i, c] > -np.inf else 0.0
+                    subtract_alive(row[c], forest.node[i, c]) if total[i, c] > -np.inf else 0.0
                 )
                 total[i, c] += link_messages[slot, c]
         elif arc < 0:
             value += log_sum(total[v])
         elif arc < len(source):
             copy_to(cavity, total[v])
-            value += log_message(cavity, split.potentials, arc ^ 1, 0, weight, messages)
+            value += log_message(cavity, forest.potentials, arc ^ 1, 0, weight, messages)
             for c in range(size):
                 total[source[arc], c] += messages[arc ^ 1, c]
         else:
             for c in range(size):
-                link_messages[slot, c] = subtract_alive(total[v, c], split.node[v, c])
+                link_messages[slot, c] = subtract_alive(total[v, c], forest.node[v, c])
     return value
 
 
@@ -138,7 +138,7 @@ def add_tree(
     parent_arc: IntArray,
     source: IntArray,
     factors: Factors,
-    split: Split,
+    forest: ForestScores,
     nodes: FloatArray,
     edges: FloatArray,
     beliefs: FloatArray,
@@ -149,10 +149,10 @@ def add_tree(
     nodes (I, C), edges (E, C, C), beliefs (cells,).  Also adds log Z + log P(label c of node i) to
     upper[i, c].  If no labeling is allowed, returns -inf and adds nothing.
     """
-    total = split.node.copy()
+    total = forest.node.copy()
     size = total.shape[1]
     messages, link_messages = np.zeros((len(source), size)), np.zeros((len(factors.scope), size))
-    value = sweep_up(order, parent_arc, source, factors, split, total, messages, link_messages)
+    value = sweep_up(order, parent_arc, source, factors, forest, total, messages, link_messages)
     if value == -np.inf:
         return -np.inf
     cavity, weight, scratch = empty(size), empty(size), scratch_of(factors, size)
@@ -161,7 +161,7 @@ def add_tree(
         if v < len(total):
             if 0 <= arc < len(source):
                 cavity_scores(total, source[arc], messages, arc ^ 1, cavity)
-                log_message(cavity, split.potentials, arc, 0, weight, messages)
+                log_message(cavity, forest.potentials, arc, 0, weight, messages)
                 for c in range(size):
                     total[v, c] += messages[arc, c]
             continue
@@ -171,9 +171,9 @@ def add_tree(
             slot = (arc - len(source)) >> 1
             i = factors.scope[slot]
             for c in range(size):
-                factor_to_variable = link_messages[slot, c] + split.node[i, c]
+                factor_to_variable = link_messages[slot, c] + forest.node[i, c]
                 link_messages[slot, c] = subtract_alive(total[i, c], factor_to_variable)
-        cells, top = scores_with_messages(factors, f, split, link_messages, True, scratch)
+        cells, top = scores_with_messages(factors, f, forest, link_messages, True, scratch)
         for slot in range(first, last):
             i = factors.scope[slot]
             if parent_arc[i] >= 0 and (parent_arc[i] - len(source)) >> 1 == slot:
@@ -181,7 +181,7 @@ def add_tree(
         norm = top + np.log(np.exp(cells - top).sum())
         for at in range(len(cells)):
             beliefs[factors.cell[f] + at] += np.exp(cells[at] - norm)
-    add_beliefs(order, parent_arc, source, split.potentials, total, messages, value, nodes, edges,
+    add_beliefs(order, parent_arc, source, forest.potentials, total, messages, value, nodes, edges,
                 upper)  # fmt: skip
     return value
 

@@ -6,12 +6,12 @@ from fstgrad.core.checks import IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import copy_to
-from fstgrad.mrf.arrays import Shape
+from fstgrad.mrf.arrays import OutgoingArcs
 
 
 @kernel
 def breadth_first(
-    shape: Shape,
+    outgoing: OutgoingArcs,
     member: IntArray,
     order: IntArray,
     parent_arc: IntArray,
@@ -21,7 +21,7 @@ def breadth_first(
     order (>= their number,) lists each tree from its root, the smallest node, on; parent_arc[i] is
     the arc from the parent of i to i, -1 for a root.  All arrays int64; `member` (I,) is restored.
     """
-    start, leaving, source = shape.start, shape.leaving, shape.source
+    start, leaving, source = outgoing.start, outgoing.leaving, outgoing.source
     # bounds: a node enters `order` once, since its member becomes 2
     count = 0
     for root in range(len(member)):
@@ -89,12 +89,12 @@ def find(group: IntArray, node: int) -> int:
 
 
 @kernel
-def first_fit_colouring(shape: Shape, order: IntArray, colour: IntArray) -> None:
+def first_fit_colouring(outgoing: OutgoingArcs, order: IntArray, colour: IntArray) -> None:
     """Write for each node, in `order`, the smallest colour that none of its neighbours has yet.
 
     colour (I,) comes in as -1 for nodes without a colour.  All arrays int64.
     """
-    start, leaving, source = shape.start, shape.leaving, shape.source
+    start, leaving, source = outgoing.start, outgoing.leaving, outgoing.source
     for node in order:
         candidate = 0
         taken = True

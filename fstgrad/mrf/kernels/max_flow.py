@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Network, Shape
+from fstgrad.mrf.arrays import Network, OutgoingArcs
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
@@ -93,7 +93,9 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
 
 
 @kernel
-def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: FloatArray) -> bool:
+def capacities(
+    outgoing: OutgoingArcs, edge: FloatArray, residual: FloatArray, ends: FloatArray
+) -> bool:
     """Write the capacity of each arc; add the unary part of the edge energies to ends[:, 1].
 
     edge (K, 2, 2) holds scores; residual (2E,) is in the order of `Network`; ends (I, 2) holds the
@@ -108,8 +110,8 @@ def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: Float
     """
     for i in range(len(ends)):
         extra = 0.0
-        for k in range(shape.start[i], shape.start[i + 1]):
-            arc = np.uint64(shape.leaving[k])
+        for k in range(outgoing.start[i], outgoing.start[i + 1]):
+            arc = np.uint64(outgoing.leaving[k])
             e = arc >> ONE if len(edge) > 1 else np.uint64(0)
             a, b, c, d = -edge[e, 0, 0], -edge[e, 0, 1], -edge[e, 1, 0], -edge[e, 1, 1]
             if not (np.isfinite(a) and np.isfinite(d)) or b + c < a + d - 1e-12:

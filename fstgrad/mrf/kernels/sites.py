@@ -15,7 +15,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Factors, GridScores, Pieces
+from fstgrad.mrf.arrays import Factors, GridScores, ModelScores
 from fstgrad.mrf.kernels.forests import choose
 
 TINY = 1e-200
@@ -41,7 +41,7 @@ def fill_uniform(key: int, counter: int, out: FloatArray) -> None:
 @inner_kernel
 def site_scores(
     i: int,
-    m: Pieces,
+    m: ModelScores,
     labels: IntArray,
     out: FloatArray,
 ) -> None:
@@ -84,7 +84,7 @@ def gibbs_sites(
     sites: IntArray,
     key: int,
     counter: int,
-    m: Pieces,
+    m: ModelScores,
     labels: IntArray,
 ) -> None:
     """Draw new labels for sites[low:high] from P(c | others), one site after the other, in place.
@@ -111,7 +111,7 @@ def gibbs_sites(
 
 
 @part_kernel
-def binary_gain(i: int, m: Pieces, labels: IntArray) -> float:
+def binary_gain(i: int, m: ModelScores, labels: IntArray) -> float:
     """Return score[1] - score[0] of node i, given all other labels; NaN if -inf - (-inf) occurs."""
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
     own = len(m.edge) > 1
@@ -137,7 +137,7 @@ def metropolis_steps(
     steps: int,
     key: int,
     counter: int,
-    m: Pieces,
+    m: ModelScores,
     counts: IntArray,
     labels: IntArray,
 ) -> None:
@@ -224,7 +224,7 @@ def _draw_in_logs(
 def block_totals(
     order: IntArray,
     block: IntArray,
-    m: Pieces,
+    m: ModelScores,
     labels: IntArray,
     total: FloatArray,
 ) -> None:
@@ -263,7 +263,7 @@ def count_parts(
 
 @kernel
 def pseudolikelihood(
-    m: Pieces,
+    m: ModelScores,
     labels: IntArray,
     node_gradient: FloatArray,
     edge_gradient: FloatArray,

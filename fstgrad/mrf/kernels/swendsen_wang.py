@@ -14,7 +14,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.mrf.arrays import Pieces
+from fstgrad.mrf.arrays import ModelScores
 from fstgrad.mrf.kernels.forests import choose
 from fstgrad.mrf.kernels.graphs import find
 from fstgrad.mrf.kernels.sites import uniform
@@ -22,7 +22,7 @@ from fstgrad.mrf.kernels.sites import uniform
 
 @part_kernel
 def bonded(
-    key: int, counter: int, m: Pieces, strength: FloatArray, labels: IntArray, root: IntArray
+    key: int, counter: int, m: ModelScores, strength: FloatArray, labels: IntArray, root: IntArray
 ) -> None:
     """Draw the bonds; write a representative node of each node's cluster to root (I,).
 
@@ -44,7 +44,7 @@ def bonded(
 
 @kernel
 def cluster_sweep(
-    key: int, counter: int, m: Pieces, strength: FloatArray, labels: IntArray
+    key: int, counter: int, m: ModelScores, strength: FloatArray, labels: IntArray
 ) -> None:
     """Draw bonds and then a new label for every cluster, given the labels of all others.
 

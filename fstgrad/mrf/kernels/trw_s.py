@@ -20,13 +20,13 @@ from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import copy_to
-from fstgrad.mrf.arrays import Factors, Pieces
+from fstgrad.mrf.arrays import Factors, ModelScores
 from fstgrad.mrf.kernels.bp_factors import next_cell
 
 
 @part_kernel
 def edge_marginal(
-    arc: int, m: Pieces, edge_to_variable: FloatArray, fixed: IntArray, out: FloatArray
+    arc: int, m: ModelScores, edge_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
     """Write M (C,) of an edge for the node that `arc` leaves."""
     j = m.shape.source[arc ^ 1]
@@ -44,7 +44,7 @@ def edge_marginal(
 
 @part_kernel
 def factor_marginal(
-    slot: int, m: Pieces, factor_to_variable: FloatArray, fixed: IntArray, out: FloatArray
+    slot: int, m: ModelScores, factor_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
     """Write M (C,) of a larger factor for the node of `slot`."""
     factors = m.factors
@@ -76,7 +76,7 @@ def ends(factors: Factors, f: int) -> tuple[int, int]:
 
 
 @kernel
-def node_shares(m: Pieces, out: FloatArray) -> None:
+def node_shares(m: ModelScores, out: FloatArray) -> None:
     """Write the share w (I,) of each node i.
 
     w = 1 / max(number of i's factors with a node before i, number of those with a node after i, 1).
@@ -94,7 +94,7 @@ def node_shares(m: Pieces, out: FloatArray) -> None:
 
 @part_kernel
 def all_max_marginals(
-    i: int, m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray,
+    i: int, m: ModelScores, edge_to_variable: FloatArray, factor_to_variable: FloatArray,
     fixed: IntArray, max_marginals: FloatArray, total: FloatArray,
 ) -> None:  # fmt: skip
     """Write M of the factors of node i, edges first, to max_marginals (factors, C); S to total."""
@@ -111,7 +111,7 @@ def all_max_marginals(
 
 
 @part_kernel
-def most_factors(m: Pieces) -> int:
+def most_factors(m: ModelScores) -> int:
     """Return the largest number of factors of a node, at least 1."""
     most = 1
     for i in range(len(m.node)):
@@ -131,7 +131,7 @@ def new_message(
 
 @kernel
 def sweep(
-    m: Pieces,
+    m: ModelScores,
     share: FloatArray,
     forward: bool,
     edge_to_variable: FloatArray,
@@ -172,7 +172,7 @@ def sweep(
 
 
 @kernel
-def dual(m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray) -> float:
+def dual(m: ModelScores, edge_to_variable: FloatArray, factor_to_variable: FloatArray) -> float:
     """Return the upper bound on the best score of the module's docstring, in nats."""
     nodes, size = m.node.shape
     free, row = np.full(nodes, -1), empty(size)
@@ -204,7 +204,7 @@ def dual(m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray
 
 @kernel
 def read_labels(
-    m: Pieces, edge_to_variable: FloatArray, factor_to_variable: FloatArray, labels: IntArray
+    m: ModelScores, edge_to_variable: FloatArray, factor_to_variable: FloatArray, labels: IntArray
 ) -> None:
     """Write labels[i] = argmax_x S[x] for each node in order, given the labels before it."""
     nodes, size = m.node.shape

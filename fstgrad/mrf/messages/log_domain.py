@@ -5,7 +5,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty, empty_like
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Potentials, Split
+from fstgrad.mrf.arrays import ForestScores, Potentials
 from fstgrad.mrf.messages.tree_cover import TreeBound, TreeCover
 from fstgrad.mrf.resources import NO_LIMIT, Budget, ThreadRanges
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -155,10 +155,10 @@ class LogMessages:
         if self.model.factors.number:
             start = LogMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
             return start.log_bound(cover)
-        split = Split(self.potentials, self.model.scores.node, np.zeros(0))
-        return cover.log_bound(self.model, split)
+        forest = ForestScores(self.potentials, self.model.scores.node, np.zeros(0))
+        return cover.log_bound(self.model, forest)
 
-    def _split(self) -> Split:
+    def _split(self) -> ForestScores:
         """Return the scores of the nodes, edges and larger factors, the same in every tree."""
         self.sum_up()
         known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
@@ -168,7 +168,7 @@ class LogMessages:
         kernels.bp_factors.all_cell_scores(
             factors, self.link_rho, self.total, self.factor_to_variable, cells
         )
-        return Split(Potentials.of(table), self.total, cells)
+        return ForestScores(Potentials.of(table), self.total, cells)
 
     def log_edge_normalizers(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""

@@ -21,7 +21,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Split
+from fstgrad.mrf.arrays import ForestScores
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.resources import NO_LIMIT, Budget
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
@@ -64,27 +64,29 @@ class TreeCover:
     orders: IntArray
     parent_arcs: IntArray
 
-    def log_bound(self, model: ScoredGraph, split: Split) -> float:
+    def log_bound(self, model: ScoredGraph, forest: ForestScores) -> float:
         """Return the value of `bound` (nats) without marginals, at a fraction of the cost."""
-        top = split.node.max(axis=1, keepdims=True)
-        weight = np.exp(split.node - top)
+        top = forest.node.max(axis=1, keepdims=True)
+        weight = np.exp(forest.node - top)
         trees = zip(self.orders, self.parent_arcs, strict=True)
-        values = [_log_norm(model, split, weight, float(top.sum()), *tree) for tree in trees]
+        values = [_log_norm(model, forest, weight, float(top.sum()), *tree) for tree in trees]
         return sum(values) / len(values)
 
-    def bound(self, model: ScoredGraph, split: Split, budget: Budget = NO_LIMIT) -> TreeBound:
+    def bound(
+        self, model: ScoredGraph, forest: ForestScores, budget: Budget = NO_LIMIT
+    ) -> TreeBound:
         """Return the mean over the trees of log Z, with its marginals.
 
-        split : the scores of every tree; those of edges are already divided by rho.
+        forest : the scores of every tree; those of edges are already divided by rho.
         Raises SpentError if the budget is spent before the last tree.
         """
-        node, edge = np.zeros_like(split.node), np.zeros_like(split.potentials.edge)
-        cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)
+        node, edge = np.zeros_like(forest.node), np.zeros_like(forest.potentials.edge)
+        cells, upper = np.zeros_like(forest.cells), np.zeros_like(forest.node)
         value = 0.0
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
             budget.check()
             value += kernels.factor_forests.add_tree(
-                order, parent_arc, model.graph.source, model.factors, split, node, edge, cells,
+                order, parent_arc, model.graph.source, model.factors, forest, node, edge, cells,
                 upper,
             )  # fmt: skip
         trees = len(self.orders)
@@ -93,7 +95,7 @@ class TreeCover:
 
 
 def _log_norm(
-    model: ScoredGraph, split: Split, weight: FloatArray, top: float, order: IntArray,
+    model: ScoredGraph, forest: ForestScores, weight: FloatArray, top: float, order: IntArray,
     parent_arc: IntArray,
 ) -> float:  # fmt: skip
     """Return log Z of one forest, in nats.
@@ -103,14 +105,21 @@ def _log_norm(
     source, size = model.graph.source, model.num_labels
     if model.factors.number == 0:
         value = kernels.forests.partition_from_weights(
-            order, parent_arc, source, split.potentials, weight.copy(), empty(size)
+            order, parent_arc, source, forest.potentials, weight.copy(), empty(size)
         )
         if not np.isnan(value):
             return value + top
     messages = np.zeros((len(source), size))
     link_messages = np.zeros((len(model.factors.scope), size))
     return kernels.factor_forests.sweep_up(
-        order, parent_arc, source, model.factors, split, split.node.copy(), messages, link_messages
+        order,
+        parent_arc,
+        source,
+        model.factors,
+        forest,
+        forest.node.copy(),
+        messages,
+        link_messages,
     )
 
 

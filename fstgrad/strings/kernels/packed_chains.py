@@ -45,7 +45,7 @@ def packed_passes(
     turned: FloatArray,
     sizes: IntArray,
     node: FloatArray,
-    pairs: FloatArray,
+    step_sums: FloatArray,
     log_z: FloatArray,
 ) -> float:
     """Write the marginals, the sums of pair marginals and log Z; O(P n^2) for P rows.
@@ -58,7 +58,7 @@ def packed_passes(
     sizes : (T,), the number of rows of each position
     node : (P, n), zeros at first
         Receives the marginals.
-    pairs : (n, n), zeros at first
+    step_sums : (n, n), zeros at first
         Receives sum over items and t of before[t-1, x] after[t, y]: the pair marginals divided by
         step[x, y].
     log_z : (items,), zeros at first
@@ -92,7 +92,7 @@ def packed_passes(
         coming[:] = 0.0
         add_product(after, turned, coming)
         least = min(least, _share(before, after, coming))
-        add_product(before.T, after, pairs)
+        add_product(before.T, after, step_sums)
     return least
 
 

@@ -100,10 +100,10 @@ class _Values(torch.autograd.Function):
         weights = torch.where(upstream[0] != 0, upstream[0] + 0.0 * values, 0.0)[ctx.batch.item]
         flow = torch.where(weights != 0, posterior * weights, 0.0)
         slope = _sum(flow, ctx.batch.by_score, is_log=False).to(ctx.dtype)
-        return _Last.apply(slope, scores, upstream[0]), None, None  # type: ignore[no-untyped-call]
+        return _NoSecondDerivative.apply(slope, scores, upstream[0]), None, None  # type: ignore[no-untyped-call]
 
 
-class _Last(torch.autograd.Function):
+class _NoSecondDerivative(torch.autograd.Function):
     """A gradient, which has no derivative."""
 
     @staticmethod

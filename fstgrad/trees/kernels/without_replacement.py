@@ -30,7 +30,7 @@ from fstgrad.trees.kernels.sampling import (
 )
 
 
-class Parts(NamedTuple):
+class RemainingTrees(NamedTuple):
     """The distribution, and the parts that each drawn tree holds.
 
     w : (n+1, n+1) weights, or their logarithms if `is_log`.
@@ -86,7 +86,7 @@ def log_sum(logs: FloatArray) -> float:
 
 @part_kernel
 def write_option_logs(
-    parts: Parts,
+    parts: RemainingTrees,
     column: FloatArray,
     names: IntArray,
     dependent: int,
@@ -111,7 +111,9 @@ def write_option_logs(
 
 
 @part_kernel
-def fill_path(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
+def fill_path(
+    parts: RemainingTrees, tree: int, level: int, given: int, rng: np.random.Generator
+) -> bool:
     """Fill the path of a drawn tree and its parts below `level`; return whether pivots were safe.
 
     given : the number of choices that are already set; the others are drawn.
@@ -163,14 +165,14 @@ def fill_path(parts: Parts, tree: int, level: int, given: int, rng: np.random.Ge
 
 
 @part_kernel
-def remove_part(parts: Parts, tree: int, level: int, option: int) -> None:
+def remove_part(parts: RemainingTrees, tree: int, level: int, option: int) -> None:
     """Remove a part from the tree that holds it."""
     parts.logs[tree, level, option] = -np.inf
     parts.totals[tree] = log_sum(parts.logs[tree].reshape(-1))
 
 
 @part_kernel
-def insert_tree(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
+def insert_tree(parts: RemainingTrees, tree: int, rng: np.random.Generator) -> bool:
     """Add tree number `tree`, whose choices are set; return whether all pivots were safe."""
     n = parts.choices.shape[1]
     level, owner = -1, -1
@@ -188,7 +190,7 @@ def insert_tree(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
 
 
 @kernel
-def draw_remaining(parts: Parts, known: int, rng: np.random.Generator) -> int:
+def draw_remaining(parts: RemainingTrees, known: int, rng: np.random.Generator) -> int:
     """Draw trees after the first `known` ones, whose choices are set.
 
     Return the number of trees: fewer than requested if no more are allowed, -1 if a pivot was

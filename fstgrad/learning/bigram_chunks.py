@@ -325,7 +325,7 @@ def _with_loss(
         log_z, value, terms = risk_of_bigrams(scores, b)
     else:
         log_z, terms = solve_bigrams(scores, b)
-        value = log_z - scores.of(ids)
+        value = log_z - scores.score(ids)
         before = np.concatenate([[len(objective.features.alphabet)], ids[:-1]])
         terms.emissions[np.arange(len(ids)), ids] -= 1.0
         np.subtract.at(terms.transitions, (before, ids), 1.0)
