@@ -377,6 +377,12 @@ def test_the_oracle_is_an_allowed_path():
         ((["a"], [float("nan")]), r"references\[0\] is nan"),
         (([["a", 1]], ["a"]), r"symbol of hypotheses\[0\] is a int"),
         (([["ab"]], ["a"], "cer"), "cer counts characters"),
+        (([["a", ""]], ["a"], "cer"), r"hypotheses\[0\]\[1\] is '', which is no symbol; leave"),
+        (
+            (["a"], [["a", "b"], ["a", "", "b"]]),
+            r"references\[1\]\[1\] is '', .*\.split\(\)",
+        ),
+        (([["a", ""]], ["a"], fg.WordErrorRate(fg.Alphabet("a"))), r"hypotheses\[0\]\[1\] is ''"),
         ((["a"], ["a"], "ter"), "choose one of wer, cer"),
     ],
 )
