@@ -1,16 +1,17 @@
 """Options that change the scores of lattices and n-best lists: scales, costs of words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import click
 import numpy as np
 
 from fstgrad.cli.command import option_group
+from fstgrad.cli.output import note
 from fstgrad.cli.parameter_types import Input, Number
 from fstgrad.core.errors import InvalidInputError
-from fstgrad.io import located, read_rows, to_number
+from fstgrad.io import listed, located, read_rows, to_number
 from fstgrad.openfst import Fst, read_collection
 from fstgrad.strings import Lattice
 from fstgrad.strings.lattices.graph import NO_SYMBOL
@@ -28,9 +29,8 @@ class Rescoring:
     word_penalty: float
     word_costs: str | None
 
-    @cached_property
-    def table(self) -> dict[str, float]:
-        """The costs of the rows `word cost` of the file.
+    def words(self, fold: Callable[[str], str] = str) -> "WordCosts":
+        """Return the costs of words: those of the rows `word cost` of the file, after `fold`.
 
         Raises
         ------
@@ -51,9 +51,13 @@ class Rescoring:
                     cost = np.nan
                 if not np.isfinite(cost):
                     raise InvalidInputError(f"the cost is {fields[1]!r}; give a number of nats")
-                if found.setdefault(fields[0], cost) != cost:
-                    raise InvalidInputError(f"{fields[0]!r} has another cost before; give one")
-        return found
+                word = fold(fields[0])
+                if found.setdefault(word, cost) != cost:
+                    raise InvalidInputError(
+                        f"{fields[0]!r} is the word {word!r}, which has another cost before; give "
+                        "one"
+                    )
+        return WordCosts(self.word_penalty, found)
 
     def read(self, path: str, **settings: Any) -> dict[str, Fst]:
         """Return the lattices of `read_collection`, with the scales."""
@@ -61,19 +65,40 @@ class Rescoring:
             path, acoustic_scale=self.acoustic_scale, lm_scale=self.lm_scale, **settings
         )
 
-    def cost(self, text: str) -> float:
+
+class WordCosts:
+    """Costs in nats: of each word, and of the words of a table.
+
+    `note_unused` names the words of the table that were in no text and no lattice.
+    """
+
+    def __init__(self, penalty: float, table: dict[str, float]) -> None:
+        self.penalty = penalty
+        self.table = table
+        self.unused = dict.fromkeys(table)
+
+    def _of_word(self, word: str) -> float:
+        self.unused.pop(word, None)
+        return self.penalty + self.table.get(word, 0.0)
+
+    def of(self, text: str) -> float:
         """Return the costs of the words of a text."""
-        words = text.split()
-        return self.word_penalty * len(words) + sum(self.table.get(word, 0.0) for word in words)
+        return sum(map(self._of_word, text.split()))
 
     def lattice(self, lattice: Lattice) -> Lattice:
         """Return a lattice with the costs of its words."""
-        if not (self.word_penalty or self.word_costs):
+        if not (self.penalty or self.table):
             return lattice
-        symbols = [self.word_penalty + self.table.get(word, 0.0) for word in lattice.alphabet]
-        costs = np.array([*symbols, 0.0])  # the last one of arcs without a word
-        label = np.where(lattice.label == NO_SYMBOL, len(symbols), lattice.label)
-        return lattice.with_scores(lattice.scores - costs[label])
+        used, place = np.unique(lattice.label, return_inverse=True)
+        words = lattice.alphabet.symbols
+        costs = [0.0 if i == NO_SYMBOL else self._of_word(words[i]) for i in used.tolist()]
+        return lattice.with_scores(lattice.scores - np.array(costs)[place])
+
+    def note_unused(self) -> None:
+        """Note the words of the table that were in no text and no lattice so far."""
+        if self.unused:
+            words = listed(map(repr, self.unused))
+            note(f"fstgrad: --word-costs: no scored text or lattice has {words}")
 
 
 rescoring_options = option_group(

@@ -24,7 +24,7 @@ from fstgrad.cli.pair_options import (
     unit_of,
 )
 from fstgrad.cli.reading import RowLoop, note_alphabet
-from fstgrad.cli.rescoring import Rescoring
+from fstgrad.cli.rescoring import WordCosts
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.errors import FstgradError, InvalidInputError
@@ -80,6 +80,7 @@ def lattice_objective(
     alphabet = None if alphabet_file is None else read_alphabet(alphabet_file)
     source = str(lattices.source)
     rescoring = lattices.rescoring
+    costs = rescoring.words()
     acceptors = rescoring.read(source, alphabet=alphabet, symbols=lattices.symbols)
     rows = list(read_table(pairs))
     alphabet = alphabet or _alphabet(source, acceptors, rows, options)
@@ -89,7 +90,7 @@ def lattice_objective(
     evaluate = partial(_evaluate, kind, constants)
     loop = RowLoop(
         lambda row: _solve_row(
-            row, _found(row, source, acceptors, alphabet, rescoring), loss, evaluate, options
+            row, _found(row, source, acceptors, alphabet, costs), loss, evaluate, options
         ),
         skip_errors,
     )
@@ -105,6 +106,7 @@ def lattice_objective(
             results[row.columns()[0]] = replace(result, b=None)
     _write(lattices.posteriors, "posterior", results, acceptors)
     _write(lattices.gradients, "gradient", results, acceptors)
+    costs.note_unused()
     echo(
         f"{kind}: mean {total / loop.done:.6f}{unit_of(kind)} over {loop.done:,} lattices in "
         f"{time.perf_counter() - start:.1f} s",
@@ -156,14 +158,14 @@ def _check_loss_options(kind: ObjectiveKind, options: ProblemOptions) -> None:
 
 
 def _found(
-    row: Row, source: str, acceptors: dict[str, Fst], alphabet: Alphabet, rescoring: Rescoring
+    row: Row, source: str, acceptors: dict[str, Fst], alphabet: Alphabet, costs: WordCosts
 ) -> Lattice:
     """Return the lattice that a row names."""
     name = row.columns()[0]
     if name not in acceptors:
         similar = difflib.get_close_matches(name, acceptors) or sorted(acceptors)[:3]
         raise InvalidInputError(f"no lattice {name!r}; --lattices has {', '.join(similar)}")
-    return rescoring.lattice(lattice_over(alphabet, source, name, acceptors[name]))
+    return costs.lattice(lattice_over(alphabet, source, name, acceptors[name]))
 
 
 def _solve_row(

@@ -252,7 +252,7 @@ def score(
     fold = Fold(files.ignore_case, files.normalize)
     reading = Reading(
         tokens, files.format, files.reference_format, fold, files.alternatives, files.symbols,
-        rescoring, word_rules(files.drop, files.replace, fold),
+        rescoring, rescoring.words(fold), word_rules(files.drop, files.replace, fold),
     )  # fmt: skip
     paths = [path for path in (hypotheses, outputs.other) if path is not None]
     segments = read_references(references, paths, reading)
@@ -263,7 +263,7 @@ def score(
     systems = [read_system(path, segments, reading, targets) for path in paths]
     if not any(system.lattices for system in systems):
         reject_options(WORD_COSTS, "without lattices or n-best lists with scores")
-    note_unused(reading.rules, reading.seen)
+    note_unused(reading)
     note_optional(reading.optional)
     needs_lists = next((how for how in outputs.decodes if how != "best"), None)
     if needs_lists is not None and not any(system.lattices for system in systems):
@@ -273,7 +273,7 @@ def score(
         )
     loss = _loss(choice, tokens, systems, targets)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
-    job = _Job(utterances, targets, loss, choice.loss, statistics)
+    job = _Job(utterances, targets, loss, choice.loss, statistics, fold)
     results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}
     if outputs.output is not None:
         _write(outputs.output, systems[0], job, tuple(results), outputs.nbest)
@@ -379,6 +379,7 @@ class _Job:
     loss: Loss | None
     name: str
     statistics: StatisticsOptions
+    fold: Fold
 
     def score(self, system: System, how: Decode) -> Score:
         """Return the score of a system."""
@@ -388,17 +389,21 @@ class _Job:
             self.targets,
             self.loss or self.name,  # type: ignore[arg-type]
             align=self.statistics.align,
-            by=None if by is None else groups_of(by, self.utterances, system.names),
+            by=None if by is None else self.groups(by, system),
             resamples=self.statistics.resamples,
             rng=self.statistics.seed,
         )
+
+    def groups(self, by: str, system: System) -> list[str]:
+        """Return the group of each utterance."""
+        return groups_of(by, self.utterances, system.names, self.fold)
 
     def by_group(self, systems: Sequence[System], how: Decode) -> dict[str, Comparison]:
         """Return the comparison of two systems in each group of --by."""
         by = self.statistics.by
         if by is None:
             return {}
-        names = groups_of(by, self.utterances, systems[0].names)
+        names = self.groups(by, systems[0])
         texts = [system.strings(how, self.targets, self.loss) for system in systems]
         rows: dict[str, list[int]] = {}
         for i, name in enumerate(names):

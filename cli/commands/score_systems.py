@@ -13,7 +13,7 @@ import numpy as np
 
 from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols, note_numbers
 from fstgrad.cli.output import note
-from fstgrad.cli.rescoring import Rescoring
+from fstgrad.cli.rescoring import Rescoring, WordCosts
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
@@ -42,7 +42,7 @@ FORMAT_NAMES = (*FORMATS, "lattices")
 _NO_IDS = ("hypothesis", "hyp", "pred_text", "text", "reference", "ref", "score", "nbest")
 _OF_REFERENCES = "--reference-format"
 DIGIT = re.compile(r"\d")
-_ALTERNATIVES = re.compile(r"(?<!\S)\{ .* / .* \}(?!\S)")
+_ALTERNATIVES = re.compile(r"(?<!\S)\{[^{}]*/.*?\}(?!\S)")
 _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
 
 
@@ -60,6 +60,15 @@ class Fold:
             return text
         return unicodedata.normalize(self.form.upper(), text)  # type: ignore[arg-type]
 
+    def pattern(self, option: str, pattern: str) -> re.Pattern[str]:
+        """Return the regular expression of an option, for texts and ids after the changes."""
+        try:
+            return re.compile(pattern, re.IGNORECASE if self.ignore_case else 0)
+        except re.error as error:
+            raise click.UsageError(
+                f"{option} {pattern} is no regular expression: {error}"
+            ) from error
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -72,8 +81,8 @@ class Reading:
     alternatives: bool
     symbols_file: str | None
     rescoring: Rescoring
+    costs: WordCosts
     rules: WordRules
-    seen: set[str] = field(default_factory=set)  # words of the files, before the rules
     optional: list[str] = field(default_factory=list)  # optional words of sclite
 
     def are_lattices(self, path: str) -> bool:
@@ -101,9 +110,6 @@ class Reading:
     def symbols(self, one: Utterance) -> list[Text]:
         """Return the words or characters of the texts of an utterance, after the rules."""
         is_marked = one.is_marked or self.alternatives
-        if self.rules:
-            words = re.findall(r"[^\s{}/()]+" if is_marked else r"\S+", " ".join(one.texts))
-            self.seen.update(words)
         if not is_marked:
             texts = map(self.rules.text, one.texts)
             return [tuple(text.split() if self.tokens == "words" else text) for text in texts]
@@ -192,12 +198,10 @@ def read_system(
     names = [str(i) if one.name is None else one.name for i, one in enumerate(scored, start=1)]
     if reading.are_lattices(path):
         collection = reading.rescoring.read(path, symbols=reading.symbols_file)
-        renamed = {reading.fold(name): fst for name, fst in collection.items()}
-        if len(renamed) == len(collection):
-            collection = renamed
+        ids = [*map(reading.fold, collection)]
         if wanted.names and None in wanted.names and reading.reference_format != "lines":
-            _check_first_words(scored, collection.keys(), file, path, _OF_REFERENCES)
-        collection = _in_order(collection, path, wanted)
+            _check_first_words(scored, set(ids), file, path, _OF_REFERENCES)
+        collection = _in_order(collection, ids, path, wanted)
         return System(names, [], list(_lattices(collection, path, targets, reading)))
     if references[0].span is not None:
         found = _in_segments(path, references, reading)
@@ -220,7 +224,7 @@ def read_system(
             listed = [y for y in ys if not isinstance(y, Alternatives)]
             if len(listed) < len(ys):
                 raise InvalidInputError("alternatives in an n-best list; write each as a text")
-            scores = np.array(one.scores) - [reading.rescoring.cost(text) for text in one.texts]
+            scores = np.array(one.scores) - [reading.costs.of(text) for text in one.texts]
             lattices.append(Lattice.from_nbest(listed, scores, alphabet))
             if _is_overtaken(listed, scores):
                 overtaken.append(names[len(lattices) - 1])
@@ -403,11 +407,14 @@ def _check_one_table(found: Sequence[Utterance], path: str) -> None:
         )
 
 
-def _in_order(collection: dict[str, Fst], path: str, wanted: Items) -> dict[str, Fst]:
+def _in_order(
+    collection: dict[str, Fst], ids: Sequence[str], path: str, wanted: Items
+) -> dict[str, Fst]:
+    """Return lattices with these ids in the order of the references, by their own names."""
     names = list(collection)
     if None not in wanted.names:
-        _check_spelling(set(names), set(map(str, wanted.names)), path)
-    order = matched(wanted, Items(names, path, "lattice"))
+        _check_spelling(set(ids), set(map(str, wanted.names)), path)
+    order = matched(wanted, Items(ids, path, "lattice"))
     return {names[i]: collection[names[i]] for i in order}
 
 
@@ -420,20 +427,22 @@ def _lattices(
     note_numbers(path, labels, of_targets)
     changes = WordRules({(word,): (new,) for word in labels if (new := reading.fold(word)) != word})
     folded = {reading.fold(label) for label in labels}
-    reading.seen.update(folded)
     results = {word for label in folded for word in reading.rules.words((label,))}
     alphabet = Alphabet(sorted(labels | folded | results | of_targets or {"-"}))
     for name, fst in collection.items():
-        lattice = reading.rescoring.lattice(lattice_over(alphabet, path, name, fst))
-        yield reading.rules.lattice(changes.lattice(lattice))
+        lattice = changes.lattice(lattice_over(alphabet, path, name, fst))
+        yield reading.rules.lattice(reading.costs.lattice(lattice))
 
 
-def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) -> list[str]:
-    """Return the group of each utterance; `by` is that of the option --by."""
+def groups_of(
+    by: str, references: Sequence[Utterance], names: Sequence[str], fold: Fold
+) -> list[str]:
+    """Return the group of each utterance; `by` is that of the option --by, `fold` that of ids."""
     if by.startswith("^"):
-        return [_by_pattern(by, name) for name in names]
+        pattern = fold.pattern("--by", by)
+        return [_by_pattern(pattern, name) for name in names]
     if pathlib.Path(by).is_file():
-        return _by_file(by, names)
+        return _by_file(by, names, fold)
     if all(by in one.fields for one in references):
         return [one.fields[by] for one in references]
     if by == "speaker" and all(one.name is not None for one in references):
@@ -446,13 +455,11 @@ def groups_of(by: str, references: Sequence[Utterance], names: Sequence[str]) ->
     )
 
 
-def note_unused(rules: WordRules, seen: set[str]) -> None:
-    """Note which words and patterns of --drop are in none of the files."""
-    words = seen.union(*rules.replacements.values())
-    unused = sorted(rules.dropped - words)
-    unused += [p.pattern for p in rules.patterns if not any(map(p.fullmatch, words))]
-    if unused:
-        note(f"fstgrad: --drop: no word of the files is {' or '.join(map(repr, unused))}")
+def note_unused(reading: Reading) -> None:
+    """Note which words of --drop, --replace and --word-costs are in none of the files."""
+    for said in reading.rules.unused():
+        note(f"fstgrad: --{said}")
+    reading.costs.note_unused()
 
 
 def note_optional(words: Sequence[str]) -> None:
@@ -469,7 +476,7 @@ def word_rules(drop: Iterable[str], path: str | None, fold: Fold) -> WordRules:
     words: list[str | re.Pattern[str]] = []
     for word in drop:
         if word.startswith("^"):
-            words.append(_pattern("--drop", word, re.IGNORECASE if fold.ignore_case else 0))
+            words.append(fold.pattern("--drop", word))
         else:
             words.append(fold(word))
     return WordRules.of(words, {} if path is None else _replacements(path, fold))
@@ -507,24 +514,17 @@ def _unbracketed(words: str) -> str:
     return words if match is None else match[1]
 
 
-def _pattern(option: str, pattern: str, flags: int = 0) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, flags)
-    except re.error as error:
-        raise click.UsageError(f"{option} {pattern} is no regular expression: {error}") from error
-
-
-def _by_pattern(by: str, name: str) -> str:
-    match = _pattern("--by", by).match(name)
+def _by_pattern(by: re.Pattern[str], name: str) -> str:
+    match = by.match(name)
     if match is None:
         raise click.UsageError(
-            f"--by {by} does not match the id {name!r} from its start; begin with ^.* to look "
-            "further on, and end with | to give all other ids one group without a name"
+            f"--by {by.pattern} does not match the id {name!r} from its start; begin with ^.* to "
+            "look further on, and end with | to give all other ids one group without a name"
         )
     return match[1] if match.groups() and match[1] is not None else match[0]
 
 
-def _by_file(path: str, names: Sequence[str]) -> list[str]:
+def _by_file(path: str, names: Sequence[str], fold: Fold) -> list[str]:
     """Return the groups of a file of rows id, white space, group, as Kaldi's utt2spk.
 
     In a row with tabs, the last one ends the id, which may have white space.
@@ -537,8 +537,8 @@ def _by_file(path: str, names: Sequence[str]) -> list[str]:
             fields = [part.strip() for part in parts if part.strip()]
             if len(fields) != 2:
                 raise InvalidInputError(f"{len(fields)} field(s); a row is id, white space, group")
-            if groups.setdefault(fields[0], fields[1]) != fields[1]:
-                raise InvalidInputError(f"{fields[0]!r} has another group before; give one")
+            if groups.setdefault(fold(fields[0]), fields[1]) != fields[1]:
+                raise InvalidInputError(f"{fold(fields[0])!r} has another group before; give one")
     lacking = next((name for name in names if name not in groups), None)
     if lacking is not None:
         raise InvalidInputError(f"{path} has no utterance {lacking!r}; give its group")

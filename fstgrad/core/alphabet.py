@@ -187,6 +187,11 @@ class Alphabet:
         ids = empty(len(symbols), dtype=np.int64)
         for position, symbol in enumerate(symbols):
             number = self._ids.get(symbol) if isinstance(symbol, str) else None
+            if symbol in ("", EPSILON_SYMBOL):
+                raise UnknownSymbolError(
+                    f"{name}[{position}] is {symbol!r}, which no alphabet has; leave it out, and "
+                    "split sentences with .split() (.split(' ') gives '' between two spaces)"
+                )
             if number is None:
                 raise UnknownSymbolError(
                     f"{name}[{position}] is {symbol!r}, which is not in the alphabet of "

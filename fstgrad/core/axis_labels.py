@@ -6,6 +6,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 - `axis_labels` : the labels of each axis.
 - `column_labels`, `column_names` : the labels of the columns, and these as texts.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
+- `EPSILONS`, `check_no_epsilon` : the names of the empty string; raise an error if a label is one.
 - `check_columns` : raise an error if a table has other columns than the fit, or another order.
 - `check_names` : raise an error if a vector has the labels of other columns, or another order.
 - `check_positions` : raise an error if positions count, but there are labels, or none.
@@ -13,7 +14,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 - `check_same_rows` : raise an error if things to be paired have different labels.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -24,6 +25,12 @@ Labels = list[Any] | None
 _SHOWN = 12  # most labels in an error
 _MOST_AXES = 64  # of an array of numpy
 _ROWS = (list, tuple, np.ndarray)  # of a table as a list
+# the names of the empty string in files of OpenFst, foma, HFST and pyfoma; pyfoma writes nothing
+EPSILONS = ("", "<eps>", "<epsilon>", "@0@", "@_EPSILON_SYMBOL_@")
+_LETTER = "\u03b5"  # another name of it, unless it is one of several letters of Greek
+_MISSING = ("nan", "None", "NaT", "<NA>")
+# where the costs of insertions and deletions belong
+GAPS = "insert_cost= and delete_cost=, or rules such as c -> 0 0.2 (fg.RuleLoss, --loss x.rules)"
 _ONCE = "label each symbol of the alphabet once, with a str"
 
 
@@ -120,15 +127,42 @@ def _is_plain(labels: list[Any]) -> bool:
     ]
 
 
-def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
+def check_no_epsilon(
+    name: str, labels: Sequence[Any], symbols: Sequence[str], gaps: str = GAPS
+) -> None:
+    """Raise AlphabetError if a symbol of pairs is the empty string, which no pair has.
+
+    A missing label is one, too, and the letter epsilon unless it or others of Greek are symbols.
+
+    symbols : those of the alphabet; gaps : where the costs of insertions and deletions belong
+    """
+    texts = [s if isinstance(s, str) else str(s) * (str(s) not in _MISSING) for s in labels]
+    for label, text in zip(labels, texts, strict=True):
+        if text in EPSILONS or (text == _LETTER and not _are_greek((*texts, *symbols), symbols)):
+            raise AlphabetError(
+                f"{name} has {label!r}, which stands for no symbol, and each of its costs is of "
+                f"two symbols; leave it out, and give {gaps}"
+            )
+
+
+def _are_greek(texts: Iterable[str], symbols: Sequence[str]) -> bool:
+    """Return whether the letter epsilon is a symbol, or one of several Greek letters."""
+    letters = {text for text in texts if "\u03b1" <= text < "\u03ca"}  # alpha to omega
+    return _LETTER in symbols or letters != {_LETTER}
+
+
+def over_symbols(name: str, table: Any, symbols: Sequence[str], gaps: str = GAPS) -> Any:
     """Return a table whose rows and columns are pairs of symbols, in the order of `symbols`.
 
     A table without labels is returned unchanged; one with labels may have more symbols.
 
+    gaps : where the costs of insertions and deletions belong, for an error
+
     Raises
     ------
     AlphabetError
-        A symbol has no label or several, or the labels of one axis only are in another order.
+        A symbol has no label or several, a label is the empty string, or the labels of one axis
+        only are in another order.
     """
     order = list(symbols)
     labels = axis_labels(table) or _labels_of_rows(name, table)
@@ -139,6 +173,8 @@ def over_symbols(name: str, table: Any, symbols: Sequence[str]) -> Any:
         if _rows(table) is not None and order != digits and set(order) == set(digits):
             raise _disagreeing(name, [digits] * 2, order, "label rows and columns with str")
         return table
+    for names in given:
+        check_no_epsilon(name, names, order, gaps)
     if len(given) < len(labels) and any(own != order for own in given):
         raise _disagreeing(name, labels, order, "label rows and columns alike")
     array = np.asarray(table)

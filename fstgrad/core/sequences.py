@@ -195,19 +195,25 @@ def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
     Raises
     ------
     InvalidInputError
-        A symbol is not a str, or as in `batch`.
+        A symbol is not a str, or is empty, or as in `batch`.
     """
     found = [
         tuple(one if type(one) in (str, list, tuple) else items(f"{name}[{i}]", one))
         for i, one in enumerate(batch(name, sequences))
     ]
-    if set(map(type, chain.from_iterable(found))) <= {str}:
+    flat = chain.from_iterable
+    if set(map(type, flat(found))) <= {str} and "" not in flat(found):
         return found
     for i, one in enumerate(found):
-        for symbol in one:
+        for position, symbol in enumerate(one):
             if not isinstance(symbol, str):
                 raise InvalidInputError(
                     f"a symbol of {name}[{i}] is a {type(symbol).__name__}; give a str"
+                )
+            if not symbol:
+                raise InvalidInputError(
+                    f"{name}[{i}][{position}] is '', which is no symbol; leave it out, and split "
+                    "sentences with .split() (.split(' ') gives '' between two spaces)"
                 )
     return found
 

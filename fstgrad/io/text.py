@@ -20,6 +20,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.core.alphabet import EPSILON_SYMBOL, STANDARD, Alphabet
+from fstgrad.core.axis_labels import check_no_epsilon
 from fstgrad.core.checks import FloatArray, cost_array, instance, one_of, path_name
 from fstgrad.core.errors import (
     AlphabetError,
@@ -346,8 +347,8 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     Raises
     ------
     RowError
-        A row does not have three columns, a symbol is outside the alphabet, a pair is repeated, or
-        a cost is NaN or -inf.
+        A row does not have three columns, a symbol is outside the alphabet or is the empty string
+        (`EPSILONS`), a pair is repeated, or a cost is NaN or -inf.
     InvalidInputError
         The file has no row, or as in `read_rows`.
     """
@@ -357,6 +358,7 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     for row in read_rows(path):
         with located(row):
             a, b, cost = row.columns(("a", "b", "cost"))
+            check_no_epsilon("the pair", (a, b), alphabet.symbols)
             ids = alphabet.encode([a, b], name="pair")
             pair = (int(ids[0]), int(ids[1]))
             if pair in seen:

@@ -14,7 +14,7 @@ from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.bootstrap import Interval, interval, ratio, resampled_sums
 from fstgrad.core.checks import FloatArray, IntArray, Seed, flag, instance, one_of, positive_integer
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError, warn
 from fstgrad.core.sequences import items, paired_batches, symbol_strings
 from fstgrad.core.short_repr import short_repr
 from fstgrad.io import Tokens
@@ -232,7 +232,8 @@ def score(
     replace : dict from words to words, optional
         Spellings that count as the same: ``{"gonna": "going to", "%hes": ""}`` replaces the words
         on the left on both sides, the longest match first, before words are dropped.  For both, a
-        str has words between white space, and a list has its symbols.
+        str has words between white space, and a list has its symbols.  A `UserWarning` names those
+        that no string has.
     resamples : int
         Number of bootstrap resamples of pairs for the 95 percent intervals.
     rng : Generator, int or None
@@ -292,6 +293,8 @@ def score(
     losses = loss.pairwise(ys, zs) if isinstance(loss, Loss) else None
     resamples = positive_integer("resamples", resamples)
     rows = tuple(_rows(edits, losses, groups, resamples, rng))
+    for said in rules.unused():
+        warn(said, UserWarning)
     return Score(unit, rows, edits, losses, resamples, rng)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import instance
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.sequences import members
+from fstgrad.io.matching import listed
 from fstgrad.strings import Lattice
 from fstgrad.strings.lattices.graph import NO_SYMBOL
 
@@ -24,11 +25,15 @@ class WordRules:
     replacements : from one or more words to any number of words; no result is replaced again.
     dropped : words.
     patterns : regular expressions of whole words, which are dropped, too.
+
+    `unused` tells which of them have not applied to any words since the rules were made.
     """
 
     replacements: Mapping[Words, Words]
     dropped: frozenset[str] = frozenset()
     patterns: tuple[re.Pattern[str], ...] = ()
+    _applied: set[Words] = field(default_factory=set, compare=False)  # of the replacements
+    _is_kept: dict[str, bool] = field(default_factory=dict, compare=False)  # of words so far
 
     def __post_init__(self) -> None:
         """Raise InvalidInputError if a result is replaced again, or a rule has nothing to read."""
@@ -40,6 +45,7 @@ class WordRules:
                     f"replace: {' '.join(old)!r} becomes {' '.join(new)!r}, which another rule "
                     f"turns into {' '.join(again)!r}; give the last of these words in both rules"
                 )
+        self._applied.clear()
 
     @classmethod
     def of(cls, drop: Iterable[str | re.Pattern[str]], words: Mapping[str, str]) -> "WordRules":
@@ -74,8 +80,10 @@ class WordRules:
         start = 0
         while start < len(words):
             for size in range(min(self._longest, len(words) - start), 0, -1):
-                new = self.replacements.get(tuple(words[start : start + size]))
+                old = tuple(words[start : start + size])
+                new = self.replacements.get(old)
                 if new is not None:
+                    self._applied.add(old)
                     result.extend(new)
                     start += size
                     break
@@ -86,11 +94,23 @@ class WordRules:
 
     def words(self, words: Sequence[str]) -> Words:
         """Return words after the rules."""
-        return tuple(
-            word
-            for word in self._replaced(words)
-            if word not in self.dropped and not any(p.fullmatch(word) for p in self.patterns)
-        )
+        result = self._replaced(words)
+        for word in result:
+            if word not in self._is_kept:
+                is_dropped = word in self.dropped or any(p.fullmatch(word) for p in self.patterns)
+                self._is_kept[word] = not is_dropped
+        return tuple(word for word in result if self._is_kept[word])
+
+    def unused(self) -> list[str]:
+        """Return a line for `drop` and one for `replace` if words of it are in no text so far."""
+        dropped = sorted(word for word in self.dropped if word not in self._is_kept)
+        dropped += [p.pattern for p in self.patterns if not any(map(p.fullmatch, self._is_kept))]
+        replaced = [" ".join(old) for old in self.replacements if old not in self._applied]
+        return [
+            f"{name}: no text has {listed(map(repr, words))} to {name}"
+            for name, words in (("drop", dropped), ("replace", replaced))
+            if words
+        ]
 
     def text(self, text: str) -> str:
         """Return a text after the rules; if there are any, one space separates its words."""

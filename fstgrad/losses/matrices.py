@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.core.alphabet import Alphabet
-from fstgrad.core.axis_labels import over_symbols
+from fstgrad.core.axis_labels import check_no_epsilon, over_symbols
 from fstgrad.core.checks import FloatArray, direction_array, instance, path_name
 from fstgrad.core.errors import AlphabetError, InvalidInputError
 from fstgrad.core.sequences import items
@@ -21,6 +21,7 @@ _FOLDER = pathlib.Path(__file__).parent / "ncbi"
 MATRICES = (
     "BLOSUM45", "BLOSUM50", "BLOSUM62", "BLOSUM80", "BLOSUM90", "PAM30", "PAM70", "PAM250", "NUC44",
 )  # fmt: skip
+_GAPS = "gap_open= (in SmithWaterman also insert= and delete=)"
 Matrix = str | os.PathLike[str] | npt.ArrayLike
 
 
@@ -108,9 +109,11 @@ class SubstitutionMatrix:
         Raises
         ------
         AlphabetError
-            The matrix lacks a symbol of the alphabet.
+            The matrix lacks a symbol of the alphabet, or has one that stands for no symbol.
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        for symbols in (self.rows, self.columns):
+            check_no_epsilon(self.name, symbols, alphabet.symbols, _GAPS)
         missing = [s for s in alphabet if s not in self.rows or s not in self.columns]
         if missing:
             raise AlphabetError(
@@ -139,5 +142,5 @@ def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) ->
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
     if isinstance(matrix, SubstitutionMatrix):
         return matrix.over(alphabet)
-    table = over_symbols("matrix", matrix, alphabet.symbols)
+    table = over_symbols("matrix", matrix, alphabet.symbols, _GAPS)
     return direction_array("matrix", table, (len(alphabet), len(alphabet))).copy()

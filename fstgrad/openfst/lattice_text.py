@@ -22,6 +22,7 @@ from itertools import islice, takewhile
 
 import numpy as np
 
+from fstgrad.core.axis_labels import EPSILONS
 from fstgrad.core.checks import instance, real_number
 from fstgrad.core.errors import FstError, FstgradError
 from fstgrad.io import NUMBER, Path, read_rows
@@ -35,7 +36,6 @@ from fstgrad.openfst.lines import (
     split_fields,
     text_lines,
 )
-from fstgrad.openfst.symbols import EPSILONS
 from fstgrad.openfst.text import TextArcs, check_known, parse_lines
 
 _EPSILON = "<eps>"

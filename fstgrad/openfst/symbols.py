@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.core.alphabet import EPSILON_SYMBOL, Alphabet
+from fstgrad.core.axis_labels import EPSILONS
 from fstgrad.core.checks import IntArray, instance, is_integer, one_of
 from fstgrad.core.errors import (
     AlphabetError,
@@ -18,8 +19,6 @@ from fstgrad.core.sequences import fields, items
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
 
-# the names of epsilon in files of OpenFst, foma, HFST and pyfoma; pyfoma also writes nothing
-EPSILONS = ("", EPSILON_SYMBOL, "<epsilon>", "@0@", "@_EPSILON_SYMBOL_@")
 _FLAG = re.compile(r"@[A-Z]\.[^@]+@")
 _SPECIAL = re.compile(r"@_.+_@")
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fstgrad.core.axis_labels import EPSILONS
 from fstgrad.core.checks import FloatArray, IntArray, flag, instance
 from fstgrad.core.errors import FstError, InvalidInputError
 from fstgrad.io import NUMBER, read_text
@@ -25,7 +26,7 @@ from fstgrad.openfst.lines import (
     split_fields,
     text_lines,
 )
-from fstgrad.openfst.symbols import EPSILONS, check_ordinary
+from fstgrad.openfst.symbols import check_ordinary
 
 _FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?|inf", re.I)  # a cost of Python
 _LABELS = 2**31  # OpenFst stores labels as int32

@@ -103,10 +103,11 @@ def test_costs_of_words_and_scales(files, capsys):
     """As if the scores of the slots were lower; the scales are those of Kaldi's two costs."""
     (files["path"] / "costs").write_text("cap 0.7\nunused 1\n")
     options = ("--tokens-y", "words", "--loss", "edit")
-    code, lines, _ = run(
+    code, lines, err = run(
         capsys, "risk", files["pairs"], "--lattices", files["far"], *options,
         "--word-costs", files["path"] / "costs", "--word-penalty", 0.2,
     )  # fmt: skip
+    assert "fstgrad: --word-costs: no scored text or lattice has 'unused'\n" in err
     slots = [[("the", -0.2), (None, -1.0)], [("cat", 0.1), ("cap", -0.4)], [("sat", -0.2)]]
     loss = fg.EditDistance(ABC)
     expected = fg.risk(fg.Lattice.from_confusion_network(slots, ABC), TARGET, loss)[0]

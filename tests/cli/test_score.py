@@ -143,7 +143,7 @@ def test_alternatives_of_sclites_files(files, run):
     assert (found["errors"], found["loss"][0]) == (0, 0.0)
 
 
-def test_groups(files, run):
+def test_groups(files, run, tmp_path):
     files(
         t__csv="id,hyp,ref,room\na-1,x,y,R\na-2,y,y,S\nb-1,y,y,R\n", g="a-1 one\na-2 two\nb-1 two\n"
     )
@@ -155,6 +155,22 @@ def test_groups(files, run):
     assert (code, "no such column, but hyp, ref, room" in err) == (2, True)
     files(g="a-1 one\n")
     assert "no utterance 'a-2'" in run("score", "t.csv", "t.csv", "--by", "g")[2]
+    files(i__tsv="Ann-1\tX\nBob-1\ty\n", j__tsv="ANN-1\tx\nBOB-1\tz\n")
+    files(g="Ann-1 One\nboB-1 Two\n", twice="Ann-1 One\nann-1 Two\nbob-1 Two\n")
+    (tmp_path / "lat").mkdir()
+    for name in ("aNN-1", "bOB-1"):
+        (tmp_path / "lat" / f"{name}.txt").write_text("0 1 X\n1\n")
+    for by, groups in (("g", ["One", "Two"]), ("^([A-Z]+)-", ["ann", "bob"])):
+        for hypotheses in ("i.tsv", "lat"):
+            options = ("--by", by, "--ignore-case", "--compare", "i.tsv")
+            found = rows(run, hypotheses, "j.tsv", *options)
+            assert [row["errors"] for row in found[:2]] == [0, 1]
+            assert [row["group"] for row in found] == [*groups, "all"] * 2
+    said = run("score", "i.tsv", "j.tsv", "--by", "twice", "--ignore-case")[2]
+    assert "twice:2: 'ann-1' has another group before" in said
+    (tmp_path / "lat" / "ANN-1.txt").write_text("0 1 x\n1\n")
+    said = run("score", "lat", "j.tsv", "--ignore-case")[2]
+    assert "lat has the name 'ann-1' more than once" in said
     files(k="a b\tV;1\tx y\n", r="a b\tV;1\tx z\n", g="a b\tV;1\ttwo\n")  # ids with tags
     assert rows(run, "k", "r", "--by", "g")[0]["group"] == "two"
 
@@ -238,8 +254,14 @@ def test_fillers_and_spellings(files, run, tmp_path):
     files(one="goin => going\n")
     found = rows(run, "folder", "r.tsv", "--drop", "uh", "--drop", "{uh}", "--replace", "one")
     assert found[0]["errors"] == 0
-    code, _, err = run("score", "h.tsv", "r.tsv", "--drop", "uhm")
-    assert (code, "no word of the files is 'uhm'" in err) == (0, True)
+    options = ("--drop", "uhm", "--drop", "^z+", "--drop", "to", "--replace", "rows")
+    files(rows="gonna\tgoing to\nthe mat\t\nthe hat\tx\n")
+    for name in ("h.tsv", "n.tsv"):
+        code, _, err = run("score", name, "r.tsv", *options)
+        assert (code, "fstgrad: --drop: no text has 'uhm', '^z+' to drop\n" in err) == (0, True)
+        gonna = "'gonna', " if name == "n.tsv" else ""
+        assert f"fstgrad: --replace: no text has {gonna}'the mat', 'the hat' to replace\n" in err
+    assert "the mat" in run("score", "folder", "r.tsv", "--replace", "rows")[2]
     for wrong in ("x => { a / b }\n", "x => y / [ ] __ z\n", "x\n", "x\ty\tz\n", "x\ty\nx\tz\n"):
         files(wrong=wrong)
         code, _, err = run("score", "h.tsv", "r.tsv", "--replace", "wrong")
@@ -311,6 +333,16 @@ def test_alternatives_outside_of_sclites_files_are_noted(files, run):
     code, _, err = run("score", "h", "r")
     assert (code, "r:1: '{ a / uh }' looks like alternatives" in err) == (0, True)
     assert "--alternatives reads alternatives as sclite does" in err
+    for text, shown in (
+        ("{a/uh} b", "'{a/uh}'"),
+        ("b { a / { c / d } } {x}", "'{ a / { c / d }'"),
+        ("{uh} a / b {um}", None),
+        ("x{a/b} 1/2", None),
+    ):
+        files(h=f"{text}\n", r=f"{text}\n")
+        err = run("score", "h", "r")[2]
+        assert ("looks like alternatives" in err) == (shown is not None)
+        assert shown is None or f"h:1: {shown} looks" in err
 
 
 def test_a_manifest_has_both_texts(files, run):
@@ -624,6 +656,32 @@ def test_scales_and_costs_of_words_change_the_best_path(files, run):
     for wrong in ("a 1\na 2\n", "a x\n", "a inf\n"):
         files(wrong=wrong)
         assert "wrong:" in run("score", "k.lat", "r.tsv", "--word-costs", "wrong")[2]
+
+
+def test_words_with_costs_are_those_of_hypotheses_in_any_case_and_form(files, run):
+    """Costs of 1.5 for the best word: -1 - 1.5 against -2; Cafe is in another Unicode form."""
+    files(
+        n__tsv="a\t-1\tthe CAT\na\t-2\tthe Mat\nb\t-1\tCafe\u0301\nb\t-2\thut\n",
+        r__tsv="a\tTHE mat\nb\thut\n", folded="CAT 1.5\ncaf\u00c9 1.5\n", low="cat 1.5\n",
+    )  # fmt: skip
+    pathlib.Path("lat").mkdir()
+    for name, text in (
+        ("a", "0 1 the the\n1 2 CAT CAT\n1 2 Mat Mat 1\n2\n"),
+        ("b", "0 1 Cafe\u0301 Cafe\u0301\n0 1 hut hut 1\n1\n"),
+    ):
+        pathlib.Path(f"lat/{name}.txt").write_text(text)
+    fold = ("--ignore-case", "--normalize", "nfc")
+    for name in ("n.tsv", "lat"):
+        assert rows(run, name, "r.tsv", *fold)[0]["errors"] == 2
+        assert rows(run, name, "r.tsv", *fold, "--word-costs", "folded")[0]["errors"] == 0
+        assert rows(run, name, "r.tsv", "--ignore-case", "--word-costs", "low")[0]["errors"] == 1
+        code, _, err = run("score", name, "r.tsv", "--word-costs", "low")
+        said = "fstgrad: --word-costs: no scored text or lattice has 'cat'\n"
+        assert (code, said in err) == (0, True)
+        assert "--word-costs:" not in run("score", name, "r.tsv", *fold, "--word-costs", "low")[2]
+        files(two="CAT 1.5\ncat 1\n")
+        code, _, err = run("score", name, "r.tsv", "--ignore-case", "--word-costs", "two")
+        assert (code, "two:2: 'cat' is the word 'cat', which has another" in err) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["lats.txt", "lat.1.gz", "lat"])

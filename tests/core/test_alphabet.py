@@ -22,8 +22,13 @@ def test_bad_alphabets(symbols, said):
 
 
 @pytest.mark.parametrize(
-    "sequence, said", [("ax", r"\[1\] is 'x'"), (np.array([0, 9]), r"\[1\] is 9"), ([-1], "is -1")]
-)
+    "sequence, said",
+    [
+        ("ax", r"\[1\] is 'x'.*add it to the alphabet"), (np.array([0, 9]), r"\[1\] is 9"),
+        ([-1], "is -1"), (["a", ""], r"\[1\] is '', which no alphabet has; leave it out"),
+        (["<eps>"], r"\[0\] is '<eps>', which no alphabet has"),
+    ],
+)  # fmt: skip
 def test_unknown_symbols(sequence, said):
     with pytest.raises(fg.AlphabetError, match=said):
         fg.Alphabet("abc").encode(sequence)

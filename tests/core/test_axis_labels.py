@@ -37,12 +37,32 @@ def test_labels_are_in_the_order_of_the_alphabet(make, sign):
         assert make(table)("C", "G") == pytest.approx(sign * 0.6, abs=1e-10)  # row 1, column 2
     more = Frame(np.pad(COSTS, (0, 1)), [*"ACGTN"], [*"ACGTN"])
     assert make(more)("C", "G") == pytest.approx(sign * 0.6, abs=1e-10)
+    for label in ("", "<eps>", "@0@", "@_EPSILON_SYMBOL_@", "\u03b5", None, np.nan):
+        for rows, columns in (([*"ACGT", label], [*"ACGTN"]), ([*"ACGTN"], [*"ACGT", label])):
+            with pytest.raises(fg.AlphabetError, match=f"has {label!r}, which stands for no symb"):
+                make(Frame(np.pad(COSTS, (0, 1)), rows, columns))
     for labels in ([*"ACGU"], [*"AACG"], [*"acgt"]):
         with pytest.raises(fg.AlphabetError, match=f"{', '.join(labels)}.*A, C, G, T"):
             make(Frame(COSTS, labels, labels))
     with pytest.raises(fg.AlphabetError, match="columns G, A, T, C, the alphabet is A, C, G, T"):
         make(Frame(COSTS, columns=LABELS))
     assert make(Frame(COSTS, columns=[*"ACGT"]))("C", "G") == pytest.approx(sign * 0.6, abs=1e-10)
+
+
+def test_epsilon_is_a_letter_in_greek_and_words_are_no_missing_labels():
+    names = ["\u03b1", "\u03b2", "\u03b5", "\u03b3"]
+    for alphabet in (names[:2], names):
+        loss = fg.EditDistance(fg.Alphabet(alphabet), confusion=Frame(COSTS, names, names))
+        assert loss([names[0]], [names[1]]) == 0.1
+    words = ["nan", "None", "a", "b"]
+    loss = fg.EditDistance(fg.Alphabet(words), confusion=Frame(COSTS, words, words))
+    assert loss(["nan"], ["None"]) == 0.1
+    with pytest.raises(fg.AlphabetError, match="insert_cost= and delete_cost=, or rules"):
+        fg.EditDistance(ACGT, confusion=Frame(np.zeros((5, 5)), [*"ACGT", ""], [*"ACGT", ""]))
+    with pytest.raises(fg.AlphabetError, match="'@0@', which stands for no symbol"):
+        fg.GlobalAlignment(
+            ACGT, fg.SubstitutionMatrix([*"ACGT", "@0@"], [*"ACGT"], np.zeros((5, 4))), gap_open=9.0
+        )
 
 
 def test_transducers_read_labels_too():

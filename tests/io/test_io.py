@@ -109,6 +109,9 @@ def test_confusion_table(tmp_path):
     path.write_text("a\tb\t0.25\nb\tb\t0.5\n")
     costs = read_confusion(path, fg.Alphabet("ab"), substitute_cost=2)
     np.testing.assert_array_equal(costs, [[0, 0.25], [2, 0.5]])
+    path.write_text("\u03b5\t\u03b1\t0.25\n")  # in Greek, epsilon is a letter
+    costs = read_confusion(path, fg.Alphabet("\u03b1\u03b5"))
+    np.testing.assert_array_equal(costs, [[0, 1], [0.25, 0]])
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,11 @@ def test_confusion_table(tmp_path):
     [
         ("a\tb\n", "costs.tsv:1: 2 column"),
         ("a\tb\t1\na\tx\t1\n", r"costs.tsv:2: pair\[1\] is 'x'"),
+        ("b\ta\t1\na\t@0@\t.2\n", "costs.tsv:2: the pair has '@0@', .* insert_cost= and delete_"),
+        ("@_EPSILON_SYMBOL_@\ta\t1\n", "the pair has '@_EPS.* or rules such as c -> 0 0.2"),
+        ("<eps>\ta\t1\n", "the pair has '<eps>', which stands for no symbol"),
+        ("a\t\t1\n", "the pair has '', which stands for no symbol"),
+        ("a\t\u03b5\t1\n", "the pair has '\u03b5', which stands for no symbol"),
         ("a\tb\tmuch\n", "costs.tsv:1: cost is not"),
         ("a\tb\tnan\n", "costs.tsv:1: cost"),
         ("a\tb\t1_0\n", "costs.tsv:1: cost is not a number: '1_0'"),

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -377,6 +378,12 @@ def test_the_oracle_is_an_allowed_path():
         ((["a"], [float("nan")]), r"references\[0\] is nan"),
         (([["a", 1]], ["a"]), r"symbol of hypotheses\[0\] is a int"),
         (([["ab"]], ["a"], "cer"), "cer counts characters"),
+        (([["a", ""]], ["a"], "cer"), r"hypotheses\[0\]\[1\] is '', which is no symbol; leave"),
+        (
+            (["a"], [["a", "b"], ["a", "", "b"]]),
+            r"references\[1\]\[1\] is '', .*\.split\(\)",
+        ),
+        (([["a", ""]], ["a"], fg.WordErrorRate(fg.Alphabet("a"))), r"hypotheses\[0\]\[1\] is ''"),
         ((["a"], ["a"], "ter"), "choose one of wer, cer"),
     ],
 )
@@ -435,8 +442,25 @@ def test_dropped_and_replaced_words_are_those_of_both_sides():
         assert found.rows == expected.rows
     lists = fg.score([y.split() for y in ys], [z.split() for z in zs], drop=FILLERS)
     assert lists.rows == fg.score(ys, zs, drop=FILLERS).rows
-    longest = fg.score(["so long as"], ["x"], replace={"so": "y", "so long": "", "as": "x"})
+    with pytest.warns(UserWarning, match="replace: no text has 'so' to replace"):
+        longest = fg.score(["so long as"], ["x"], replace={"so": "y", "so long": "", "as": "x"})
     assert longest.errors.tolist() == [0]  # the longest match first
+
+
+def test_words_to_drop_and_to_replace_that_no_text_has_are_warned_about():
+    """A dropped word may be the result of a replacement; a lattice has those of its arcs."""
+    drop = ["uh", "um", re.compile("z+"), re.compile("a+")]
+    replace = {"x": "um", "x y": "b", "c": "d", "a": "a"}
+    lattice = fg.Lattice.from_nbest([["a", "x"]], [0.0], fg.Alphabet(["a", "c", "um", "x"]))
+    for hypothesis in ("a x", ["a", "x"], lattice):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fg.score([hypothesis], ["a"], drop=drop, replace=replace)
+        assert [str(one.message) for one in caught] == [
+            "drop: no text has 'uh', 'z+' to drop", "replace: no text has 'x y', 'c' to replace",
+        ]  # fmt: skip
+        assert {one.filename for one in caught} == {__file__}
+        fg.score([hypothesis], ["a c"], drop=["um", "d"], replace={"x": "um", "c": "d"})
 
 
 def test_words_dropped_from_a_lattice_are_empty_before_it_is_decoded():

@@ -154,7 +154,9 @@ def alignment_transducer(
     (3, 68)
     """
     n, label = len(alphabet), labels(alphabet)
-    align = direction_array("costs", over_symbols("costs", costs, alphabet.symbols), (n, n))
+    align = direction_array(
+        "costs", over_symbols("costs", costs, alphabet.symbols, "gap_open="), (n, n)
+    )
     opening = positive_number("gap_open", gap_open, allow_zero=True, most=LARGEST_COST)
     extending = positive_number("gap_extend", gap_extend, allow_zero=True, most=LARGEST_COST)
     one_of("free_ends", free_ends, get_args(Ends))

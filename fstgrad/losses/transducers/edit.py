@@ -23,6 +23,8 @@ from fstgrad.losses.transducers.builder import (
 )
 from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
 
+_GAPS = "strings of one length, or use EditDistance with confusion="
+
 
 @FstBuilder
 def edit_transducer(
@@ -269,7 +271,7 @@ def hamming_transducer(
     9
     """
     label = labels(alphabet)
-    table = checks.cost_array("cost", over_symbols("cost", cost, alphabet.symbols))
+    table = checks.cost_array("cost", over_symbols("cost", cost, alphabet.symbols, _GAPS))
     if table.ndim == 2:
         costs = checks.cost_array("cost", table, (len(alphabet), len(alphabet)))
     else:
