@@ -24,11 +24,14 @@ class Intercepts(NamedTuple):
 
     coordinates : (f,) int64, the coordinates of eta, from 0, that have an intercept.
     penalised : (f,) bool, which of these intercepts are penalised.
+    mean_offset : the weighted mean of the offsets of the rows.  In a fit, offsets and covariates
+        have mean 0; the intercept of T is the coefficient of T at their means.
     """
 
     coordinates: IntArray
     penalised: BoolArray
     covariates: Covariates = NONE
+    mean_offset: float = 0.0
 
     @property
     def width(self) -> int:
@@ -40,7 +43,7 @@ class Intercepts(NamedTuple):
 
         Coordinates without an intercept are 0.
         """
-        of_z = self.covariates.from_fit_basis(node_coefs)
+        of_z = self.from_fit_basis(node_coefs)
         f, intercepts = self.coordinates.size, np.zeros((len(node_coefs), width))
         intercepts[:, self.coordinates] = of_z[:, :f]
         return intercepts, of_z[:, f:]
@@ -53,7 +56,19 @@ class Intercepts(NamedTuple):
         if slopes.shape[1] != self.covariates.count:
             slopes = np.zeros((len(intercepts), self.covariates.count))
         node_coefs = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
-        return self.covariates.to_fit_basis(node_coefs)
+        return self.to_fit_basis(node_coefs)
+
+    def to_fit_basis(self, node_coefs: FloatArray) -> FloatArray:
+        """Return the node_coefs (..., f + d) of a fit from those of the model, a copy."""
+        out = self.covariates.to_fit_basis(node_coefs).copy()
+        out[..., 0] += self.mean_offset
+        return out
+
+    def from_fit_basis(self, node_coefs: FloatArray) -> FloatArray:
+        """Return the node_coefs (..., f + d) of the model from those of a fit, a copy."""
+        out = self.covariates.from_fit_basis(node_coefs).copy()
+        out[..., 0] -= self.mean_offset
+        return out
 
 
 class NormalMatrixLayout(NamedTuple):

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CHECKPOINT_SECONDS = 20.0
+ALPHA_ERROR = 1e-9  # relative error of alpha_max
+LEAST_SHARE = 1e-12  # of the largest gradient, below which a gradient counts as 0
+PRECISE = 1e-10  # accuracy of the gradients of intercepts for alpha_max
 ROUGH = 0.05  # times alpha: the tolerance of node regressions that only start a joint fit
 Progress = Callable[[int, NodeFit], None]
 
@@ -52,28 +55,38 @@ class Solution(NamedTuple):
 def fit(
     problem: Problem,
     settings: FitSettings,
-    candidates: dict[int, IntArray],
     start: tuple[list[NodeFit], Parameters] | None = None,
 ) -> Solution:
     """Return the fit of a model.
 
     start : the node fits and the parameters of an earlier fit; not used if it does not match.
-    candidates : the candidate sets {size: (m, size)}; a size that is missing has all sets.
     """
-    k, features, is_joint = problem.k, problem.x.shape[1], settings.is_joint
+    k, is_joint = problem.k, settings.is_joint
     node_fits, last = start if start and _matches(problem, *start) else (None, None)
+    candidates = settings.candidates
     if settings.stagewise:
-        candidates = dict(candidates)
-        for size in range(2, k):
-            larger = {s: np.zeros((0, s), np.int64) for s in range(size + 1, k + 1)}
-            design = problem.design({**candidates, **larger})
-            node_fits = _fit_stage(problem, design, settings, node_fits, size)
-            candidates[size + 1] = cliques(_selected(problem, node_fits, design, size), features)
+        candidates, node_fits = _stagewise(problem, settings, node_fits)
     design = problem.design(candidates)
     if node_fits is None or not is_joint or settings.stagewise:
         first = problem.pairs_of(design) if is_joint else design
         node_fits, last = _fit_stage(problem, first, settings, node_fits, k), None
     return _combined(problem, settings, design, node_fits, last)
+
+
+def _stagewise(
+    problem: Problem, settings: FitSettings, node_fits: list[NodeFit] | None
+) -> tuple[dict[int, IntArray], list[NodeFit] | None]:
+    """Return the candidates of the last stage, and the node fits of the stage before.
+
+    node_fits : the start of the first stage, if there is one.
+    """
+    candidates: dict[int, IntArray] = {}
+    for size in range(2, problem.k):
+        design = problem.design({**candidates, **problem.up_to(size)})
+        node_fits = _fit_stage(problem, design, settings, node_fits, size)
+        selected = _selected(problem, node_fits, design, size)
+        candidates[size + 1] = cliques(selected, problem.x.shape[1])
+    return candidates, node_fits
 
 
 def _matches(problem: Problem, fits: list[NodeFit], parameters: Parameters) -> bool:
@@ -135,14 +148,7 @@ def _combined(
 
 def warn_of_defects(solution: Solution, tol: float) -> None:
     """Warn if a fit stopped early, or if its model has no normalizer."""
-    kkt = solution.kkt
-    if kkt.max() > tol:
-        worst = int(np.argmax(kkt))
-        warnings.warn(
-            f"node {worst} stopped at a violation of {kkt[worst]:.2g} > tol={tol}; "
-            "raise max_iter or tol",
-            stacklevel=4,
-        )
+    _warn_of_violation(solution.kkt, tol)
     answer = normalization.is_normalizable(solution.parameters)
     if answer.value is False:
         warnings.warn(
@@ -150,6 +156,17 @@ def warn_of_defects(solution: Solution, tol: float) -> None:
             "conditionals, but no joint distribution to sample from; raise alpha, give "
             'symmetrize="min", or use a base of counts',
             stacklevel=4,
+        )
+
+
+def _warn_of_violation(kkt: FloatArray, tol: float) -> None:
+    """Warn if a node stopped early, given the largest violation of each node (p,)."""
+    if kkt.max() > tol:
+        worst = int(np.argmax(kkt))
+        warnings.warn(
+            f"node {worst} stopped at a violation of {kkt[worst]:.2g} > tol={tol}; "
+            "raise max_iter or tol",
+            stacklevel=5,
         )
 
 
@@ -196,34 +213,91 @@ def solve_nodes(
 def largest_useful_alpha(problem: Problem, settings: FitSettings) -> float:
     """Return the smallest alpha at which the model has no set, times 1 + 1e-9.
 
-    This is the largest gradient of a set, divided by its scale, at the independent model.  For a
-    joint fit, it is the largest tied gradient: if the tied gradient of a set exceeds a bound, so
-    does the gradient of one of its nodes; the bound is lowered until the largest tied gradient
-    found exceeds it.
+    It is the alpha that equals the largest gradient of a candidate, divided by its scale, in the
+    model without sets.  Alpha itself changes that model if intercepts are penalised, and the
+    candidates of a joint fit if they are chosen stagewise; it is then searched for.
     """
-    design = problem.design({})
-    alone = replace(settings, alpha=1e300, screening="kkt")
-    fits = solve_nodes(problem, design, alone, None)
-    start = symmetrize(fits, design, problem.without_sets(), problem.intercepts, "average")
-    regression = problem.joint(design, alone)
-    active = regression.active_set_of(start)
-    residual = regression.solver.solve(active, 0.5 * settings.tol)[0]
-    top = 0.0
-    for number, block in enumerate(design.blocks):
-        for node in np.flatnonzero(problem.varying).tolist():
-            columns = design.columns(block, node)
-            slopes = np.abs(design.gradients(number, columns, residual[node]))
-            scaled = slopes / np.maximum(block.scale[columns], 1e-300)
-            top = max(top, float(scaled.max(initial=0.0)))
-    bound = 0.5 * top
-    while settings.is_joint and top > 0:
-        excess = regression.violators(residual, active, bound)[2]
-        largest = bound + float(excess.max(initial=-np.inf))
-        if largest >= bound:
-            top = largest
-            break
-        bound *= 0.5
-    return top * (1 + 1e-9)
+    settings = replace(settings, checkpoint=None, progress_names=None)
+    is_stagewise = settings.stagewise and problem.k > 2
+    candidates = problem.up_to(2) if is_stagewise else settings.candidates
+    design = problem.design(candidates)
+    alone = _without_sets(problem, settings, design, 1e300)
+    high = max(alone.columns, alone.intercepts)  # from this alpha on, a node selects nothing
+    choices = is_stagewise and settings.is_joint
+    top = alone.sets
+    if top < (1 - ALPHA_ERROR) * high and (choices or alone.intercepts > top):
+
+        def excess(alpha: float) -> float:
+            nonlocal alone
+            chosen = design
+            if choices:
+                at_alpha = replace(settings, alpha=alpha)
+                chosen = problem.design(_stagewise(problem, at_alpha, None)[0])
+            alone = _without_sets(problem, settings, chosen, alpha)
+            return alone.sets - alpha
+
+        top = _last_root(excess, top if top > 0 else 0.5 * high, high)
+    _warn_of_violation(alone.kkt, settings.tol)
+    return top * (1 + ALPHA_ERROR)
+
+
+def _last_root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Return the alpha, at most `high`, above which the excess is negative; 0 if there is none.
+
+    The search starts at `low`, and goes on below it if the excess is negative there, too.
+    """
+    from scipy.optimize import brentq
+
+    start = low
+    while (beyond := excess(low)) < -ALPHA_ERROR * low:
+        low *= 0.5
+        if low < LEAST_SHARE * start:
+            return 0.0
+    if beyond <= ALPHA_ERROR * low:
+        return low
+    return float(brentq(excess, low, high, xtol=0.1 * ALPHA_ERROR * low, rtol=0.1 * ALPHA_ERROR))
+
+
+class _WithoutSets(NamedTuple):
+    """The largest gradients in the model without sets; columns that are constant do not count.
+
+    columns, sets : those of the columns of single nodes, and of the sets of the fit, which are tied
+        in a joint fit, divided by their scales.
+    intercepts : those of penalised intercepts.
+    kkt : (p,), the largest violation of the conditions of each node's intercepts and slopes.
+    """
+
+    columns: float
+    sets: float
+    intercepts: float
+    kkt: FloatArray
+
+
+def _without_sets(
+    problem: Problem, settings: FitSettings, design: Design, alpha: float
+) -> _WithoutSets:
+    """Return the gradients in the model without sets, at this alpha."""
+    at_alpha = replace(settings, alpha=alpha, screening="kkt")
+    alone = Design(design.samples, design.features, (), {})
+    fits = solve_nodes(problem, alone, at_alpha, None)
+    target = min(0.5 * settings.tol, PRECISE)
+    columns = intercepts = 0.0
+    if settings.is_joint:
+        start = symmetrize(fits, alone, problem.without_sets(), problem.intercepts, "average")
+        joint = problem.joint(design, at_alpha)
+        active = joint.active_set_of(start)
+        residuals = joint.solver.solve(active, target)[0]
+    penalised = problem.intercepts.coordinates[problem.intercepts.penalised]
+    for node in np.flatnonzero(problem.varying).tolist():
+        regression = problem.node(node, design, at_alpha)
+        residual = (
+            residuals[node] if settings.is_joint else regression.without_sets(fits[node], target)
+        )
+        columns = max(columns, regression.largest_gradient(residual))
+        slopes = np.abs(residual.mean(axis=0)[penalised])
+        intercepts = max(intercepts, float(slopes.max(initial=0.0)))
+    sets = joint.largest_gradient(residuals, active, columns) if settings.is_joint else columns
+    return _WithoutSets(columns, sets, intercepts, np.array([fit.kkt for fit in fits]))
 
 
 def symmetrize(

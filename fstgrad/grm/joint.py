@@ -27,6 +27,7 @@ from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 
 SETTLED = 0.25  # a warm start first reduces the slopes of intercepts to this share of alpha
+ROUNDING = 1e-15  # tied gradients of a smaller share of those of nodes are sums of opposites
 AT_ONCE = 1_000_000  # sets whose tied gradients are computed at once
 Gradients = Callable[[int, IntArray, IntArray], FloatArray]
 
@@ -196,6 +197,21 @@ class JointRegression:
             term, key, excess = term[first], key[first], excess[first]
         strongest = self.design.strongest(excess)
         return term[strongest], key[strongest], excess[strongest]
+
+    def largest_gradient(self, residual: FloatArray, active: ActiveSet, top: float) -> float:
+        """Return the largest |tied gradient| / scale of an inactive set, residual (p, n, c).
+
+        top : the largest |gradient| / scale of a column of one node.  If the tied gradient of a set
+        exceeds a bound, so does the gradient of one of its nodes; so the bound is lowered from
+        `top` until the largest tied gradient found exceeds it.
+        """
+        bound = top
+        while bound > ROUNDING * top:
+            bound *= 0.5
+            excess = float(self.violators(residual, active, bound)[2].max(initial=-np.inf))
+            if excess >= 0:
+                return bound + excess
+        return 0.0
 
     def _excesses(
         self,

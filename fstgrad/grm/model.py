@@ -108,8 +108,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
     kkt_ : (p,) float64
         The certificate: for each node the largest violation of its optimality conditions over
         all candidate sets.  In negative-binomial and hurdle fits, the objective has a ridge on the
-        intercepts at the mean covariates, 0.001 Var[t] / 2 times their squares, which keeps them
-        finite; so the residuals of slopes and intercepts alone do not vanish exactly.
+        intercepts at the mean covariates and offset, 0.001 Var[t] / 2 times their squares, which
+        keeps them finite; so residuals of slopes and intercepts alone do not vanish exactly.
     names_ : list of str
         The names of the columns; x0, x1, ... if there are none.
     covariate_names_ : list of str, or None
@@ -245,8 +245,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """Return the smallest alpha at which the model has no set, to a relative 1e-9.
 
-        With symmetrize="joint", it is that of the joint fit; otherwise, the largest over all node
-        regressions.  The arguments are those of `fit`.
+        The arguments are those of `fit`.  With symmetrize="min", it is the smallest alpha at which
+        no node selects a set; the model, whose sets all their nodes select, may have none below it.
         """
         model = clone(self)
         problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
@@ -742,11 +742,12 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> FitSettings:
         """Return the arguments that determine how a fit is solved."""
+        names, sets = self.names_, self.candidate_sets
         return FitSettings(
             float(self.alpha), float(self.tol), int(self.max_iter), self.screening,
             worker_count(self.n_jobs), self.symmetrize if self.k > 1 else "average",
-            stagewise=isinstance(self.candidate_sets, str), checkpoint=self.checkpoint,
-            arguments=self.get_params(), progress_names=self.names_ if self.verbose else None,
+            isinstance(sets, str), preparation.candidates(sets, len(names), int(self.k), names),
+            self.checkpoint, self.get_params(), names if self.verbose else None,
         )  # fmt: skip
 
     def _solve(self, problem: Problem, *, uses_offset: bool) -> None:
@@ -754,8 +755,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         start, features = None, problem.x.shape[1]
         if self.warm_start and hasattr(self, "node_fits_"):
             start = self.node_fits_, self.parameters_
-        sets = preparation.candidates(self.candidate_sets, features, problem.k, self.names_)
-        solution = fitting.fit(problem, self._settings(), sets, start)
+        solution = fitting.fit(problem, self._settings(), start)
         self.families_ = problem.families
         self.node_fits_: list[NodeFit] = solution.node_fits
         self.parameters_ = solution.parameters

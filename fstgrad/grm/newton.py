@@ -304,7 +304,7 @@ class NewtonSolver:
         If the descent does not converge, because columns are correlated, a search over the signs
         continues from its result (`feature_sign`).
         """
-        coordinates, penalised, _ = self.intercepts
+        coordinates, penalised = self.intercepts.coordinates, self.intercepts.penalised
         free = np.flatnonzero(~penalised)
         blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
@@ -321,7 +321,7 @@ class NewtonSolver:
         direction, converged = kernels.descent.quadratic_descent(
             active.slots, model, *tol, MOST_SWEEPS
         )
-        if converged:
+        if converged or not np.isfinite(direction).all():
             return direction
         return self._polished(active, covariance, gradient, direction)
 

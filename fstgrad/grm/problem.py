@@ -33,6 +33,7 @@ class FitSettings:
 
     symmetrize : as in the model, but "average" for k = 1, which has nothing to tie.
     stagewise : whether the sets of one size determine the candidates of the next.
+    candidates : the candidate sets {size: (m, size)}; a size that is missing has all sets.
     checkpoint : the path of the file for finished nodes.
     arguments : all arguments of the model by name, for the checkpoint.
     progress_names : the names of the columns for the progress bar; None for no bar.
@@ -45,6 +46,7 @@ class FitSettings:
     threads: int
     symmetrize: str
     stagewise: bool = False
+    candidates: dict[int, IntArray] = field(default_factory=dict)
     checkpoint: str | os.PathLike[str] | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     progress_names: Sequence[str] | None = None
@@ -97,8 +99,11 @@ class Problem:
 
     def pairs_of(self, design: Design) -> Design:
         """Return the design restricted to pairs, which are enough to start a joint fit."""
-        larger = {s: np.zeros((0, s), np.int64) for s in range(3, self.k + 1)}
-        return replace(design, candidates={**design.candidates, **larger})
+        return replace(design, candidates={**design.candidates, **self.up_to(2)})
+
+    def up_to(self, size: int) -> dict[int, IntArray]:
+        """Return the candidates {size: (0, size)} that leave out all larger sets than `size`."""
+        return {s: np.zeros((0, s), np.int64) for s in range(size + 1, self.k + 1)}
 
     def without_sets(self) -> Parameters:
         """Return parameters with the families, zero intercepts and no sets."""
@@ -113,9 +118,14 @@ class Problem:
         """Return the solver of q nodes; `fixed`, (q, n, c) or a number, is added to their eta."""
         observed = np.stack([self._observed(node) for node in nodes])
         offset = np.zeros(observed.shape) + fixed
-        offset[:, :, 0] += self.offset
+        offset[:, :, 0] += self.centered_offset
         families = self.families[nodes.start : nodes.stop]
         return NewtonSolver(families, observed, self.weights, offset, self.intercepts)
+
+    @property
+    def centered_offset(self) -> FloatArray:
+        """The offsets (n,) without their mean, which the intercepts of a fit include."""
+        return self.offset - self.intercepts.mean_offset
 
     @cached_property
     def columns(self) -> sparse.csc_matrix:
@@ -136,17 +146,19 @@ class Problem:
     ) -> NodeFit:
         """Return the solution of one node regression; a constant column has no sets."""
         if not self.varying[node]:
-            nothing = {size: np.zeros((0, size), np.int64) for size in range(2, self.k + 1)}
-            design = Design(design.samples, design.features, design.blocks, nothing)
+            design = Design(design.samples, design.features, design.blocks, self.up_to(1))
+        return self.node(node, design, settings).fit(start)
+
+    def node(self, node: int, design: Design, settings: FitSettings) -> NodeRegression:
+        """Return the problem of one node; its solver may be kept for the next fit."""
         solver = self.solver_of_node.get(node) or self.node_solver(node)
         solver.steps = 0
         if self.keeps_solvers:
             self.solver_of_node[node] = solver
-        regression = NodeRegression(
+        return NodeRegression(
             solver, design, node, settings.alpha, settings.tol, settings.max_iter,
             settings.screening,
         )  # fmt: skip
-        return regression.fit(start)
 
     def fit_joint(self, design: Design, settings: FitSettings, start: Parameters) -> JointFit:
         """Return the joint fit with tied parameters, from `start`, in threads."""
@@ -197,7 +209,7 @@ class Problem:
         for node in range(p):
             observed[node] = self._observed(node)
         offset = np.zeros((1, n, width))
-        offset[0, :, 0] = self.offset
+        offset[0, :, 0] = self.centered_offset
         return NewtonSolver(self.families, observed, self.weights, offset, self.intercepts)
 
     def refit_intercepts(self, parameters: Parameters, settings: FitSettings) -> Parameters:
@@ -251,11 +263,12 @@ def prepare(
             f"give k <= {x.shape[1]}"
         )
     columns = covariates.prepare(z, weights, covariate_alpha)
+    center = weights @ offset / weights.sum()
     terms, free = terms_of(k, interactions), base.free_coordinates(k)
     coordinates = intercept_coordinates(terms, free)
     return Problem(
         x, preparation.families(x, weights, base), k, terms,
-        Intercepts(coordinates, ~np.isin(coordinates, free), columns),
+        Intercepts(coordinates, ~np.isin(coordinates, free), columns, float(center)),
         preparation.varying_columns(x, k), weights, offset, max_memory, scale_columns,
     )  # fmt: skip
 

@@ -94,9 +94,7 @@ class NodeRegression:
                 break  # at the limit of rounding: neither a new column nor a step
         used = (active.term >= 0) & (active.coef != 0)
         return NodeFit(
-            intercepts=self.solver.intercepts.covariates.from_fit_basis(
-                active.coef[active.term < 0]
-            ),
+            intercepts=self.solver.intercepts.from_fit_basis(active.coef[active.term < 0]),
             term=active.term[used],
             key=active.key[used],
             values=active.coef[used],
@@ -106,6 +104,23 @@ class NodeRegression:
             scans=scans,
             converged=kkt <= self.tol,
         )
+
+    def without_sets(self, start: NodeFit, target: float) -> FloatArray:
+        """Return the residual (n, c) of the model without sets, from `start` without sets.
+
+        target : the largest violation of a condition of an intercept or a slope.
+        """
+        residual: FloatArray = self.solver.solve(self._start(start), target)[0][0]
+        return residual
+
+    def largest_gradient(self, residual: FloatArray) -> float:
+        """Return the largest |gradient| / scale of a column, given a residual (n, c)."""
+        largest = 0.0
+        for number, gradient in enumerate(self._scan(residual)):
+            scale = self.design.blocks[number].scale[self.columns[number]]
+            scaled = np.abs(gradient) / np.maximum(scale, 1e-300)
+            largest = max(largest, float(scaled.max(initial=0.0)))
+        return largest
 
     def _start(self, start: NodeFit | None) -> ActiveSet:
         """Return the active parameters: the intercepts and the columns of `start`."""
@@ -117,7 +132,7 @@ class NodeRegression:
         allowed = np.zeros(column.size, dtype=bool)
         for number, columns in enumerate(self.columns):
             allowed |= (start.term == number) & np.isin(column, columns)
-        node_coefs = self.solver.intercepts.covariates.to_fit_basis(start.intercepts)
+        node_coefs = self.solver.intercepts.to_fit_basis(start.intercepts)
         return self._activate(
             node_coefs[None, :], start.term[allowed], column[allowed], start.values[allowed]
         )

@@ -102,8 +102,8 @@ def penalties(problem: Problem, settings: FitSettings, alphas: Sequence[float] |
         largest = largest_useful_alpha(problem, settings)
         if largest == 0:
             raise InvalidInputError(
-                "alpha has no effect on X, where fewer than two columns vary, or none together, so "
-                "that no steps can be chosen; give a number as alpha"
+                "alpha has no effect on X, where fewer than two columns vary, or none together, or "
+                "no candidate set does, so that no steps can be chosen; give a number as alpha"
             )
         return np.geomspace(largest, SMALLEST_SHARE * largest, count)
     array = checks.real_array("alphas", alphas, (None,))

@@ -8,6 +8,7 @@ import fstgrad as fg
 from fstgrad.cli.commands.grm import grm
 from fstgrad.cli.main import main
 from fstgrad.core.errors import InvalidInputError
+from fstgrad.grm.families import BASES
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 SLOPES = np.array([[0.5, -0.5], [-0.3, 0.0], [0.0, 0.7]])
@@ -86,6 +87,54 @@ def test_units_of_free_covariates_do_not_matter(rows, model):
         other.score_samples(x, covariates=mixed) - model.score_samples(x, covariates=z)
     ).max() < 1e-6  # fmt: skip
     assert np.abs(other.parameters_.flat.values - model.parameters_.flat.values).max() < 1e-7
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+@pytest.mark.parametrize("base", list(BASES))
+def test_shifted_offsets_move_intercepts_and_slopes_only(base, symmetrize):
+    """eta_1 = intercept + offset + slope z: 5 + 2 z in the offset is -5 and -2 in the others."""
+    rng = np.random.default_rng(3)
+    z, shift = rng.normal(size=(100, 1)), 0.2 * rng.normal(size=100)
+    x = rng.poisson(rng.gamma(1.0, size=(100, 1)) * [[1.5, 1.2, 0.9]]).astype(float)
+    if not BASES[base].whole_numbers:
+        x += rng.random(x.shape)
+    given = {"covariates": z, "sample_weight": rng.integers(0, 3, 100)}
+    near, far = {"offset": shift, **given}, {"offset": shift + 5 + 2 * z[:, 0], **given}
+    model = fg.GeneralizedRootModel(k=2, base=base, alpha=0.03, symmetrize=symmetrize, tol=1e-9)
+    top = model.alpha_max(x, **near)
+    assert model.alpha_max(x, **far) == pytest.approx(top, rel=1e-7)
+    here = model.set_params(alpha=0.3 * top, warm_start=True).fit(x, **near)
+    own, score = here.parameters_, here.score(x, **near)
+    assert own.flat.values.size
+    cold = fg.GeneralizedRootModel(**model.get_params()).fit(x, **far)
+    for there in (cold, model.fit(x, **far)):  # the second one starts from the fit above
+        other = there.parameters_
+        assert other.flat.members.tolist() == own.flat.members.tolist()
+        np.testing.assert_allclose(other.flat.values, own.flat.values, atol=1e-6)
+        np.testing.assert_allclose(other.slopes, own.slopes - 2, atol=1e-6)
+        moved = own.intercepts - 5 * (np.arange(own.intercepts.shape[1]) == 0)
+        np.testing.assert_allclose(other.intercepts, moved, atol=1e-6)
+        assert there.score(x, **far) == pytest.approx(score, abs=1e-9)
+
+
+@pytest.mark.parametrize("base", ["negative-binomial", "hurdle-negative-binomial"])
+def test_a_constant_offset_changes_no_choice_of_alpha(rows, base):
+    x, model = rows[0], fg.GeneralizedRootModel(k=2, base=base, tol=1e-7)
+    for criterion in ("ebic", "cv"):
+        found = [
+            model.select(x, 3, criterion=criterion, folds=2, offset=np.full(len(x), c))
+            for c in (0.0, 12.0)
+        ]
+        np.testing.assert_allclose(found[0].alphas, found[1].alphas, rtol=1e-8)
+        np.testing.assert_allclose(found[0].criterion, found[1].criterion, rtol=1e-7)
+
+
+def test_a_checkpoint_of_other_offsets_is_refused(rows, tmp_path):
+    x, path = rows[0], tmp_path / "c.npz"
+    model = fg.GeneralizedRootModel(k=2, alpha=0.1, checkpoint=path)
+    model.fit(x, offset=np.ones(len(x)))
+    with pytest.raises(InvalidInputError, match="other data or settings"):
+        model.fit(x, offset=np.full(len(x), 2.0))
 
 
 def test_covariates_explain_what_sets_would(rows):

@@ -1,6 +1,7 @@
 """Choosing alpha, reports, and what scikit-learn asks of every base."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -30,6 +31,86 @@ def test_alpha_max_is_where_the_first_set_enters(symmetrize):
     for factor, some in ((1.0, False), (0.999, True)):
         fitted = fg.GeneralizedRootModel(k=3, symmetrize=symmetrize, alpha=factor * top).fit(x)
         assert bool(fitted.parameters_.flat.values.size) is some
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average", "max"])
+@pytest.mark.parametrize("candidate_sets", [None, "stagewise", [(0, 3)], [(0, 2, 3), (1, 2)]])
+@pytest.mark.parametrize(
+    ("base", "settings", "with_rows"),
+    [
+        ("poisson", {"scale_columns": True}, False),
+        ("poisson", {"interactions": "all"}, True),
+        ("hurdle-negative-binomial", {}, True),
+        ("bernoulli", {"screening": "none"}, False),
+        ("exponential", {"interactions": "all"}, False),
+        ("gaussian", {"k": 2}, True),
+    ],
+)
+def test_alpha_max_is_that_of_the_settings(base, settings, with_rows, candidate_sets, symmetrize):
+    rng = np.random.default_rng(3)
+    mean = 0.3 + rng.gamma(0.7, size=(100, 1)) * [[1.5, 1.2, 0.3, 2, 0]]
+    x = rng.exponential(mean) if base == "exponential" else rng.poisson(mean)
+    x[:, 4] = 2  # constant columns have no sets
+    names = ("covariates", "offset", "sample_weight")
+    values = (rng.normal(size=(100, 1)), 0.3 * rng.normal(size=100), rng.integers(0, 3, 100))
+    rows = dict(zip(names, values, strict=True)) if with_rows else {}
+    model = fg.GeneralizedRootModel(
+        **{"k": 3, "base": base, "tol": 1e-8} | settings, symmetrize=symmetrize,
+        candidate_sets=candidate_sets,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"1 column\(s\)|the fitted model has no normalizer")
+        top = model.alpha_max(x, **rows)
+        for factor, some in ((1.001, False), (0.999, True)):
+            fitted = model.set_params(alpha=factor * top).fit(x, **rows)
+            assert bool((fitted.parameters_.flat.sizes > 1).any()) is some
+
+
+def test_alpha_max_of_one_candidate_by_hand():
+    """Without sets, x_s is a Poisson variable; the gradient of a pair is a mean of products."""
+    x = counts(n=200, p=4)
+    sums = np.arange(200)
+    mean_root = np.array([np.sqrt(sums) @ stats.poisson.pmf(sums, m) for m in x.mean(axis=0)])
+    root = np.sqrt(x)
+    slopes = root.T @ (mean_root - root) / 200  # of the pair (t, s) at node s
+    for a, b in itertools.combinations(range(4), 2):
+        pair = slopes[a, b], slopes[b, a]
+        for symmetrize, expected in (("joint", abs(sum(pair)) / 2), ("max", np.abs(pair).max())):
+            model = fg.GeneralizedRootModel(k=2, candidate_sets=[(a, b)], symmetrize=symmetrize)
+            assert model.alpha_max(x) == pytest.approx(expected, rel=1e-7)
+            path = model.path(x, 2)
+            assert path[0].alpha == pytest.approx(expected, rel=1e-7)
+            assert [m.parameters_.flat.values.size for m in path] == [0, 1]
+    with pytest.raises(InvalidInputError, match="no candidate set does"):
+        fg.GeneralizedRootModel(k=2, candidate_sets=[]).path(x, 2)
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "max"])
+def test_alpha_max_with_penalised_intercepts(symmetrize):
+    """Below some alpha, the intercepts of roots are not 0, and explain what sets would."""
+    rng = np.random.default_rng(47)
+    x = rng.poisson(rng.gamma(0.3, size=(100, 4)) * rng.uniform(0.3, 4, 4))
+    given = {"symmetrize": symmetrize, "tol": 1e-8}
+    model = fg.GeneralizedRootModel(k=3, interactions="all", **given)
+    top = model.alpha_max(x)
+    assert top < 0.75 * fg.GeneralizedRootModel(k=3, **given).alpha_max(x)
+    for factor, some in ((1.001, False), (0.999, True)):
+        found = model.set_params(alpha=factor * top).fit(x).parameters_
+        assert found.intercepts[:, 1:].any()
+        assert bool(found.flat.sizes.size) is some
+
+
+def test_alpha_max_of_a_triple_that_pairs_of_nodes_admit():
+    """Stagewise, nodes select three pairs, which the joint fit leaves out, but not their triple."""
+    rng = np.random.default_rng(46)
+    x = rng.poisson(0.5, size=(60, 4))
+    rare = rng.random(60) < 0.1
+    x[rare, :3] += rng.integers(1, 6, (rare.sum(), 3))
+    model = fg.GeneralizedRootModel(k=3, candidate_sets="stagewise", tol=1e-8)
+    top = model.alpha_max(x)
+    assert top > 1.01 * fg.GeneralizedRootModel(k=2).alpha_max(x)
+    assert not model.set_params(alpha=1.001 * top).fit(x).parameters_.flat.sizes.size
+    assert model.set_params(alpha=0.999 * top).fit(x).parameters_.flat.sizes.tolist() == [3]
 
 
 def test_criteria_prefer_neither_end_of_the_path():
