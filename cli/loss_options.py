@@ -282,8 +282,12 @@ _REPLACES = {
 }
 
 
-def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
+def build_loss(
+    choice: LossChoice, alphabet: Alphabet, change: Callable[[str], str] = str
+) -> Loss | None:
     """Return the loss over an alphabet; None for the loss "none".
+
+    `change` is applied to the symbols of a confusion table.
 
     Besides a name of `LOSSES`, the choice may be a grammar (its name, `PATH.rules`, `PATH.py` or
     `PATH.py:BUILDER`) or a transducer in a file (`x.far:NAME`, `x.fst`, or AT&T text in `x.txt`).
@@ -310,6 +314,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
                 settings["confusion"],
                 alphabet,
                 substitute_cost=settings.pop("substitute_cost", 1.0),
+                change=change,
             )
         return (
             None if constructor is None else _construct(constructor, alphabet, settings, arguments)

@@ -40,7 +40,8 @@ from fstgrad.cli.parameter_types import (
 )
 from fstgrad.cli.rescoring import SCALES, WORD_COSTS, Rescoring, rescoring_options
 from fstgrad.core.alphabet import Alphabet, WordAlphabet
-from fstgrad.io import Utterance, write_text
+from fstgrad.core.axis_labels import EPSILONS
+from fstgrad.io import Utterance, read_rows, write_text
 from fstgrad.io.text import Tokens
 from fstgrad.io.transcripts import FORMATS
 from fstgrad.learning.alternatives import Alternatives
@@ -271,7 +272,7 @@ def score(
             f"--decode {needs_lists} needs n-best lists with scores, or lattices; "
             f"{' and '.join(paths)} have one text for each reference"
         )
-    loss = _loss(choice, tokens, systems, targets)
+    loss = _loss(choice, tokens, systems, targets, fold)
     _note_unicode_forms([system.strings("best", targets, loss) for system in systems], targets)
     job = _Job(utterances, targets, loss, choice.loss, statistics, fold)
     results = {how: job.score(systems[0], how) for how in outputs.decodes or ("best",)}
@@ -353,9 +354,13 @@ def _joined(text: Text, separator: str = "") -> str:
 
 
 def _loss(
-    choice: LossChoice, tokens: Tokens, systems: Sequence[System], targets: Sequence[Text]
+    choice: LossChoice,
+    tokens: Tokens,
+    systems: Sequence[System],
+    targets: Sequence[Text],
+    fold: Fold,
 ) -> Loss | None:
-    """Return the loss over the symbols of all strings; None for plain wer and cer."""
+    """Return the loss over the symbols of all strings and tables; None for plain wer and cer."""
     values = asdict(choice)
     if values.pop("loss") in ("wer", "cer") and not any(v is not None for v in values.values()):
         return None
@@ -363,8 +368,12 @@ def _loss(
     texts = [y for system in systems for y in system.texts]
     symbols = {symbol for text in (*texts, *targets) for symbol in symbols_of(text)}
     symbols |= {symbol for lattice in lattices for symbol in lattice.alphabet}
+    if isinstance(choice.confusion, str):
+        rows = [row.text().split("\t")[:2] for row in read_rows(choice.confusion)]
+        added = {fold(symbol) for row in rows for symbol in row} - {*EPSILONS}
+        symbols |= {symbol for symbol in added if tokens == "words" or len(symbol) == 1}
     kind = WordAlphabet if tokens == "words" else Alphabet
-    loss = build_loss(choice, kind(sorted(symbols or {"-"})))
+    loss = build_loss(choice, kind(sorted(symbols or {"-"})), fold)
     if loss is None:
         raise click.UsageError("--loss none has no errors; give another loss")
     return loss

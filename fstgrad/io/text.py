@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -338,11 +338,17 @@ def read_alphabet(path: Path) -> Alphabet:
         raise AlphabetError(f"{path}: {error}") from error
 
 
-def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1.0) -> FloatArray:
+def read_confusion(
+    path: Path,
+    alphabet: Alphabet,
+    *,
+    substitute_cost: float = 1.0,
+    change: Callable[[str], str] = str,
+) -> FloatArray:
     """Return the (n, n) float64 costs of aligning symbol a of the hypothesis with b of the target.
 
     The file has rows a TAB b TAB cost.  A pair that it does not list costs 0 if a = b and
-    `substitute_cost` otherwise.
+    `substitute_cost` otherwise.  `change` is applied to the symbols of the file first.
 
     Raises
     ------
@@ -352,19 +358,22 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     InvalidInputError
         The file has no row, or as in `read_rows`.
     """
-    seen: set[tuple[int, int]] = set()
+    seen: dict[tuple[int, int], list[str]] = {}
     costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
     np.fill_diagonal(costs, 0.0)
     for row in read_rows(path):
         with located(row):
-            a, b, cost = row.columns(("a", "b", "cost"))
+            *texts, number = row.columns(("a", "b", "cost"))
+            a, b = map(change, texts)
             check_no_epsilon("the pair", (a, b), alphabet.symbols)
             ids = alphabet.encode([a, b], name="pair")
             pair = (int(ids[0]), int(ids[1]))
-            if pair in seen:
+            cost = cost_array("cost", _cost(number), ())
+            if seen.setdefault(pair, texts) is not texts and (
+                seen[pair] == texts or costs[pair] != cost
+            ):
                 raise InvalidInputError(f"the pair {a!r}, {b!r} has a cost before; give one")
-            seen.add(pair)
-            costs[pair] = cost_array("cost", _cost(cost), ())
+            costs[pair] = cost
     if not seen:
         raise InvalidInputError(f"{path} has no row; a row is a TAB b TAB cost")
     return costs

@@ -739,3 +739,19 @@ def test_a_regular_expression_of_groups_may_leave_ids_out(files, run):
     out = run("score", "h.tsv", "r.tsv", "--by", "^.*;(SG|PL)|", "--json")[1]
     rows = {row["group"]: row["errors"] for row in map(json.loads, out.splitlines())}
     assert rows == {"SG": 0, "PL": 1, "": 0, "all": 1}
+
+
+def test_a_confusion_table_is_that_of_words_in_any_case(run, tmp_path):
+    """It may have words that the texts lack, and names of one word with one cost."""
+    (tmp_path / "h.tsv").write_text("a\tthe CAT\n")
+    (tmp_path / "r.tsv").write_text("a\tthe BAT\n")
+    table = tmp_path / "c.tsv"
+    options = (
+        "score", tmp_path / "h.tsv", tmp_path / "r.tsv", "--loss", "edit", "--confusion", table,
+    )  # fmt: skip
+    table.write_text("CAT\tBAT\t0.25\ncat\tbat\t0.25\nx\tq\t0.1\n")
+    for ignored in ((), ("--ignore-case",)):
+        assert "0.25 (0.25 .. 0.25)" in run(*options, *ignored)[1]
+    table.write_text("CAT\tBAT\t0.25\ncat\tbat\t0.5\n")
+    assert "0.25 (0.25 .. 0.25)" in run(*options)[1]
+    assert "c.tsv:2: the pair 'cat', 'bat' has a cost before" in run(*options, "--ignore-case")[2]
