@@ -25,14 +25,17 @@ from fstgrad.mrf.graph_cuts import alpha_expansion, graph_cut
 from fstgrad.mrf.inference import Method, bound
 from fstgrad.mrf.messages.belief_propagation import max_product
 from fstgrad.mrf.result import Decoded
-from fstgrad.mrf.sampling.chains import allowed_labels, start_labels
+from fstgrad.mrf.sampling.chains import allowed_labels, random_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.trw_s import tree_mode
 
 
-def exact_mode(model: ScoredGraph) -> Decoded:
-    """Return a labeling of the highest score, exact; raises errors like `PairwiseMRF.mode`."""
-    labels = best_labeling(model)
+def exact_mode(model: ScoredGraph, *, max_memory: int | None = None) -> Decoded:
+    """Return a labeling of the highest score, exact.
+
+    Parameters and errors as in `fstgrad.mrf.exact.engine.best_labeling`.
+    """
+    labels = best_labeling(model, max_memory)
     return Decoded("exact", labels, model.score(labels), 0.0)
 
 
@@ -79,7 +82,7 @@ def iterated_modes(
     def from_start(number: int) -> Decoded:
         labels = model.scores.node.argmax(axis=1).astype(np.int64)
         if number > 0 or model.score(labels) == -np.inf:
-            labels = start_labels(model, random)
+            labels = random_labels(model, random)
         converged = _improve(model, labels, positive_integer("max_iter", max_iter))
         return Decoded("icm", labels, model.score(labels), float("inf"), converged)
 

@@ -21,6 +21,8 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
+OTHERS = "'exact', 'trw', 'max-product' or 'icm'"  # the decoders of all models
+
 
 def graph_cut(model: ScoredGraph) -> Decoded:
     """Return a labeling of the highest score; its gap is 0 up to rounding.  O(E) per path of flow.
@@ -37,13 +39,29 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     if model.num_labels != 2 or model.factors.number:
         has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
         raise NotSupportedError(
-            f"graph-cut needs two labels and pairs, but the model has {has}; use method 'exact', "
-            "'max-product', 'expansion' or 'icm'"
+            f"graph-cut needs two labels and pairs, but the model has {has}; use method "
+            f"{_others(model)}"
         )
     return _minimum_cut(
         model,
         "graph-cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
-        "s(0, 0) and s(1, 1); use method 'exact', 'max-product' or 'icm'",
+        f"s(0, 0) and s(1, 1); use method {OTHERS}",
+    )
+
+
+def _others(model: ScoredGraph) -> str:
+    """Return the names of methods that apply to a model to which `graph_cut` does not."""
+    return OTHERS.replace("'trw'", "'expansion', 'trw'") if _is_metric(model) else OTHERS
+
+
+def _is_metric(model: ScoredGraph) -> bool:
+    """Return whether every move of `alpha_expansion` is submodular."""
+    stack = model.edge_stack
+    if model.factors.number or not np.isfinite(stack).all():
+        return False
+    return all(
+        bool((stack[:, a, None, None, a] + stack >= stack[:, :, None, a] + stack[:, a, None]).all())
+        for a in range(model.num_labels)
     )
 
 
@@ -101,8 +119,7 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
     max_iter = positive_integer("max_iter", max_iter)
     if model.factors.number:
         raise NotSupportedError(
-            "expansion needs pairs, but the model has larger factors; use method 'max-product' or "
-            "'icm'"
+            f"expansion needs pairs, but the model has larger factors; use method {OTHERS}"
         )
     labels = model.scores.node.argmax(axis=1).astype(np.int64)
     if (model.scores.node.max(axis=1) == -np.inf).any():
@@ -114,8 +131,7 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
             move = _minimum_cut(
                 _move(model, labels, alpha),
                 "expansion needs edges with s(a, a) + s(b, c) >= s(b, a) + s(a, c) for all labels, "
-                "as in Potts models, and finite s(a, a) and s(b, c); use method 'exact', 'trw', "
-                "'max-product' or 'icm'",
+                f"as in Potts models, and finite s(a, a) and s(b, c); use method {OTHERS}",
             )
             if move.score > score + 1e-12 * max(1.0, abs(score)):
                 labels = np.where(move.labels == 1, alpha, labels)

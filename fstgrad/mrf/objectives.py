@@ -18,6 +18,7 @@ Source: D. McAllester, TTIC 31230 (2019), "Pseudo-Likelihood and Contrastive Div
 (1975); Hinton (2002); Tieleman (2008) for persistent chains.
 """
 
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -38,10 +39,15 @@ from fstgrad.core.checks import (
     positive_number,
     real_number,
 )
-from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.core.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    MemoryLimitError,
+    NotSupportedError,
+)
 from fstgrad.mrf import kernels
 from fstgrad.mrf.decoding import decode
-from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.exact.engine import exact, remedy
 from fstgrad.mrf.inference import METHODS, Method, bound
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import (
@@ -49,7 +55,7 @@ from fstgrad.mrf.sampling.chains import (
     Sampler,
     allowed_at_nodes,
     new_keys,
-    start_labels,
+    random_labels,
 )
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
@@ -101,9 +107,11 @@ def _stack(edge: FloatArray) -> FloatArray:
 def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -log p(gold) in nats and its gradient, marginals - gold; inf if gold is forbidden."""
     gold = _labels(model, gold)
-    results = exact(model)
-    gradient = add_marginals(counts(model, gold, -1.0), results.marginals, 1.0)
-    return results.log_partition - model.score(gold), gradient
+    with remedy("use method 'bp', 'trw' or 'pseudolikelihood'"):
+        results = exact(model)
+        log_z, marginals = results.log_partition, results.marginals
+    gradient = add_marginals(counts(model, gold, -1.0), marginals, 1.0)
+    return log_z - model.score(gold), gradient
 
 
 def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
@@ -153,7 +161,13 @@ class PersistentChains:
         self.rng = generator(rng)
         count = positive_integer("chains", chains)
         number = 1 if items is None else positive_integer("items", items)
-        starts = np.stack([start_labels(model, self.rng) for _ in range(number * count)])
+        try:
+            starts = np.stack([random_labels(model, self.rng) for _ in range(number * count)])
+        except NotSupportedError as error:
+            raise NotSupportedError(
+                "no allowed labeling was found for persistent chains to start from; leave "
+                "persistent= out, as the chains then start at gold, or use 'pseudolikelihood'"
+            ) from error
         self.labels = starts if items is None else starts.reshape(number, count, -1)
 
     def __getitem__(self, item: int) -> "PersistentChains":
@@ -305,9 +319,10 @@ def structured_hinge(
     augmented = model.with_scores(node, model.scores.edge)
     try:
         worst = decode(augmented, decoder)
-    except NotSupportedError as error:
-        remedy = str(error).replace("use method ", "give decoder=")
-        raise NotSupportedError(remedy) from error
+    except (NotSupportedError, MemoryLimitError) as error:
+        advice = re.sub(r"decode\(('[\w-]+')\)", r"\1", str(error))
+        advice = advice.replace("; use method ", "; use ").replace("; use ", "; give decoder=")
+        raise type(error)(advice) from error
     value = worst.score - augmented.score(gold)
     return value, counts(model, worst.labels, 1.0, counts(model, gold, -1.0))
 

@@ -99,7 +99,7 @@ def tree_mode_within(
                 best.take(_within_window(model, best.labels, random))
     if best.labels is None:
         raise NotSupportedError(
-            "no allowed labeling was found; use decode('exact') or decode('max-product')"
+            "no allowed labeling was found; use method 'exact' or 'max-product'"
         )
     gap = max(0.0, upper - best.score)
     return Decoded("trw", best.labels, best.score, gap, converged or best.closes(upper))

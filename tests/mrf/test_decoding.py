@@ -1,6 +1,7 @@
 """Labelings of the highest score: exact, the k best, graph cut, max-product, ICM, trees."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import fstgrad as fg
 from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.kernels import trw_s
+from fstgrad.mrf.objectives import PersistentChains
 from fstgrad.mrf.trw_s import _Best
 from tests.helpers.fields import model_of
 from tests.mrf.models import masked_model, random_grid, random_model
@@ -74,6 +76,68 @@ def test_graph_cut_says_what_it_cannot_do():
         random_model("triangle").decode("graph-cut")
     with pytest.raises(fg.NotSupportedError, match="submodular"):
         fg.PairwiseMRF(np.zeros((2, 2)), -np.eye(2), [(0, 1)]).decode("graph-cut")
+
+
+@pytest.mark.parametrize("larger", [False, True])
+@pytest.mark.parametrize("potts", [False, True])
+@pytest.mark.parametrize("labels", [2, 3])
+def test_methods_that_an_error_advises_apply(labels, potts, larger):
+    rng, ring = np.random.default_rng(0), [(0, 1), (1, 2), (2, 3), (0, 3)]
+    size = (labels, labels)
+    factors = [(pair, np.eye(labels) if potts else rng.normal(size=size)) for pair in ring]
+    factors += [((i,), rng.normal(size=labels)) for i in range(4)]
+    factors += [((0, 1, 2), rng.normal(size=(*size, labels)))] if larger else []
+    model = fg.PairwiseMRF.from_factors([labels] * 4, factors)
+    gold, others = model.mode(), {"exact", "trw", "max-product", "icm"}
+    for method in ("graph-cut", "expansion"):
+        if potts and not larger and (labels == 2 or method == "expansion"):
+            assert np.isfinite(model.decode(method).score)
+            continue
+        with pytest.raises(fg.NotSupportedError, match="use method") as raised:
+            model.decode(method)
+        advised = re.findall(r"'([\w-]+)'", str(raised.value))
+        assert set(advised) == others | ({"expansion"} if potts and not larger else set())
+        for other in advised:
+            assert np.isfinite(model.decode(other).score)
+        with pytest.raises(fg.NotSupportedError, match="give decoder=") as raised:
+            model.nll(gold, "hinge", decoder=method)
+        assert re.findall(r"'([\w-]+)'", str(raised.value)) == advised
+        for other in advised:
+            assert np.isfinite(model.nll(gold, "hinge", decoder=other)[0])
+
+
+def test_methods_that_a_limit_of_memory_advises_apply(monkeypatch):
+    nodes = 40
+    pairs = list(itertools.combinations(range(nodes), 2))
+    rng = np.random.default_rng(0)
+    model = fg.PairwiseMRF(rng.normal(size=(nodes, 2)), 0.01 * np.eye(2), pairs)
+    gold = np.zeros(nodes, dtype=np.int64)
+    for call in (model.mode, lambda: model.decode("exact", max_memory=1000)):
+        with pytest.raises(fg.MemoryLimitError, match="; use decode") as raised:
+            call()
+    advised = re.findall(r"'([\w-]+)'", str(raised.value))
+    assert advised == ["trw", "max-product", "icm"]
+    with pytest.raises(fg.MemoryLimitError, match="give decoder='trw', 'max-product' or 'icm'"):
+        model.nll(gold, "hinge", decoder="exact")
+    for other in advised:
+        assert np.isfinite(model.decode(other).score)
+        assert np.isfinite(model.nll(gold, "hinge", decoder=other)[0])
+    with pytest.raises(fg.MemoryLimitError, match="use method 'bp', 'trw' or 'pseudolikelihood'"):
+        model.nll(gold)
+    for other in ("bp", "trw", "pseudolikelihood"):
+        assert np.isfinite(model.nll(gold, other)[0])
+    small = random_model("triangle")
+    assert small.decode("exact", max_memory=10**6).labels.tolist() == small.mode().tolist()
+
+    monkeypatch.setattr("fstgrad.mrf.sampling.chains._repairs", lambda *_: iter(()))
+    apart = model.with_scores(model.scores.node, np.where(np.eye(2), 0.0, -np.inf))
+    with pytest.raises(fg.NotSupportedError, match="from; use method 'exact' with a larger"):
+        apart.decode("icm")
+    with pytest.raises(fg.NotSupportedError, match="from; pass one as initial=, or use method"):
+        apart.infer("gibbs")
+    assert apart.infer("gibbs", initial=gold, samples=40, burn_in=0).node.shape == (nodes, 2)
+    with pytest.raises(fg.NotSupportedError, match="leave persistent= out"):
+        PersistentChains(apart, 2)
 
 
 @pytest.mark.parametrize("name", ["chain", "star", "two trees", "no edges"])

@@ -1,13 +1,15 @@
 """Exact inference: chooses the engine for a model and keeps its results."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from fstgrad.core.checks import IntArray
-from fstgrad.core.errors import InfeasibleError
+from fstgrad.core.checks import IntArray, positive_integer
+from fstgrad.core.errors import InfeasibleError, MemoryLimitError
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
@@ -69,9 +71,35 @@ def exact(model: ScoredGraph) -> Exact:
     return cached
 
 
-def best_labeling(model: ScoredGraph) -> IntArray:
-    """Return a labeling (I,) int64 of the highest score; InfeasibleError if ties cannot be told."""
-    labels = exact(model).engine.mode()
+@contextmanager
+def remedy(advice: str) -> Iterator[None]:
+    """Give the memory limit of elimination, which advises methods of `infer`, another remedy."""
+    try:
+        yield
+    except MemoryLimitError as error:
+        raise MemoryLimitError(f"{str(error).split('; ')[0]}; {advice}") from error
+
+
+def best_labeling(model: ScoredGraph, max_memory: int | None = None) -> IntArray:
+    """Return a labeling (I,) int64 of the highest score.
+
+    Parameters
+    ----------
+    max_memory : int, optional
+        Limit on the tables of elimination in bytes (default 4 GiB); forests need no tables.
+
+    Raises
+    ------
+    MemoryLimitError
+        Elimination needs more memory.
+    InfeasibleError
+        Every labeling is forbidden, or ties cannot be told.
+    """
+    with remedy("use decode('trw'), decode('max-product') or decode('icm')"):
+        if max_memory is None or model.is_forest:
+            labels = exact(model).engine.mode()
+        else:
+            labels = Elimination(model, positive_integer("max_memory", max_memory)).mode()
     require_precision(model.score(labels), LOWEST_ROUGH)
     return labels
 

@@ -310,11 +310,20 @@ def start_labels(
     NotSupportedError
         No allowed labeling was found, and elimination needs too much memory.
     """
-    if initial is not None:
-        given = model.labeling(initial, "initial")
-        if model.score(given) == -np.inf:
-            raise InvalidInputError("initial is a forbidden labeling; give one with a finite score")
-        return given
+    if initial is None:
+        try:
+            return random_labels(model, rng)
+        except NotSupportedError as error:
+            remedy = "; pass one as initial=, or use"
+            raise NotSupportedError(str(error).replace("; use", remedy)) from error
+    given = model.labeling(initial, "initial")
+    if model.score(given) == -np.inf:
+        raise InvalidInputError("initial is a forbidden labeling; give one with a finite score")
+    return given
+
+
+def random_labels(model: ScoredGraph, rng: np.random.Generator) -> IntArray:
+    """Return a random allowed labeling (I,) int64; errors as in `start_labels`."""
     alive = allowed_at_nodes(model)
     random = np.where(alive, rng.random(alive.shape), -1.0)
     return allowed_labels(model, random.argmax(axis=1).astype(np.int64), rng)
@@ -342,8 +351,8 @@ def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
         return exact(model).engine.mode()
     except MemoryLimitError as error:
         raise NotSupportedError(
-            "no allowed labeling was found to start from; pass one as initial=, or use method "
-            "'exact' with a larger max_memory"
+            "no allowed labeling was found to start from; use method 'exact' with a larger "
+            "max_memory"
         ) from error
 
 
