@@ -444,7 +444,8 @@ def groups_of(
     if pathlib.Path(by).is_file():
         return _by_file(by, names, fold)
     if all(by in one.fields for one in references):
-        return [one.fields[by] for one in references]
+        change = fold if by == "speaker" else str  # as speakers in ids
+        return [change(one.fields[by]) for one in references]
     if by == "speaker" and all(one.name is not None for one in references):
         return [speaker_of(name) for name in names]
     columns = sorted({name for one in references for name in one.fields})

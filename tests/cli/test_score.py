@@ -755,3 +755,11 @@ def test_a_confusion_table_is_that_of_words_in_any_case(run, tmp_path):
     table.write_text("CAT\tBAT\t0.25\ncat\tbat\t0.5\n")
     assert "0.25 (0.25 .. 0.25)" in run(*options)[1]
     assert "c.tsv:2: the pair 'cat', 'bat' has a cost before" in run(*options, "--ignore-case")[2]
+
+
+def test_speakers_are_those_of_ids_in_any_case(files, run):
+    lines = "the cat (Ann-1)\nthe mat (ann-2)\n"
+    files(h__trn=lines, r__trn=lines)
+    options = ("h.trn", "r.trn", "--by", "speaker")
+    groups = [[row["group"] for row in rows(run, *options, *o)] for o in ((), ("--ignore-case",))]
+    assert groups == [["Ann", "ann", "all"], ["ann", "all"]]
