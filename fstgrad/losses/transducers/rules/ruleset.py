@@ -324,17 +324,15 @@ class _Reader:
                 f"the rule reads {last}, or it is called {parts.name}; write "
                 f'"{last}" in quotes to read it, or give the rule another name'
             )
-        sides = (parts.left_side, parts.right_side, parts.before, parts.after)
-        for side in sides:
-            for token in side:
+        for side in (parts.left_side, parts.right_side, parts.before, parts.after):
+            for token in side if len(side) > 1 else ():
                 word = token.text.casefold()
                 is_plain = not token.quoted and token.text not in (*symbols, *self.class_of)
-                is_mode = difflib.get_close_matches(word, MODES, cutoff=0.8)
-                is_direction = word in DIRECTIONS and side in sides[:2] and len(side) > 1
-                if is_plain and (is_mode or is_direction):
+                is_mode = difflib.get_close_matches(word, (*MODES, *DIRECTIONS), cutoff=0.9)
+                if is_plain and is_mode:
                     raise InvalidInputError(
                         f"{token.text} stands inside the rule; modes and directions come at its "
-                        f"end, as in 'a -> b 0.25 {(is_mode or [word])[0]}' (the string "
+                        f"end, as in 'a -> b 0.25 {is_mode[0]}' (the string "
                         f'{token.text} is written "{token.text}")'
                     )
 
