@@ -276,6 +276,14 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     uai.write_model(tmp_path / "s.uai", smooth)
     out = run("partition", tmp_path / "s.uai", "--method", "ais")[1]
     assert "(standard error" in out
+    for method, said in [("bp", "exact if the graph has no loops"), ("trw", "approximations")]:
+        assert said in run("marginals", path, "--method", method)[2]
+    assert run("marginals", path)[2] == ""
+
+
+@pytest.mark.slow
+def test_annealing_takes_a_seed_and_prints_the_error_of_marginals(run, tmp_path):
+    uai.write_model(tmp_path / "s.uai", random_grid(2, 2, 2))
     said = run("marginals", tmp_path / "s.uai", "--method", "ais")[2]
     assert "largest standard error of a marginal 0." in said
     seeded = [
@@ -283,9 +291,6 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     ]
     assert seeded[0] == seeded[1]
     assert seeded[0][1] == ""
-    for method, said in [("bp", "exact if the graph has no loops"), ("trw", "approximations")]:
-        assert said in run("marginals", path, "--method", method)[2]
-    assert run("marginals", path)[2] == ""
 
 
 def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):
