@@ -337,15 +337,22 @@ def _check_tokens(choice: LossChoice, tokens: Tokens | None) -> None:
 
 
 def _note_unicode_forms(systems: Sequence[Sequence[Text]], targets: Sequence[Text]) -> None:
-    """Note that only the hypotheses or only the references are in Unicode form NFC."""
-    are_composed = {
-        all(unicodedata.is_normalized("NFC", _joined(text)) for text in texts)
-        for texts in (*systems, targets)
-    }
-    if len(are_composed) > 1:
+    """Note what only some of the files have: Unicode form NFC, or characters that none can see."""
+    files = [[_joined(text) for text in texts] for texts in (*systems, targets)]
+    if len({all(unicodedata.is_normalized("NFC", text) for text in texts) for texts in files}) > 1:
         note(
             "fstgrad: only some of the files are in Unicode form NFC, so that equal letters may "
             "count as errors; give --normalize nfc"
+        )
+    characters = [{c for text in texts for c in set(text)} for texts in files]
+    everywhere = characters[0].intersection(*characters)
+    some = {c for own in characters for c in own - everywhere}
+    hidden = sorted(c for c in some if unicodedata.category(c) == "Cf")
+    if hidden:
+        name = unicodedata.name(hidden[0], "without a name")
+        note(
+            f"fstgrad: only some of the files have invisible characters (U+{ord(hidden[0]):04X}, "
+            f"{name}), so that words that look equal count as errors; remove them from the files"
         )
 
 

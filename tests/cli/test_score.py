@@ -763,3 +763,11 @@ def test_speakers_are_those_of_ids_in_any_case(files, run):
     options = ("h.trn", "r.trn", "--by", "speaker")
     groups = [[row["group"] for row in rows(run, *options, *o)] for o in ((), ("--ignore-case",))]
     assert groups == [["Ann", "ann", "all"], ["ann", "all"]]
+
+
+def test_invisible_characters_of_one_file_are_noted(files, run):
+    files(h__txt="the cat\u200f\n", r__txt="the cat\n")
+    code, _, err = run("score", "h.txt", "r.txt")
+    assert code == 0
+    assert "invisible characters (U+200F, RIGHT-TO-LEFT MARK)" in err
+    assert "invisible" not in run("score", "h.txt", "h.txt")[2]
