@@ -169,9 +169,10 @@ class Strings(Predictions):
         return StringDistribution(table[: checked_length(size, 1, len(table))])
 
     def mbr(self, loss: Loss, key: Any, *, candidates: int = 10, samples: int = 200) -> jax.Array:
-        """Return the string with the least expected loss among the k best of each item (B, L).
+        """Return the string y with the least E[L(y, Y)] among the k best of each item (B, L).
 
-        The expectation is estimated by the mean over `samples` strings drawn with `key`.
+        The expectation, over Y ~ p, is estimated by the mean over `samples` strings drawn with
+        `key`.
         """
         candidates = positive_integer("candidates", candidates)
         samples = positive_integer("samples", samples)
@@ -216,7 +217,10 @@ class LatticeStrings(Predictions):
         return lattice.with_scores(table[: lattice.num_arcs])
 
     def mbr(self, loss: Loss, *, candidates: int = 10) -> jax.Array:
-        """Return the string with the least (exact) expected loss among the k best of each item."""
+        """Return the string y with the least E[L(y, Y)] among the k best of each item, Y ~ p.
+
+        The expected loss is exact where `fg.mbr` can compute it, else over 1,000 drawn strings.
+        """
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._chosen(lambda own, _: lattice_string_of_least_risk(own, loss, candidates))

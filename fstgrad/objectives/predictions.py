@@ -1,5 +1,6 @@
 """Predictions shared by all frameworks: padded tables and structures of minimum risk."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from fstgrad.core.checks import IntArray
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.strings import StringDistribution
+from fstgrad.strings.consensus import expected_losses
 from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -44,29 +46,29 @@ def string_of_least_risk(
 def least_total_loss(
     candidates: Sequence[IntArray], evidence: Sequence[IntArray], loss: Loss
 ) -> IntArray:
-    """Return the nonempty candidate against which the evidence has the least total loss."""
-    lengths = np.array([len(y) for y in evidence])
-    risks = []
-    for candidate in candidates:
-        if len(candidate) == 0:
-            risks.append(np.inf)
-            continue
-        against, total = loss.against(candidate), 0.0
-        for length in np.unique(lengths):
-            rows = np.stack([y for y in evidence if len(y) == length])
-            total += float(against.losses_of(rows).sum())
-        risks.append(total)
-    return candidates[int(np.argmin(risks))]
+    """Return the nonempty candidate with the least total loss, all strings of evidence as targets.
+
+    If all candidates are empty, the first one.
+    """
+    known = [candidate for candidate in candidates if len(candidate)]
+    if not known:
+        return candidates[0]
+    times = Counter(tuple(y.tolist()) for y in evidence)
+    targets = [np.array(y, dtype=np.int64) for y in times]
+    risks = loss.matrix(known, targets) @ np.array(list(times.values()), dtype=np.float64)
+    return known[int(np.argmin(risks))]
 
 
 def lattice_string_of_least_risk(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
-    """Return the nonempty string of least (exact) expected loss among the k best.
+    """Return the nonempty string of least expected loss among the k best, k = `candidates`.
 
-    k = `candidates`.  The result is empty if all of them are.
+    The expectation is exact, or over 1,000 drawn strings, as in `expected_losses`.  The result is
+    empty if all of the best strings are.
     """
     best = [ids for ids, _ in lattice.kbest(candidates) if len(ids)]
-    risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
-    return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
+    if not best:
+        return np.zeros(0, dtype=np.int64)
+    return best[int(np.argmin(expected_losses(lattice, loss, best)))]
 
 
 def tree_of_least_risk(trees: SpanningTrees) -> IntArray:

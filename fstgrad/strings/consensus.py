@@ -178,6 +178,20 @@ def mbr(
     )
 
 
+def expected_losses(
+    distribution: StringDistribution | Lattice, loss: Loss, candidates: list[IntArray]
+) -> FloatArray:
+    """Return E[L(y, Y)] (C,) of candidates y under Y ~ p: exact, or over 1,000 drawn strings.
+
+    As `mbr` computes them by default, without what else it returns.
+    """
+    risks = _compiled_risks(distribution, loss, candidates)
+    if risks is None:
+        strings, share, _ = _representatives(distribution, _STRINGS, 0)
+        risks = loss.matrix(candidates, strings) @ share
+    return risks
+
+
 def _best_strings(distribution: StringDistribution | Lattice, k: int) -> list[IntArray]:
     """Return the k best strings; the error of a search that is too long names `candidates`."""
     try:

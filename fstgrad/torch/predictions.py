@@ -169,10 +169,10 @@ class Strings(Predictions):
     def mbr(
         self, loss: Loss, *, candidates: int = 10, samples: int = 200, rng: Seed = None
     ) -> torch.Tensor:
-        """Return the string with the least expected loss among the k best of each item (B, L).
+        """Return the string y with the least E[L(y, Y)] among the k best of each item (B, L).
 
-        The expectation is estimated by the mean over `samples` drawn strings.  On a device, their
-        ids are copied to the CPU once, where losses are computed.
+        The expectation, over Y ~ p, is estimated by the mean over `samples` drawn strings.  On a
+        device, their ids are copied to the CPU once, where losses are computed.
         """
         candidates = positive_integer("candidates", candidates)
         samples = positive_integer("samples", samples)
@@ -238,7 +238,10 @@ class LatticeStrings(Predictions):
 
     @uncompiled
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
-        """Return the string with the least (exact) expected loss among the k best of each item."""
+        """Return the string y with the least E[L(y, Y)] among the k best of each item, Y ~ p.
+
+        The expected loss is exact where `fg.mbr` can compute it, else over 1,000 drawn strings.
+        """
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._padded(
