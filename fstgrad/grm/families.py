@@ -552,8 +552,9 @@ class Exponential(Base):
 class Gaussian(Exponential):
     """Real numbers with T = x^2, B = 0; t_j = |x|^(2/j), with the sign of x for even j.
 
-    With k <= 2, the model is a multivariate normal distribution: t_2 = x.  The sign of t_4 is a
-    convention of this package.
+    With k <= 2, the model is a multivariate normal distribution of mean 0: t_2 = x.  Subtract the
+    means of columns before a fit, which warns of others.  The sign of t_4 is a convention of this
+    package.
     """
 
     name = "gaussian"

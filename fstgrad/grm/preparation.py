@@ -292,6 +292,27 @@ def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:
     return np.asarray(spread != 0)
 
 
+def warn_of_means(base: Base, x: sparse.csr_matrix, weights: FloatArray) -> None:
+    """Warn about columns of x (n, p) whose mean is far from 0, if the base has a mean of 0.
+
+    weights : (n,), the weights of the rows
+    """
+    if base.name != "gaussian":
+        return
+    share = weights / weights.sum()
+    mean = np.asarray(x.T @ share).ravel()
+    deviation = np.sqrt(np.maximum(np.asarray(x.power(2).T @ share).ravel() - mean**2, 0.0))
+    far = np.flatnonzero(np.abs(mean) > max(0.25, 4 / np.sqrt(x.shape[0])) * deviation)
+    if far.size:
+        s = far[0]
+        warnings.warn(
+            f"base 'gaussian' has mean 0, but {far.size} column(s) of X have not, the first is {s} "
+            f"(mean {mean[s]:.3g}, standard deviation {deviation[s]:.3g}), so that sets stand for "
+            "means; subtract the means of the columns",
+            stacklevel=4,
+        )
+
+
 def candidates(
     sets: str | Sequence[Sequence[int | str]] | None, features: int, k: int, names: Sequence[str]
 ) -> dict[int, IntArray]:

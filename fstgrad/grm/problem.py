@@ -262,6 +262,7 @@ def prepare(
             f"k is {k} and X has {x.shape[1]} feature(s); a set has distinct members, "
             f"give k <= {x.shape[1]}"
         )
+    preparation.warn_of_means(base, x, weights)
     columns = covariates.prepare(z, weights, covariate_alpha)
     center = weights @ offset / weights.sum()
     terms, free = terms_of(k, interactions), base.free_coordinates(k)

@@ -136,6 +136,11 @@ class MRFClassifier:
             raise InvalidInputError(
                 "y has the labels -1 and 1 alone, and -1 is an unknown label; give 0 and 1, or str"
             )
+        if (labels == UNKNOWN).any() and self.method not in ("exact", "bp"):
+            raise InvalidInputError(
+                f"y has unknown labels, but method {self.method!r} needs every label; use 'exact' "
+                "or 'bp'"
+            )
         start = np.zeros(features.shape[2] * size + size**2)
         if self.method in SMOOTH:
             from scipy.optimize import minimize
@@ -230,11 +235,6 @@ class MRFClassifier:
 
     def _descend(self, theta: FloatArray, X: FloatArray, y: IntArray) -> tuple[FloatArray, float]:
         """Make gradient steps; return the mean of theta over the last third, and the last loss."""
-        if (y == UNKNOWN).any():
-            raise InvalidInputError(
-                f"y has unknown labels, but method {self.method!r} needs every label; use 'exact' "
-                "or 'bp'"
-            )
         if self.method == "hinge" and self.graph.num_labels != 2:
             raise NotSupportedError(
                 f"method 'hinge' needs two labels, but the graph has {self.graph.num_labels}; use "

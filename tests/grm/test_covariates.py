@@ -91,6 +91,7 @@ def test_units_of_free_covariates_do_not_matter(rows, model):
 
 @pytest.mark.parametrize("symmetrize", ["joint", "average"])
 @pytest.mark.parametrize("base", list(BASES))
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_shifted_offsets_move_intercepts_and_slopes_only(base, symmetrize):
     """eta_1 = intercept + offset + slope z: 5 + 2 z in the offset is -5 and -2 in the others."""
     rng = np.random.default_rng(3)

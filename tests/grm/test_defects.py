@@ -254,6 +254,7 @@ def test_a_node_reads_counts_above_0_as_present():
     [*families.BASES, families.FiniteCounts(np.zeros(40)), families.NegativeBinomial(1.0, 2.0)],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_models_of_every_base_are_saved(base, tmp_path):
     x = np.random.default_rng(0).poisson(1.0, (60, 3))
     settings = {"k": 2, "base": base, "alpha": 0.05, "tol": 1e-3}

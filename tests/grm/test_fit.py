@@ -279,6 +279,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
     )
 
 
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_correlated_columns_are_solved():
     # values near 100: x_0^2, x_0 x_1 and 1 are all but proportional
     x = 100 + np.random.default_rng(6).normal(size=(80, 2))
@@ -306,3 +307,13 @@ def test_variances_of_statistics_are_weighted():
     expected = np.average((observed - means[:, None]) ** 2, axis=1, weights=weights)
     found = NewtonSolver.variances.func(solver)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_gaussian_base_says_that_its_mean_is_zero():
+    x = np.random.default_rng(0).normal([100, 0, -0.05], [1, 2, 1], size=(200, 3))
+    model = fg.GeneralizedRootModel(k=2, base="gaussian", alpha=0.2)
+    said = r"1 column\(s\) of X have not, the first is 0 \(mean 99.9, standard deviation 1.0"
+    for data, more in ((x, {}), (np.repeat(x, 2, axis=0), {"sample_weight": [1, 2] * 200})):
+        with pytest.warns(UserWarning, match=said):
+            model.fit(data, **more)
+    assert len(model.fit(x - x.mean(axis=0)).top_interactions(2, 3)) == 0  # no warning

@@ -142,6 +142,7 @@ def test_samples_follow_the_joint():
     assert (draws.effective > 800).all()
 
 
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_draws_of_chains_that_have_not_mixed_warn():
     """Three columns that are almost one."""
     rng = np.random.default_rng(0)

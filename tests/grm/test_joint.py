@@ -151,6 +151,7 @@ def test_the_empty_model_is_not_picked():
     "settings", [{}, {"symmetrize": "average", "scale_columns": True}], ids=str
 )
 @pytest.mark.parametrize("base", families.BASES)
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_weights_are_repeated_rows(base, settings):
     x, rng = counts(n=80, p=4), np.random.default_rng(0)
     weight = rng.integers(0, 4, size=80)
@@ -224,6 +225,7 @@ def test_what_belongs_to_the_rows_has_their_index():
 
 
 @pytest.mark.parametrize("base, power", [("exponential", 1), ("gaussian", 2)])
+@pytest.mark.filterwarnings("ignore:base 'gaussian' has mean 0")
 def test_offsets_of_numbers_that_are_no_counts(base, power):
     """log p = eta t - log of the integral of exp(eta t), with eta = theta + offset < 0."""
     rng = np.random.default_rng(0)

@@ -59,7 +59,7 @@ def test_alpha_max_is_that_of_the_settings(base, settings, with_rows, candidate_
         candidate_sets=candidate_sets,
     )  # fmt: skip
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"1 column\(s\)|the fitted model has no normalizer")
+        warnings.filterwarnings("ignore", r"1 column\(s\)|the fitted model has no|base 'gaussian'")
         top = model.alpha_max(x, **rows)
         for factor, some in ((1.001, False), (0.999, True)):
             fitted = model.set_params(alpha=factor * top).fit(x, **rows)

@@ -80,8 +80,9 @@ def test_unknown_labels():
     assert model.score(X, hidden) == pytest.approx(right, abs=1e-15)
     with pytest.raises(fg.InvalidInputError, match="no known label"):
         model.score(X, np.full_like(hidden, -1))
-    with pytest.raises(fg.InvalidInputError, match="unknown labels"):
-        MRFClassifier(GRID, method="cd").fit(X, hidden)
+    for method in ("cd", "pseudolikelihood"):
+        with pytest.raises(fg.InvalidInputError, match=r"unknown labels, .* use 'exact' or 'bp'$"):
+            MRFClassifier(GRID, method=method).fit(X, hidden)
     with pytest.raises(fg.InvalidInputError, match="labels -1 and 1 alone"):
         MRFClassifier(GRID, method="exact").fit(X, 2 * y - 1)
 
