@@ -118,6 +118,7 @@ class Reading:
         for text in found:
             if isinstance(text, Alternatives):
                 self.optional.extend(text.optional)
+                self.rules.has_choices.add(str(text))
         return found
 
     def in_segments(self, references: str, systems: Sequence[str]) -> bool:

@@ -375,6 +375,7 @@ def _split(
                 ready[i] = Alternatives.read(text, tokens, rules.words)
             except InvalidInputError as error:
                 raise InvalidInputError(f"{name}[{i}]: {error}") from error
+    rules.has_choices.update(str(t) for t in ready.values() if isinstance(t, Alternatives))
     strings = [() if i in ready else s for i, s in enumerate(strings)]
     texts = [rules.text(s) if isinstance(s, str) else s for s in strings]
     if alphabet is not None and not alphabet.is_characters:

@@ -27,11 +27,13 @@ class WordRules:
     patterns : regular expressions of whole words, which are dropped, too.
 
     `unused` tells which of them have not applied to any words since the rules were made.
+    `has_choices` holds something once they apply to a text with alternatives, piece by piece.
     """
 
     replacements: Mapping[Words, Words]
     dropped: frozenset[str] = frozenset()
     patterns: tuple[re.Pattern[str], ...] = ()
+    has_choices: set[str] = field(default_factory=set, compare=False)
     _applied: set[Words] = field(default_factory=set, compare=False)  # of the replacements
     _is_kept: dict[str, bool] = field(default_factory=dict, compare=False)  # of words so far
 
@@ -102,15 +104,25 @@ class WordRules:
         return tuple(word for word in result if self._is_kept[word])
 
     def unused(self) -> list[str]:
-        """Return a line for `drop` and one for `replace` if words of it are in no text so far."""
+        """Return lines for words of `drop` and `replace` that are in no text so far.
+
+        Another line names words in a row, which alternatives may part, if a text has some.
+        """
         dropped = sorted(word for word in self.dropped if word not in self._is_kept)
         dropped += [p.pattern for p in self.patterns if not any(map(p.fullmatch, self._is_kept))]
         replaced = [" ".join(old) for old in self.replacements if old not in self._applied]
-        return [
+        said = [
             f"{name}: no text has {listed(map(repr, words))} to {name}"
             for name, words in (("drop", dropped), ("replace", replaced))
             if words
         ]
+        rows = [" ".join(old) for old in self.replacements if len(old) > 1]
+        if rows and self.has_choices:
+            said.append(
+                f"replace: {listed(map(repr, rows))} not looked for across alternatives and "
+                f"optional words, as in {min(self.has_choices)[:60]!r}"
+            )
+        return said
 
     def text(self, text: str) -> str:
         """Return a text after the rules; if there are any, one space separates its words."""

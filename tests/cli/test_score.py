@@ -771,3 +771,15 @@ def test_invisible_characters_of_one_file_are_noted(files, run):
     assert code == 0
     assert "invisible characters (U+200F, RIGHT-TO-LEFT MARK)" in err
     assert "invisible" not in run("score", "h.txt", "h.txt")[2]
+
+
+def test_words_in_a_row_are_not_replaced_across_alternatives(files, run):
+    files(h__trn="the dog sat (a-1)\n", r__trn="the { cat / dog } sat (a-1)\n", m="the dog\tX\n")
+    err = run("score", "h.trn", "r.trn", "--replace", "m")[2]
+    said = "'the dog' not looked for across alternatives and optional words, as in 'the { cat"
+    assert said in err
+    with pytest.warns(UserWarning, match="not looked for across alternatives"):
+        fg.score(
+            ["the dog sat"], ["the { cat / dog } sat"], replace={"the dog": "X"}, alternatives=True
+        )
+    assert "across" not in run("score", "h.trn", "h.trn", "--replace", "m")[2]
