@@ -239,7 +239,8 @@ def _negative_binomial_cost(
     )
     if positive_only:
         value -= np.log(-np.expm1(at_zero))
-        slope += zero_slope / np.expm1(-at_zero)
+        with np.errstate(over="ignore"):  # 0 for a zero of vanishing probability
+            slope += zero_slope / np.expm1(-at_zero)
     return -float(value), -slope
 
 
@@ -309,12 +310,12 @@ class NegativeBinomial(CountBase):
         return np.asarray(choose - r * np.log1p(mean / r) - values * np.log1p(r / mean))
 
     def build_table(self, k: int) -> "Table":
-        """Return a table that extends over TAIL nats of the geometric tail."""
+        """Return a table that extends over TAIL nats of the geometric tail, and beyond the mean."""
         mean, r = self._law()
         decay = float(np.log1p(r / mean))
         return count_tables.smooth_table(
             self.log_base, lambda x: self.statistics(x, k),
-            last=int(max(16 * count_tables.SINGLES, TAIL / decay)),
+            last=int(max(16 * count_tables.SINGLES, TAIL / decay, 16 * mean)),
             width=lambda x: np.sqrt(x + 0.01 * x * x),
             base_limit=-decay, linear=np.zeros(k),
         )  # fmt: skip

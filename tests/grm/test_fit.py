@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 import fstgrad as fg
 from fstgrad.grm import design, fitting
@@ -317,3 +317,17 @@ def test_a_gaussian_base_says_that_its_mean_is_zero():
         with pytest.warns(UserWarning, match=said):
             model.fit(data, **more)
     assert len(model.fit(x - x.mean(axis=0)).top_interactions(2, 3)) == 0  # no warning
+
+
+@pytest.mark.parametrize("mean", [3_000, 5_000, 100_000])
+@pytest.mark.parametrize("hurdle", ["", "hurdle-"])
+def test_large_counts_that_vary_little(mean, hurdle):
+    """A negative binomial law of size 1,000: the model is near the law, whose log p is SciPy's."""
+    rng = np.random.default_rng(0)
+    x = rng.poisson(mean * rng.gamma(1000, 1e-3, size=(200, 1)))
+    model = fg.GeneralizedRootModel(k=1, base=f"{hurdle}negative-binomial").fit(x)
+    law = model.families_[0].inner if hurdle else model.families_[0]
+    r, m = law.dispersion, law.law_mean
+    expected = stats.nbinom.logpmf(x, r, r / (r + m)).mean()
+    assert model.score(x) == pytest.approx(expected, abs=0.01)
+    assert model.node_conditional(0, x[0]).mean() == pytest.approx(x.mean(), rel=1e-3)
