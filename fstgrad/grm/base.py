@@ -45,6 +45,7 @@ class Base(ABC):
     whole_numbers: ClassVar[bool] = False  # values are counts
     always_normalizable: ClassVar[bool] = False  # with any interactions
     ridge: ClassVar[float] = 0.0  # weight of half the squared intercepts in a fit, times Var[t]
+    ridge_variance: ClassVar[float] = np.inf  # the largest Var[t] by which it is multiplied
     power: ClassVar[int] = 1  # T = |x|^power
     scale: str = "identity"  # "log" if T is a power of log(1 + x)
 

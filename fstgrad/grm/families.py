@@ -341,6 +341,8 @@ class Hurdle(CountBase):
         self.name = f"hurdle-{inner.name}"  # type: ignore[misc]
         self.scale = inner.scale
         self.num_extra = inner.num_extra + 1  # type: ignore[misc]
+        if self.scale == "identity":  # the intercept of T, about log m, is far from 0
+            self.ridge_variance = 1.0  # type: ignore[misc]
 
     def describe(self) -> dict[str, Any]:
         """Return the inner family."""

@@ -88,8 +88,11 @@ class NewtonSolver:
     @cached_property
     def ridge(self) -> FloatArray:
         """The ridge weight (q, f + d) of every intercept, of half its square; 0 for slopes."""
-        weight = np.array([family.ridge for family in self.families])[:, None]
-        ridge = weight * self.variances[:, self.intercepts.coordinates]
+        weight, most = (
+            np.array([getattr(family, name) for family in self.families])[:, None]
+            for name in ("ridge", "ridge_variance")
+        )
+        ridge = weight * np.minimum(self.variances[:, self.intercepts.coordinates], most)
         return self._with_slopes(ridge)
 
     @cached_property

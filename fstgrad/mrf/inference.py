@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fstgrad.core.checks import Seed, one_of, positive_integer
+from fstgrad.core.checks import Seed, one_of
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.bounds import bounds
-from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import LOWEST_ROUGH, exact, require_precision
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.belief_propagation import belief_propagation, max_product, tree_reweighted
@@ -87,12 +86,8 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
         Every labeling is forbidden.
     """
     begun = time.perf_counter()
-    if max_memory is None or model.is_forest:
-        results = exact(model)
-        value, table = results.log_partition, results.marginals
-    else:
-        engine = Elimination(model, positive_integer("max_memory", max_memory))
-        value, table = engine.log_partition() + model.offset, engine.marginals()
+    results = exact(model, max_memory)
+    value, table = results.log_partition, results.marginals
     return Inference(
         "exact", value, "exact", table.node, lambda low, high: table.edge[low:high].copy(),
         model.graph.num_edges, factors=table.factors, seconds=time.perf_counter() - begun,

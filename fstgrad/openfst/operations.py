@@ -20,6 +20,7 @@ R = TypeVar("R")
 # An operation that visits at most this many bytes of stored FSTs, a fraction of a second, runs in
 # this process.  A longer one runs in a separate process, which an interruption can kill.
 _LARGE = 2**23
+_MOST_STATES, _ROUNDING = 1000, 1e-12  # of a component whose cycles are checked; of its eigenvalue
 
 
 def is_acceptor(fst: Fst) -> bool:
@@ -127,16 +128,68 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
 
     Raises
     ------
+    FstError
+        The sum over an epsilon cycle diverges.
     MemoryLimitError
         The result needs more than half of the memory.
     """
-    check_fst(fst)
     delta = positive_number("delta", delta)
+    if not is_acyclic(fst):
+        _check_epsilon_cycles(to_arrays(fst))
     if len(fst.write_to_string()) > _LARGE:
         return _call(run_in_subprocess, "rmepsilon", fst, delta=delta)
     result = read(fst)
     _call(result.rmepsilon, delta=delta)
     return result
+
+
+def _check_epsilon_cycles(arrays: FstArrays) -> None:
+    """Raise FstError if the sum over the paths of epsilon arcs around a cycle diverges.
+
+    In "standard", if a cycle has a negative cost; else, if a strongly connected component has a
+    matrix of weights exp(-cost) with an eigenvalue of 1 or more: O(S^3) for one of S states, of
+    which components of more than _MOST_STATES are not checked.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    is_epsilon = (arrays.ilabel == 0) & (arrays.olabel == 0) & (arrays.weight < np.inf)
+    source, nextstate = arrays.source[is_epsilon], arrays.nextstate[is_epsilon]
+    weight, size = arrays.weight[is_epsilon], arrays.num_states
+    graph = coo_array((np.ones(len(weight)), (source, nextstate)), shape=(size, size))
+    component = connected_components(graph.tocsr(), connection="strong")[1]
+    for k in np.unique(component[source[component[source] == component[nextstate]]]):
+        inside = (component[source] == k) & (component[nextstate] == k)
+        states, ends = np.unique(
+            np.concatenate([source[inside], nextstate[inside]]), return_inverse=True
+        )
+        if len(states) > _MOST_STATES:
+            continue
+        first, last = np.split(ends, 2)
+        table = np.full((len(states), len(states)), np.inf)
+        if arrays.arc_type == "standard":
+            np.minimum.at(table, (first, last), weight[inside])
+            diverges = _has_negative_cycle(table)
+        else:
+            table[...] = 0.0
+            np.add.at(table, (first, last), np.exp(-weight[inside]))
+            diverges = bool(np.abs(np.linalg.eigvals(table)).max() >= 1.0 - _ROUNDING)
+        if diverges:
+            raise FstError(
+                f"the sum over the epsilon arcs around state {states[0]} diverges; raise their "
+                "costs, or remove an arc of the cycle"
+            )
+
+
+def _has_negative_cycle(table: FloatArray) -> bool:
+    """Return whether costs (S, S) have a cycle below 0: least costs of walks then go on falling."""
+    least = np.zeros(len(table))
+    for _ in range(len(table) + 1):
+        shorter = np.minimum(least, (least[:, None] + table).min(axis=0))
+        if (shorter >= least - _ROUNDING * np.maximum(1.0, np.abs(least))).all():
+            return False
+        least = shorter
+    return True
 
 
 def minimize(fst: Fst, *, delta: float) -> Fst:
@@ -228,6 +281,11 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     ----------
     delta : float > 0
         The sum over a cycle stops at changes below this.
+
+    Raises
+    ------
+    FstError
+        The sum over a cycle diverges.
     """
     reverse = flag("reverse", reverse)
     arrays = to_arrays(fst)

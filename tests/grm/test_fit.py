@@ -322,7 +322,10 @@ def test_a_gaussian_base_says_that_its_mean_is_zero():
 @pytest.mark.parametrize("mean", [3_000, 5_000, 100_000])
 @pytest.mark.parametrize("hurdle", ["", "hurdle-"])
 def test_large_counts_that_vary_little(mean, hurdle):
-    """A negative binomial law of size 1,000: the model is near the law, whose log p is SciPy's."""
+    """A negative binomial law of size 1,000: the model is near the law, whose log p is SciPy's.
+
+    The ridge moves the mean of a Poisson distribution by 0.001 log m.
+    """
     rng = np.random.default_rng(0)
     x = rng.poisson(mean * rng.gamma(1000, 1e-3, size=(200, 1)))
     model = fg.GeneralizedRootModel(k=1, base=f"{hurdle}negative-binomial").fit(x)
@@ -331,3 +334,5 @@ def test_large_counts_that_vary_little(mean, hurdle):
     expected = stats.nbinom.logpmf(x, r, r / (r + m)).mean()
     assert model.score(x) == pytest.approx(expected, abs=0.01)
     assert model.node_conditional(0, x[0]).mean() == pytest.approx(x.mean(), rel=1e-3)
+    hurdle = fg.GeneralizedRootModel(k=1, base="hurdle-poisson").fit(x)
+    assert hurdle.node_conditional(0, x[0]).mean() == pytest.approx(x.mean(), abs=0.02)

@@ -388,3 +388,39 @@ def test_a_word_for_pynini_has_the_labels_of_the_grammar():
     )
     log64 = openfst.with_arc_type(grammar, "log64")
     assert openfst.acceptor_for("", log64).arc_type() == "log64"
+
+
+@pytest.mark.parametrize("operation", [openfst.remove_epsilons, openfst.shortest_distance])
+@pytest.mark.parametrize(
+    "arc_type, costs, diverges",
+    [
+        ("log64", (0.0,), True),
+        ("log64", (-0.001,), True),
+        ("log64", (np.log(2), np.log(2)), True),
+        ("log64", (0.7,), False),
+        ("standard", (0.0,), False),
+        ("standard", (-0.001,), True),
+        ("standard", (1.0, -0.5), True),
+    ],
+)
+def test_epsilon_cycles_whose_sum_diverges_are_refused(operation, arc_type, costs, diverges):
+    """A cycle through two states: 1 / (1 - sum of exp(-cost)) is infinite, or a cost falls."""
+    there = np.arange(len(costs) + 1) > 0
+    fst = openfst.from_arrays(
+        openfst.FstArrays(
+            arc_type=arc_type, start=0, final=np.array([0.0, np.inf]),
+            source=np.append(np.ones(len(costs), dtype=np.int64), 0),
+            ilabel=np.zeros(len(there), dtype=np.int64),
+            olabel=np.zeros(len(there), dtype=np.int64),
+            nextstate=np.append(np.zeros(len(costs), dtype=np.int64), 1),
+            weight=np.append(costs, 0.0),
+        )
+    )  # fmt: skip
+    if diverges:
+        with pytest.raises(fg.FstError, match="around state 0 diverges"):
+            operation(fst, delta=1e-9)
+        return
+    total = -np.log(1 / (1 - np.exp(-costs[0]))) if arc_type == "log64" else 0.0
+    found = operation(fst, delta=1e-12)
+    first = openfst.to_arrays(found).final[0] if operation is openfst.remove_epsilons else found[0]
+    assert first == pytest.approx(total, abs=1e-9)

@@ -12,6 +12,7 @@ from fstgrad.core.checks import IntArray, positive_integer
 from fstgrad.core.errors import InfeasibleError, MemoryLimitError
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.exact.plan import ELIMINATION_MEMORY
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
 # Beside scores below these, differences of 1e-7 and of 1e-4 nats are lost.  Models of a million
@@ -38,9 +39,11 @@ class ExactEngine(Protocol):
 class Exact:
     """The exact results for one model, each computed when first read."""
 
-    def __init__(self, model: ScoredGraph) -> None:
+    def __init__(self, model: ScoredGraph, max_memory: int = ELIMINATION_MEMORY) -> None:
         self.offset = model.offset
-        self.engine: ExactEngine = Forest(model) if model.is_forest else Elimination(model)
+        self.engine: ExactEngine = (
+            Forest(model) if model.is_forest else Elimination(model, max_memory)
+        )
 
     @cached_property
     def log_partition(self) -> float:
@@ -63,8 +66,13 @@ class Exact:
         return table
 
 
-def exact(model: ScoredGraph) -> Exact:
-    """Return the exact results for a model, cached in `model.cache`."""
+def exact(model: ScoredGraph, max_memory: int | None = None) -> Exact:
+    """Return the exact results for a model, cached in `model.cache` without `max_memory` (bytes).
+
+    max_memory : the limit on the tables of elimination (default 4 GiB); forests need no tables
+    """
+    if max_memory is not None and not model.is_forest:
+        return Exact(model, positive_integer("max_memory", max_memory))
     if "exact" not in model.cache:
         model.cache["exact"] = Exact(model)
     cached: Exact = model.cache["exact"]
@@ -96,10 +104,7 @@ def best_labeling(model: ScoredGraph, max_memory: int | None = None) -> IntArray
         Every labeling is forbidden, or ties cannot be told.
     """
     with remedy("use decode('trw'), decode('max-product') or decode('icm')"):
-        if max_memory is None or model.is_forest:
-            labels = exact(model).engine.mode()
-        else:
-            labels = Elimination(model, positive_integer("max_memory", max_memory)).mode()
+        labels = exact(model, max_memory).engine.mode()
     require_precision(model.score(labels), LOWEST_ROUGH)
     return labels
 
