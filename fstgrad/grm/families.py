@@ -42,7 +42,8 @@ RIDGE = 1e-3
 TAIL = 400.0  # nats of decay over which the table of a geometric tail extends
 FEW = 1000  # up to this many counts, roots are computed one by one
 LARGEST_COUNT = 1_000_000  # allowed in data
-LARGEST_DISPERSION = 1e4  # for larger r, the distribution is practically a Poisson distribution
+LARGEST_DISPERSION = 1e4  # and at least 100 m: then the variance exceeds Poisson's by 1 percent
+LARGE_DISPERSION = 100.0  # from here on, Stirling's formula has an error below 1e-17
 SMALLEST_DISPERSION = 1e-3
 SMALLEST_COUNT_MEAN = 1e-6  # of a negative binomial distribution
 SMALLEST_MEAN = 1e-12  # of a positive or real variable that is always 0
@@ -203,8 +204,9 @@ def negative_binomial_fit(
     share = sums / sums.sum()
     mean = max(float(share @ counts), SMALLEST_COUNT_MEAN)
     excess = float(share @ (counts - mean) ** 2) - mean
-    r = np.clip(mean**2 / excess if excess > 0 else LARGEST_DISPERSION, 0.05, LARGEST_DISPERSION)
-    low, high = float(np.log(SMALLEST_DISPERSION)), float(np.log(LARGEST_DISPERSION))
+    largest = max(LARGEST_DISPERSION, 100 * mean)
+    r = np.clip(mean**2 / excess if excess > 0 else largest, 0.05, largest)
+    low, high = float(np.log(SMALLEST_DISPERSION)), float(np.log(largest))
     if not positive_only:  # the mean of the fit is the mean of the data
         best = optimize.minimize_scalar(
             lambda v: _negative_binomial_cost(np.log(mean), v, counts, share, False)[0],
@@ -227,12 +229,11 @@ def _negative_binomial_cost(
 
     counts, share : (m,), the distinct counts and their relative frequencies.
     """
-    from scipy.special import digamma, gammaln
+    from scipy.special import digamma
 
     mean, r = np.exp(log_mean), np.exp(log_r)
     at_zero = -r * np.log1p(mean / r)
-    terms = gammaln(counts + r) - gammaln(r) - gammaln(counts + 1.0)
-    value = share @ (terms + at_zero - counts * np.log1p(r / mean))
+    value = share @ _negative_binomial_log_mass(counts, mean, r)
     zero_slope = np.array([-r * mean / (r + mean), at_zero + r * mean / (r + mean)])
     slope = zero_slope + share @ np.stack(
         [counts * r / (r + mean), r * (digamma(counts + r) - digamma(r) - counts / (r + mean))], 1
@@ -242,6 +243,22 @@ def _negative_binomial_cost(
         with np.errstate(over="ignore"):  # 0 for a zero of vanishing probability
             slope += zero_slope / np.expm1(-at_zero)
     return -float(value), -slope
+
+
+def _negative_binomial_log_mass(x: FloatArray, mean: float, r: float) -> FloatArray:
+    """Return log [Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x], in nats.
+
+    The terms of Stirling's formula for Gamma(x + r) / Gamma(r) that would cancel are left out.
+    """
+    from scipy.special import gammaln
+
+    if r < LARGE_DISPERSION:
+        choose = gammaln(x + r) - gammaln(r) - gammaln(x + 1.0)
+        return np.asarray(choose - r * np.log1p(mean / r) - x * np.log1p(r / mean))
+    poisson = x * np.log(mean) - x - gammaln(x + 1.0)
+    corrections = [1 / (12 * z) - 1 / (360 * z**3) + 1 / (1260 * z**5) for z in (r + x, r)]
+    spread = (r + x) * np.log1p((x - mean) / (r + mean)) - 0.5 * np.log1p(x / r)
+    return np.asarray(poisson + spread + corrections[0] - corrections[1])
 
 
 class NegativeBinomial(CountBase):
@@ -302,12 +319,7 @@ class NegativeBinomial(CountBase):
 
     def log_base(self, x: npt.ArrayLike) -> FloatArray:
         """Return log [Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x], in nats."""
-        from scipy.special import gammaln
-
-        mean, r = self._law()
-        values = np.asarray(x, dtype=np.float64)
-        choose = gammaln(values + r) - gammaln(r) - gammaln(values + 1.0)
-        return np.asarray(choose - r * np.log1p(mean / r) - values * np.log1p(r / mean))
+        return _negative_binomial_log_mass(np.asarray(x, dtype=np.float64), *self._law())
 
     def build_table(self, k: int) -> "Table":
         """Return a table that extends over TAIL nats of the geometric tail, and beyond the mean."""
@@ -316,7 +328,7 @@ class NegativeBinomial(CountBase):
         return count_tables.smooth_table(
             self.log_base, lambda x: self.statistics(x, k),
             last=int(max(16 * count_tables.SINGLES, TAIL / decay, 16 * mean)),
-            width=lambda x: np.sqrt(x + 0.01 * x * x),
+            width=lambda x: np.sqrt(x + min(0.01, 1 / r) * x * x),
             base_limit=-decay, linear=np.zeros(k),
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ which give different FSTs, an error says how to write the line.
 """
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -139,7 +139,8 @@ def parse_lines(
     final = _final_states([line for line in lines if not line.is_arc])
     _reject_k2(lines, arcs, final)
     _reject_several(lines)
-    has_cost = _four_are_label_and_cost(arcs, acceptor)
+    table_of = {symbol for _, symbol in symbols or ()}
+    has_cost = _four_are_label_and_cost(arcs, acceptor, lambda s: s in known or s in table_of)
     rows = list(_arcs(arcs, has_cost))
     table = _Table(symbols, [(row[2:4], line) for row, line in zip(rows, arcs, strict=True)], known)
     columns = list(zip(*rows, strict=True)) or [()] * 5
@@ -192,7 +193,9 @@ def _final_states(lines: list[Line]) -> dict[int, float]:
     return final
 
 
-def _four_are_label_and_cost(arcs: list[Line], acceptor: bool) -> bool:
+def _four_are_label_and_cost(
+    arcs: list[Line], acceptor: bool, is_symbol: Callable[[str], bool]
+) -> bool:
     """Return whether lines of four fields are a label and its cost, not two labels."""
     sizes = {len(line.fields) for line in arcs}
     four = [line for line in arcs if len(line.fields) == 4]
@@ -210,6 +213,9 @@ def _four_are_label_and_cost(arcs: list[Line], acceptor: bool) -> bool:
     if not all(NUMBER.fullmatch(line.fields[3]) for line in four):
         return False
     if 3 not in sizes and not acceptor:
+        for line in four:
+            if _FRACTION.fullmatch(line.fields[3]) and not is_symbol(line.fields[3]):
+                raise line.error(f"{both}, or symbols= (a table of symbols):")
         return False
     if not acceptor or (3 not in sizes and all(line.fields[2] == line.fields[3] for line in four)):
         raise first.error(f"{both}:")

@@ -336,3 +336,11 @@ def test_large_counts_that_vary_little(mean, hurdle):
     assert model.node_conditional(0, x[0]).mean() == pytest.approx(x.mean(), rel=1e-3)
     hurdle = fg.GeneralizedRootModel(k=1, base="hurdle-poisson").fit(x)
     assert hurdle.node_conditional(0, x[0]).mean() == pytest.approx(x.mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("mean", [100, 400_000])
+def test_negative_binomial_laws_end_near_the_poisson_distribution(mean):
+    """At the largest r, 100 m, the variance m + m^2 / r is 1 percent above that of Poisson."""
+    x = np.random.default_rng(0).poisson(mean, size=(200, 1))
+    score = fg.GeneralizedRootModel(k=1, base="negative-binomial").fit(x).score(x)
+    assert score == pytest.approx(stats.poisson.logpmf(x, x.mean()).mean(), abs=2e-3)

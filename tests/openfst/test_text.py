@@ -125,7 +125,7 @@ REFUSED = {
     "text of k2": "0 1 1 0.5\n0 1 2 0.25\n1 2 -1 0\n2\n",
     "label -1 leads to": "0 1 1 1 0.5\n1 2 -1 -1 0\n2\n",
     "key of an entry": "utt-1 \n0 1 a 0.5\n1\n\n",
-    "text: the first line makes 17 the start": "17 \n0 1 a 0.5\n1\n\n",
+    "text: the first line makes 17 the start": "17 \n0 1 a a 0.5\n1\n\n",
     "which only lattices of Kaldi have": "0 1 7 3.5,-20.25,3_4_4\n1 2.5,0,\n",
     "several parts": "0 1 7 7 3.5,-20.25\n1\n",
     "a decimal comma": "0 1 a a 0,5\n1\n",
@@ -159,8 +159,10 @@ def test_four_fields_are_never_guessed():
     cost = fg.Lattice.from_text("0 1 3\n1 2 4 3\n2\n", fg.Alphabet("34"))
     assert (pair.log_partition(), cost.log_partition()) == (0, -3)
     assert arcs("0 1 3 3\n1\n")[1] == [(0, 1, "3", "3", 0.0)]  # of a transducer, as in OpenFst
-    with pytest.raises(fg.FstError, match="one label and its cost, or two labels"):
-        arcs("0 1 a\n1 2 b 2\n2\n")
+    for text in ("0 1 a\n1 2 b 2\n2\n", "0 1 a 2\n1 2 b 0.5\n2\n"):
+        with pytest.raises(fg.FstError, match="one label and its cost, or two labels"):
+            arcs(text)
+    assert arcs("0 1 a 0.5\n1\n", known=["0.5"])[1] == [(0, 1, "a", "0.5", 0.0)]
 
 
 def test_the_same_files_are_lattices_in_python_and_on_the_command_line(tmp_path):
