@@ -30,40 +30,15 @@ from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
-from fstgrad.learning.data import NAMED
-from fstgrad.losses import (
-    CharacterErrorRate,
-    EditDistance,
-    GappyNGram,
-    GlobalAlignment,
-    Hamming,
-    LongestCommonSubsequence,
-    Loss,
-    MismatchNGram,
-    NGram,
-    NGramSum,
-    OptimalStringAlignment,
-    SmithWaterman,
-    TransducerLoss,
-    WordErrorRate,
-)
+from fstgrad.losses import EditDistance, Loss, TransducerLoss
 from fstgrad.losses.matrices import MATRICES
+from fstgrad.losses.names import LOSS_NAMES, NEED_ARGUMENTS
 from fstgrad.openfst import is_fst_file
 
 LOSSES: dict[str, Callable[..., Loss] | None] = {
     "edit": EditDistance,
     "edit-factored": partial(EditDistance, factored=True, confusion=None),
-    "osa": OptimalStringAlignment,
-    "lcs": LongestCommonSubsequence,
-    "wer": WordErrorRate,
-    "cer": CharacterErrorRate,
-    "smith-waterman": SmithWaterman,
-    "alignment": GlobalAlignment,
-    "ngram": NGram,
-    "ngram-sum": NGramSum,
-    "gappy": GappyNGram,
-    "mismatch": MismatchNGram,
-    "hamming": Hamming,
+    **LOSS_NAMES,
     "none": None,
 }
 # argument of a constructor -> option of another name
@@ -94,7 +69,6 @@ def _constructor_options(name: str) -> dict[str, inspect.Parameter]:
 
 
 _OPTIONS_OF_LOSS = {name: _constructor_options(name) for name in LOSSES}
-LOSS_NAMES = tuple(LOSSES)
 # name -> {option: argument of the constructor}
 ARGUMENTS = {
     name: {option: parameter.name for option, parameter in parameters.items()}
@@ -175,7 +149,7 @@ def complete_loss(
     _context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the files, losses and grammars whose names start with `incomplete`, for a shell."""
-    names = [name for name in (*LOSS_NAMES, *NAMES) if name.startswith(incomplete)]
+    names = [name for name in (*LOSSES, *NAMES) if name.startswith(incomplete)]
     # the file comes first, because bash drops the items before it
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
@@ -204,7 +178,7 @@ _parameter_options = (
         default="edit",
         show_default=True,
         shell_complete=complete_loss,
-        help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (a name that fstgrad grammar list "
+        help=f"{', '.join(list(LOSSES)[:-1])} or none; a grammar (a name that fstgrad grammar list "
         "shows, PATH.rules or PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
     _loss_parameter("insert-cost", COST, "Cost of a symbol that only the target has"),
@@ -346,7 +320,7 @@ def plain_loss_name(choice: LossChoice) -> str | None:
     """Return the name that `SequenceModel` has for a loss without parameters, or None."""
     name = choice.loss
     has_parameters = any(value is not None for value in dataclasses.astuple(choice)[1:])
-    is_known = name in NAMED and NAMED[name] is LOSSES.get(name)
+    is_known = name in LOSS_NAMES and name not in NEED_ARGUMENTS
     return name if is_known and not has_parameters else None
 
 

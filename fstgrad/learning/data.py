@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from fstgrad import losses
 from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.checks import call_function, instance, is_integer, one_of
 from fstgrad.core.errors import InvalidInputError
@@ -11,15 +10,10 @@ from fstgrad.core.sequences import batch, items, paired_batches
 from fstgrad.learning.outcomes import XY
 from fstgrad.learning.templates import Tagged, as_input, symbols_of
 from fstgrad.losses import Loss
+from fstgrad.losses.names import LOSS_NAMES, NEED_ARGUMENTS
 
 Sequences = Sequence[Sequence[str]]
 _MOST_IDS = 2**16
-NAMED: dict[str, Callable[[Alphabet], Loss]] = {
-    "edit": losses.EditDistance,
-    "hamming": losses.Hamming,
-    "ngram": losses.NGram,
-    "smith-waterman": losses.SmithWaterman,
-}
 
 
 def alphabet_of_ids(Y: Sequence[Any]) -> Alphabet | None:
@@ -157,7 +151,8 @@ def made_loss(
 ) -> Loss | None:
     """Return a loss, given its name, the loss itself, or a function of the alphabet."""
     if isinstance(loss, str):
-        return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
+        names = tuple(name for name in LOSS_NAMES if name not in NEED_ARGUMENTS)
+        return LOSS_NAMES[one_of("loss", loss, names)](alphabet)
     if loss is None or isinstance(loss, Loss):
         return loss
     made: Loss = call_function("loss", loss, alphabet) if callable(loss) else loss

@@ -87,7 +87,8 @@ class SequenceModel:
     Parameters
     ----------
     loss : str, Loss, callable (Alphabet) -> Loss, or None
-        "edit", "hamming", "ngram" or "smith-waterman" by name.
+        A name is one that `fstgrad train --loss` lists and that needs no options, such as "edit",
+        "hamming", "cer" or "ngram" (`fstgrad.losses.names`).
     features : {"unaligned", "aligned"} or callable (x, s, l) -> iterable of str
         `Window(window, span)`; "aligned" requires |x| = |y| in training.
     alignment : {"auto", "em", "given"} or None

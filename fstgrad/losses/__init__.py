@@ -32,6 +32,7 @@ Reading order
 - `base` : `Loss`, sums and multiples.
 - `transducer` : the losses of any transducer and of a grammar.
 - `edit`, `alignment`, `ngram`, `exact_match`, `function`, `collapse`, `spans` : the other losses.
+- `names` : the losses of `SequenceModel(loss="...")` and `--loss` by name.
 - `cache` : compiled losses in memory and on disk.
 """
 

@@ -374,3 +374,10 @@ def test_ids_of_a_given_alphabet_and_bad_labels():
             fg.SequenceModel(features="aligned").fit(X, bad)
     with pytest.raises(fg.AlphabetError, match=r"Y\[1\]\[0\] is 2; ids of this alphabet"):
         model.fit(X, [[0, 1], [2, 0]] * 3)
+
+
+def test_losses_have_the_names_of_the_command_line():
+    fitted = SequenceModel(**{**SMALL, "loss": "cer"}).fit(X, Y)
+    assert isinstance(fitted.loss_, fg.CharacterErrorRate)
+    with pytest.raises(InvalidInputError, match="loss is 'alignment'; choose one of edit, osa"):
+        SequenceModel(**{**SMALL, "loss": "alignment"}).fit(X, Y)  # which needs a matrix
