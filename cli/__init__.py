@@ -9,7 +9,7 @@ Reading order
   other options of commands that read pairs.
 - `reading`, `model_files`, `problem`, `resume` : rows of files, files of models, the objective that
   the options describe, runs that continue.
-- `commands` : the commands, and the table of their names.
+- `commands`, `command_table` : the commands; their names, with a line of help each.
 - `main` : the entry point, and the exit codes of errors.
 """
 

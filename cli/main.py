@@ -1,6 +1,6 @@
 """`fstgrad`: the entry point, and the conversion of errors to messages and exit codes.
 
-The table of commands is in `fstgrad.cli.commands`.
+The commands are listed in `fstgrad.cli.command_table`.
 """
 
 import codecs
@@ -17,7 +17,7 @@ import click
 
 from fstgrad._version import __version__
 from fstgrad.cli.command import Group
-from fstgrad.cli.commands import COMMANDS
+from fstgrad.cli.command_table import COMMANDS
 from fstgrad.cli.error_translation import with_option_names
 from fstgrad.cli.interrupts import (
     Interrupts,
