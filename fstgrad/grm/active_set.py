@@ -14,9 +14,9 @@ from fstgrad.grm.design import Design
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.descent import NormalMatrices
-    from fstgrad.grm.kernels.design import Slots
+    from fstgrad.grm.kernels.design import SparseDesign
 
-EAGER = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
+WARM_SHARE = 0.75  # at a warm start, sets whose gradient exceeds this share of alpha become active
 
 
 class Intercepts(NamedTuple):
@@ -101,7 +101,7 @@ class ActiveSet:
     coef: FloatArray
     penalty: FloatArray
     ridge: FloatArray
-    slots: "Slots"
+    slots: "SparseDesign"
 
     @cached_property
     def layout(self) -> NormalMatrixLayout:
@@ -135,7 +135,7 @@ def objective(active: ActiveSet, coef: FloatArray, losses: FloatArray) -> float:
     return value if np.isfinite(value) else np.inf
 
 
-def freeze(active: ActiveSet, direction: FloatArray, idle: BoolArray) -> None:
+def zero_idle_intercepts(active: ActiveSet, direction: FloatArray, idle: BoolArray) -> None:
     """Set the direction (m,) of intercepts to 0 in nodes in which nothing else moves.
 
     These are nodes without a moving set, whose intercepts and slopes are all `idle` (m,).
@@ -235,7 +235,7 @@ def activate(
         coef=np.concatenate([start.ravel(), sets[2]]),
         penalty=np.concatenate([np.tile(penalties, nodes), alpha * scale]),
         ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
-        slots=kernels.design.Slots(
+        slots=kernels.design.SparseDesign(
             np.concatenate([[0], np.cumsum(np.concatenate([np.ones(first, np.int64), counts]))]),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
             np.concatenate(

@@ -20,7 +20,13 @@ import numpy as np
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
-from fstgrad.grm.active_set import EAGER, ActiveSet, activate, slot_scales, violations
+from fstgrad.grm.active_set import (
+    WARM_SHARE,
+    ActiveSet,
+    activate,
+    slot_scales,
+    violations,
+)
 from fstgrad.grm.blocks import ranks
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
@@ -97,8 +103,8 @@ class JointRegression:
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 
     def _eager(self, active: ActiveSet, residual: FloatArray) -> ActiveSet:
-        """Return the active parameters, adding sets whose gradients exceed EAGER * alpha."""
-        term, key, excess = self.violators(residual, active, EAGER * self.alpha)
+        """Return the active parameters, adding sets whose gradients exceed WARM_SHARE * alpha."""
+        term, key, excess = self.violators(residual, active, WARM_SHARE * self.alpha)
         return self._grow(active, term[excess > 0], key[excess > 0])
 
     def active_set_of(self, start: Parameters) -> ActiveSet:

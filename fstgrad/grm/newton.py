@@ -23,7 +23,13 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import feature_sign, kernels
-from fstgrad.grm.active_set import ActiveSet, Intercepts, freeze, objective, violations
+from fstgrad.grm.active_set import (
+    ActiveSet,
+    Intercepts,
+    objective,
+    violations,
+    zero_idle_intercepts,
+)
 from fstgrad.grm.base import Base
 
 if TYPE_CHECKING:
@@ -157,7 +163,7 @@ class NewtonSolver:
             rough = (ROUGHLY if step < FIRST else CLOSELY) * worst
             tol = min(rough, 0.5 * target) if worst < NEAR * target else rough
             direction = self._direction(active, curved, gradient, (tol, rough))
-            freeze(active, direction, slopes <= 0.25 * target)
+            zero_idle_intercepts(active, direction, slopes <= 0.25 * target)
             after = self._search(active, state, direction, gradient)
             if after is None:
                 damping = max(10.0 * damping, 1e-2)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.grm.active_set import EAGER, ActiveSet, activate
+from fstgrad.grm.active_set import WARM_SHARE, ActiveSet, activate
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 
@@ -77,7 +77,7 @@ class NodeRegression:
         active = self._start(start)
         if start is not None and self.design.blocks:  # first add columns that will become active
             gradients = self._scan(self.solver.residual(active)[0])
-            active = self._grow(active, self._violations(gradients, active, EAGER)[1])
+            active = self._grow(active, self._violations(gradients, active, WARM_SHARE)[1])
         residual, slopes, objective = self.solver.solve(active, 0.5 * self.tol)
         scans = 0
         while True:

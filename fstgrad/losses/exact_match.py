@@ -5,7 +5,12 @@ import numpy as np
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import IntArray
 from fstgrad.core.errors import NotSupportedError
-from fstgrad.losses.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
+from fstgrad.losses.automata.machine import (
+    PAST_THE_END,
+    Arcs,
+    TargetMachine,
+    symbol_classes,
+)
 from fstgrad.losses.automata.semiring import TROPICAL
 from fstgrad.losses.base import MachineLoss
 from fstgrad.losses.evaluation import Target
@@ -54,7 +59,9 @@ class NoLoss(MachineLoss):
         if not isinstance(target, Fst):
             self.alphabet.encode(target, name="target")
         every = np.arange(len(self.alphabet))
-        anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # no alignment: the path is in every band
+        anywhere = np.array(
+            [[[-PAST_THE_END, PAST_THE_END]]]
+        )  # no alignment: the path is in every band
         return _acceptor(self.alphabet, np.zeros_like(every), every, np.zeros_like(every), anywhere)
 
 

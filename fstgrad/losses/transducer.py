@@ -27,11 +27,11 @@ from fstgrad.losses.automata.automaton import LossAutomaton
 from fstgrad.losses.automata.composition import (
     composition,
     depth_range,
-    skips_all,
+    states_with_free_skips,
     string_arrays,
 )
 from fstgrad.losses.automata.kernels.arguments import Strings
-from fstgrad.losses.automata.machine import ANYWHERE, TargetMachine
+from fstgrad.losses.automata.machine import PAST_THE_END, TargetMachine
 from fstgrad.losses.automata.reduction import merge_alike, target_machine
 from fstgrad.losses.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.losses.base import Loss
@@ -234,7 +234,7 @@ class TransducerLoss(Loss):
                 (fst.ilabel[path], fst.olabel[path]),
                 (fst.source[path], fst.nextstate[path]),
                 fst.weight[path],
-                skips_all(fst),
+                states_with_free_skips(fst),
             ),
         )
 
@@ -283,7 +283,10 @@ class TransducerLoss(Loss):
         left, class_of = merge_alike(self._arrays[0], np.unique(right.ilabel), len(self.alphabet))
         fst, pairs = composition(left, right)
         place = place[pairs[:, 1]]
-        place[skips_all(left)[pairs[:, 0]]] = -ANYWHERE, ANYWHERE
+        place[states_with_free_skips(left)[pairs[:, 0]]] = (
+            -PAST_THE_END,
+            PAST_THE_END,
+        )
         classes, semiring = int(class_of.max()) + 1, SEMIRINGS[self.semiring]
         machine = target_machine(fst, classes, semiring, place=place, merges=merges)
         return replace(machine, class_of=machine.class_of[class_of])

@@ -286,7 +286,7 @@ class Factors(NamedTuple):
 class ModelScores(NamedTuple):
     """All scores of a model in nats: node (I, C), edge (K, C, C), and larger factors."""
 
-    shape: OutgoingArcs
+    outgoing: OutgoingArcs
     node: FloatArray
     edge: FloatArray
     factors: Factors

@@ -124,7 +124,7 @@ class Graph:
         return np.argsort(self.source, kind="stable").astype(np.int64)
 
     @cached_property
-    def shape(self) -> OutgoingArcs:
+    def outgoing(self) -> OutgoingArcs:
         """The arcs in the form that kernels read."""
         return OutgoingArcs(self.start, self.leaving, self.source)
 
@@ -167,7 +167,7 @@ class Graph:
         order = empty(self.num_nodes, np.int64)
         parent_arc = np.full(self.num_nodes, -1, np.int64)
         everywhere = np.ones(self.num_nodes, np.int64)
-        kernels.graphs.breadth_first(self.shape, everywhere, order, parent_arc)
+        kernels.graphs.breadth_first(self.outgoing, everywhere, order, parent_arc)
         return order, parent_arc
 
     @cached_property
@@ -184,7 +184,7 @@ class Graph:
             return ((rows + columns) % 2).ravel().astype(np.int64)
         colour = np.full(self.num_nodes, -1, np.int64)
         order = np.argsort(-self.degree, kind="stable").astype(np.int64)
-        kernels.graphs.first_fit_colouring(self.shape, order, colour)
+        kernels.graphs.first_fit_colouring(self.outgoing, order, colour)
         return colour
 
     @cached_property

@@ -94,7 +94,7 @@ def _network(model: ScoredGraph, needs: str) -> tuple[FloatArray, FloatArray, fl
     """
     graph, ends = model.graph, -model.scores.node
     residual = empty(len(graph.leaving))
-    if not kernels.max_flow.capacities(graph.shape, model.edge_stack, residual, ends):
+    if not kernels.max_flow.capacities(graph.outgoing, model.edge_stack, residual, ends):
         raise NotSupportedError(needs)
     constant = -float(model.edge_stack[:, 0, 0].sum()) * (graph.num_edges if model.shared else 1)
     return residual, ends, constant

@@ -209,7 +209,7 @@ class ScoredGraph:
     @cached_property
     def pieces(self) -> ModelScores:
         """All scores in the form for kernels that visit single nodes."""
-        return ModelScores(self.graph.shape, self.scores.node, self.edge_stack, self.factors)
+        return ModelScores(self.graph.outgoing, self.scores.node, self.edge_stack, self.factors)
 
     @property
     def interactions(self) -> Graph:

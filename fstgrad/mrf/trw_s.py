@@ -113,7 +113,7 @@ def _swept(
     Labelings that are read from the messages are passed to `best`.
     """
     m = model.pieces._replace(node=model.scores.node.copy())
-    edge_to_variable = np.zeros((len(m.shape.source), model.num_labels))
+    edge_to_variable = np.zeros((len(m.outgoing.source), model.num_labels))
     factor_to_variable = np.zeros((len(m.factors.scope), model.num_labels))
     share, labels = empty(model.num_nodes), empty(model.num_nodes, np.int64)
     kernels.trw_s.node_shares(m, share)

@@ -23,8 +23,8 @@ from fstgrad.strings.kernels.arguments import (
     RECENT_RANGES,
     SHIFT,
     TOTAL_RANGE,
+    BatchLayoutArrays,
     Dual,
-    Walks,
 )
 from fstgrad.strings.solve import (
     no_string_message,
@@ -40,7 +40,7 @@ Slices = Callable[[int, Run], None]  # calls run(low, high) for slices of 0 .. i
 BLOCK = 2**24  # most arcs per call, because the arrays of its automata are concatenated
 
 
-def together(items: int, run: Run) -> None:
+def in_one_slice(items: int, run: Run) -> None:
     """Run all items in one slice."""
     run(0, items)
 
@@ -102,7 +102,7 @@ class Strings(NamedTuple):
                     "symbols"
                 )
 
-    def log_partitions(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
+    def log_partitions(self, slices: Slices = in_one_slice) -> tuple[FloatArray, FloatArray]:
         """Return log Z (B,) in nats and the marginals, shaped like the scores.
 
         `slices` splits the items into calls, for example for threads.
@@ -114,7 +114,7 @@ class Strings(NamedTuple):
         """
         return _joined([own._log_partitions(slices) for own in self._blocks()])
 
-    def risks(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
+    def risks(self, slices: Slices = in_one_slice) -> tuple[FloatArray, FloatArray]:
         """Return E[L] (B,) in nats and its gradient, shaped like the scores.
 
         Raises
@@ -322,14 +322,14 @@ def _concatenated(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _walks(layouts: Sequence[Layout]) -> Walks:
+def _walks(layouts: Sequence[Layout]) -> BatchLayoutArrays:
     """Return the concatenated layouts of a batch."""
     walks = [own.walk for own in layouts]
 
     def starts(sizes: list[int]) -> IntArray:
         return np.array([0, *accumulate(sizes)])
 
-    return Walks(
+    return BatchLayoutArrays(
         np.array([walk.class_of for walk in walks]),
         _concatenated([walk.offsets for walk in walks]),
         _concatenated([walk.first_entry for walk in walks]),

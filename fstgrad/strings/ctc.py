@@ -22,7 +22,7 @@ from fstgrad.core.distribution import FAR, log_probability
 from fstgrad.core.errors import InfeasibleError
 from fstgrad.core.uninitialized import empty
 from fstgrad.strings import kernels
-from fstgrad.strings.batches import Slices, together
+from fstgrad.strings.batches import Slices, in_one_slice
 from fstgrad.strings.kernels.arguments import LOWEST
 
 
@@ -81,7 +81,7 @@ class GoldPaths:
         targets: Sequence[IntArray],
         frames: IntArray,
         blank: int,
-        slices: Slices = together,
+        slices: Slices = in_one_slice,
     ) -> None:
         self.scores = writable(np.asarray(scores, dtype=np.float64))
         self.blank, self.slices = blank, slices

@@ -30,7 +30,7 @@ from fstgrad.losses.automata.automaton import REVERSED, LossAutomaton
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
-from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_weights
+from fstgrad.strings.paths import PathWeights, difference_weights, loss_weights, product_weights
 from fstgrad.strings.solve import no_loss, recentered_scores, solve
 from fstgrad.strings.tangents import tangent
 
@@ -310,7 +310,7 @@ class StringDistribution(ArrayDistribution):
         if b.is_complete or b is self.b:
             return False
         self.log_partition()  # raises if there are no strings
-        paths = beyond(self.automaton, b)
+        paths = difference_weights(self.automaton, b)
         if paths is None:
             return False
         try:

@@ -81,7 +81,7 @@ class Chain:
         Each symbol is drawn by inversion: the first b whose cumulative p(b | x) exceeds the
         quantile.  O(k l n).
         """
-        return kernels.chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
+        return kernels.one_state.draw(self._cumulative, np.ascontiguousarray(uniforms))
 
     def flat_index(self, strings: IntArray) -> IntArray:
         """Return the indices (k, l) into the flat scores that the `strings` (k, l) use.

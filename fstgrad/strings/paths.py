@@ -85,7 +85,7 @@ def _pair_weights(
     )
 
 
-def beyond(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
+def difference_weights(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
     """Return weight one for the strings that have a path in `inside` but none in `outside`.
 
     All other strings have no path, or weight 0.  Return None if there are no such strings.

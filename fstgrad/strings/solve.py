@@ -97,11 +97,11 @@ def solve(
         kernels.passes.exponentials(table.reshape(-1))
         layout = b.bigram_layout if order == 2 else b.plain_layout
         if order == 2 and len(layout.weight) == len(scores) and len(layout.final) == 1:
-            total = kernels.chain.chain_pass(table, layout.class_of, layout.weight)
+            total = kernels.one_state.one_state_pass(table, layout.class_of, layout.weight)
         else:
             walk, weight, final = layout.walk, layout.weight, layout.final
             if order == 1:
-                total = kernels.classes.forward_backward(table, walk, weight, final)
+                total = kernels.order_one.forward_backward(table, walk, weight, final)
             else:
                 total = kernels.passes.forward_backward(table, walk, weight, final, order)
         shift += layout.shift

@@ -89,7 +89,7 @@ def tangent(
     pairs = (table, change), layout.walk, (weight, cost), (final, final_cost)
     moved = direction is not None
     if order == 1:
-        log_z, expected = kernels.classes.forward_backward_with_tangents(*pairs, moved)
+        log_z, expected = kernels.order_one.forward_backward_with_tangents(*pairs, moved)
     else:
         log_z, expected = kernels.passes.forward_backward_with_tangents(*pairs, moved, order)
     if log_z == -np.inf:

@@ -7,7 +7,7 @@ Reading order
 - `structures` : trees as arrays of heads, and which trees are allowed; `arcs` : the checked scores
   of a batch; `constraints` : hard constraints and partial annotation.
 - `solution` : log Z, marginals and their derivatives, and their updates if scores change;
-  `closed_forms` : covariances of arcs (T2), and products with negative factors; `second_order` :
+  `arc_covariances` : covariances of arcs (T2), and products with negative factors; `second_order` :
   covariances of totals, by products of matrices (T2^v) or by rows of covariances (T2^h).
 - `sampling`, `decoding` : samples, with and without replacement; the best trees.
 - `distribution` : the common base of both families; `spanning`, `projective` : the families.

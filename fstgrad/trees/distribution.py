@@ -20,8 +20,8 @@ from fstgrad.core.errors import InvalidInputError, NotSupportedError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import constraints, structures
+from fstgrad.trees.arc_covariances import Covariances
 from fstgrad.trees.arcs import ArcTable, Vectors, exponential, times
-from fstgrad.trees.closed_forms import Covariances
 from fstgrad.trees.decoding import best_trees, merged
 from fstgrad.trees.second_order import ProductCovariances, covariance_of_totals, unnormalized
 from fstgrad.trees.solution import Solved

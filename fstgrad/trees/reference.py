@@ -2,7 +2,7 @@
 
 These functions define what the other modules compute; tests compare both.  What runs is faster and
 keeps its digits for any scores: `solution` (log Z and marginals), `covariance_product` and
-`closed_forms` (T2).
+`arc_covariances` (T2).
 
 Letters: w (n+1, n+1) are the weights, w[i, j] of the arc from head i to dependent j, and node 0 is
 the root rho; the diagonal and column 0 are ignored.  L is the Laplacian over the dependents and B

@@ -134,7 +134,7 @@ def _draw_remaining(
     normal, closed = empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
     raised = empty((n + 1, n + 1))
     kernels.normal_form.lift_masks(writable(solution.given[0]), raised)
-    kernels.normal_form.normalise(raised, n, single, LOWEST_DRAWN, normal, closed)
+    kernels.normal_form.write_normal_form(raised, n, single, LOWEST_DRAWN, normal, closed)
     children = np.zeros(0)
     if single:
         log_gradient, marginals = empty((2, n + 1, n + 1))

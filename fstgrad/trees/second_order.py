@@ -15,8 +15,8 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
+from fstgrad.trees.arc_covariances import Covariances
 from fstgrad.trees.arcs import Vectors
-from fstgrad.trees.closed_forms import Covariances
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

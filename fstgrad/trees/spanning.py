@@ -12,13 +12,13 @@ from fstgrad.core.errors import NotSupportedError
 from fstgrad.core.infeasible import Infeasible, check_infeasible
 from fstgrad.core.uninitialized import empty
 from fstgrad.trees import kernels
-from fstgrad.trees.arcs import ArcTable, exponential
-from fstgrad.trees.closed_forms import (
+from fstgrad.trees.arc_covariances import (
     ArcCovariances,
     Covariances,
     LabelCovariances,
     expected_sign,
 )
+from fstgrad.trees.arcs import ArcTable, exponential
 from fstgrad.trees.distribution import BOOLS, TreeDistribution
 from fstgrad.trees.sampling import (
     LOWEST_DRAWN,
@@ -228,7 +228,7 @@ class SpanningTrees(TreeDistribution):
             closed, heads = np.zeros(n + 1, dtype=bool), empty(n, np.int64)
             # 0, the default limit, if rounding hid the best tree by more than the first limit
             for limit in (LOWEST_DRAWN, 0.0):
-                _, child = kernels.normal_form.normalise(
+                _, child = kernels.normal_form.write_normal_form(
                     raised, n, self.single_root, limit, inner, closed
                 )
                 if child > 0 and kernels.normal_form.best_checked(inner, self.single_root, heads):

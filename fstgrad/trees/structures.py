@@ -21,7 +21,7 @@ from fstgrad.core.errors import InvalidInputError
 PADDING = -1
 IGNORE_INDEX = -100  # also marks what is unknown, as in padded gold of PyTorch
 # A probability below this may be a rounding error of 0.
-DOUBTFUL = 1e-9
+ROUNDING_PROBABILITY = 1e-9
 # exp(-745) is the smallest positive float64.
 LEAST_LOG = -745.0
 
@@ -213,11 +213,11 @@ def allows_beyond(
     used = marginals > 0
     table = np.where(used, scores, -np.inf)
     used_forbidden = used & forbidden
-    beyond: BoolArray = np.any(used_forbidden & (marginals >= DOUBTFUL), axis=(1, 2))
+    beyond: BoolArray = np.any(used_forbidden & (marginals >= ROUNDING_PROBABILITY), axis=(1, 2))
     several = other.single_root and not family.single_root
     crossing = other.projective and not family.projective
     if several:
-        beyond |= marginals[:, 0].sum(axis=1) > 1 + DOUBTFUL
+        beyond |= marginals[:, 0].sum(axis=1) > 1 + ROUNDING_PROBABILITY
     for item in np.flatnonzero(~beyond):
         n = int(lengths[item])
         # groups of arcs of which `other` forbids every tree that has all of them
@@ -228,7 +228,7 @@ def allows_beyond(
         if crossing:
             gap = family.log_partition(table[[item]], lengths[[item]])
             gap = gap - other.log_partition(table[[item]], lengths[[item]])
-            if gap[0] > DOUBTFUL:
+            if gap[0] > ROUNDING_PROBABILITY:
                 beyond[item] = True
                 continue
             groups += _crossing_pairs(_arcs(used[item]))

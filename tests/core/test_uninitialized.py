@@ -56,7 +56,7 @@ def test_what_the_debug_mode_writes(dtype, expected):
 def test_the_cache_keeps_the_modes_apart(monkeypatch):
     from fstgrad.strings import kernels
 
-    own, codegen = kernels.chain.chain_pass._cache, type("", (), {"magic_tuple": tuple})
+    own, codegen = kernels.one_state.one_state_pass._cache, type("", (), {"magic_tuple": tuple})
     paths = []
     for mode in (False, True):
         monkeypatch.setattr(kernel_cache, "IS_FILLED", mode)

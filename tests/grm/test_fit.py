@@ -224,7 +224,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model(in_matrices):
     values = np.concatenate([np.ones(n), csc.data])
     ends = n + csc.indptr.astype(np.int64)
     slot_node, slot_root = np.array([0, 1, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 1, 1])
-    slots = design_kernels.Slots(
+    slots = design_kernels.SparseDesign(
         np.array([0, 1, 2, 3, 4, 5, 7]), slot_node, slot_root,
         np.array([0, 0, *ends[:5]]), np.array([n, n, *ends[1:]]), rows, values,
     )  # fmt: skip

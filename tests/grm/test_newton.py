@@ -50,7 +50,7 @@ def test_a_normal_matrix_is_the_product_of_dense_matrices(m):
     dense[:, 0], dense[:, m // 2], dense[1:, -1] = 1.0, 0.0, 2.0
     rows = [np.flatnonzero(column) for column in dense.T]
     ends = np.cumsum([0, *(r.size for r in rows)])
-    slots = design_kernels.Slots(
+    slots = design_kernels.SparseDesign(
         np.arange(m + 1), np.zeros(m, np.int64), rng.integers(0, c, m), ends[:-1], ends[1:],
         np.concatenate(rows), np.concatenate([dense[r, j] for j, r in enumerate(rows)]),
     )  # fmt: skip

@@ -258,7 +258,7 @@ def test_no_sweep_raises_the_bound(seed):
     model = model_of(seed, scale=2.0)[0]
     m = model.pieces._replace(node=model.scores.node.copy())
     messages = (  # from edges, from larger factors
-        np.zeros((len(m.shape.source), model.num_labels)),
+        np.zeros((len(m.outgoing.source), model.num_labels)),
         np.zeros((len(m.factors.scope), model.num_labels)),
     )
     share = np.empty(model.num_nodes)

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fstgrad as fg
-from fstgrad.trees.closed_forms import ArcCovariances
+from fstgrad.trees.arc_covariances import ArcCovariances
 from tests.oracles import trees as oracle
 
 TIGHT = 1e-12

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.trees.closed_forms import determinant
+from fstgrad.trees.arc_covariances import determinant
 from tests.oracles import trees as oracle
 
 

@@ -134,7 +134,7 @@ def test_eliminations_of_sparse_tables(single_root):
         v = rng.normal(size=scores.shape)
         log_z, mean, covariance = oracle.moments(np.maximum(scores, -1e4), single_root=single_root)
         table, closed = np.empty(scores.shape), np.empty(n + 1, dtype=bool)
-        shift, child = normal_form.normalise(scores, n, single_root, 0.0, table, closed)
+        shift, child = normal_form.write_normal_form(scores, n, single_root, 0.0, table, closed)
         assert child > 0
         gradient, marginals, change = np.zeros((3, *scores.shape))
         value = elimination.solve(
@@ -267,12 +267,12 @@ RUNGS = {
     "inverse with the root's dependent last": (
         one_root_dependent(), [True], ["invert_with_last"]
     ),
-    "inverse in normal form": (forced_heads(), [True], ["normalise", "invert_with_last"]),
+    "inverse in normal form": (forced_heads(), [True], ["write_normal_form", "invert_with_last"]),
     "elimination": (
-        mutual_heads(), [True, False], ["normalise", "invert_with_last", "first_order"]
+        mutual_heads(), [True, False], ["write_normal_form", "invert_with_last", "first_order"]
     ),
     "elimination on logarithms": (
-        nested_pairs(), [True, False], ["normalise", "invert_with_last", "solve_logs"]
+        nested_pairs(), [True, False], ["write_normal_form", "invert_with_last", "solve_logs"]
     ),
 }  # fmt: skip
 
@@ -293,7 +293,9 @@ def test_each_rung_has_tables_that_need_it(rung, monkeypatch):
     """The kernel as Python, its calls recorded: the last one is the method that is trusted."""
     scores, roots, expected = RUNGS[rung]
     n = len(scores) - 1
-    calls = record(monkeypatch, "invert_with_last", "normalise", "first_order", "solve_logs")
+    calls = record(
+        monkeypatch, "invert_with_last", "write_normal_form", "first_order", "solve_logs"
+    )
     for single_root in roots:
         tables, (log_z, relative) = np.empty((2, 1, n + 1, n + 1)), np.empty((2, 1))
         untrusted = matrix_tree.solve_batch(

@@ -13,7 +13,7 @@ from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import add_scaled
-from fstgrad.grm.kernels.design import Slots, column_sum, curvatures
+from fstgrad.grm.kernels.design import SparseDesign, column_sum, curvatures
 
 
 class NormalMatrices(NamedTuple):
@@ -55,7 +55,7 @@ class Quadratic(NamedTuple):
 
 
 @kernel
-def count_products(slots: Slots, order: IntArray, samples: int) -> float:
+def count_products(slots: SparseDesign, order: IntArray, samples: int) -> float:
     """Return the number of products of two entries of the same sample and node.
 
     order (s,) : the slots in the order of their nodes.
@@ -73,7 +73,9 @@ def count_products(slots: Slots, order: IntArray, samples: int) -> float:
 
 
 @kernel
-def fill_matrix(slots: Slots, mine: IntArray, hessian: FloatArray, entries: FloatArray) -> None:
+def fill_matrix(
+    slots: SparseDesign, mine: IntArray, hessian: FloatArray, entries: FloatArray
+) -> None:
     """Write the normal matrix (m * m,) of a node with slots `mine` (m,), and hessian (n, c, c)."""
     entries[:] = 0.0
     full = empty(mine.shape[0], np.bool_)
@@ -88,7 +90,7 @@ def fill_matrix(slots: Slots, mine: IntArray, hessian: FloatArray, entries: Floa
 
 
 @part_kernel
-def is_full(slots: Slots, slot: int, n: int) -> bool:
+def is_full(slots: SparseDesign, slot: int, n: int) -> bool:
     """Return whether a column has an entry for each of n samples, in their order."""
     start = slots.start[slot]
     if slots.end[slot] - start != n:
@@ -101,7 +103,7 @@ def is_full(slots: Slots, slot: int, n: int) -> bool:
 
 @part_kernel
 def add_full_columns(
-    slots: Slots,
+    slots: SparseDesign,
     mine: IntArray,
     full: BoolArray,
     hessian: FloatArray,
@@ -125,7 +127,7 @@ def add_full_columns(
 
 @part_kernel
 def add_other_columns(
-    slots: Slots,
+    slots: SparseDesign,
     mine: IntArray,
     number: IntArray,
     hessian: FloatArray,
@@ -184,7 +186,7 @@ def soft_threshold(now: float, slope: float, curvature: float, penalty: float) -
 
 @part_kernel
 def add_columns_of(
-    m: int, delta: float, slots: Slots, hessian: FloatArray, change: FloatArray
+    m: int, delta: float, slots: SparseDesign, hessian: FloatArray, change: FloatArray
 ) -> None:
     """Add H Z e_m delta to `change` (q, n, c)."""
     for slot in range(slots.pointer[m], slots.pointer[m + 1]):
@@ -197,7 +199,7 @@ def add_columns_of(
 
 @kernel
 def quadratic_descent(
-    slots: Slots, model: Quadratic, tol: float, rough: float, sweeps: int
+    slots: SparseDesign, model: Quadratic, tol: float, rough: float, sweeps: int
 ) -> tuple[FloatArray, bool]:
     """Return the direction (m,) that minimises the penalised quadratic model, and if it is good.
 
@@ -232,7 +234,7 @@ def quadratic_descent(
 
 @part_kernel
 def sweep(
-    slots: Slots,
+    slots: SparseDesign,
     model: Quadratic,
     slopes: FloatArray,
     change: FloatArray,

@@ -22,7 +22,7 @@ from fstgrad.core.compiler import inner_kernel, kernel
 from fstgrad.core.uninitialized import empty
 
 
-class Slots(NamedTuple):
+class SparseDesign(NamedTuple):
     """The design Z: how each parameter acts on eta.
 
     pointer (m + 1,) : parameter i has the slots pointer[i] .. pointer[i + 1] - 1.
@@ -199,7 +199,7 @@ def gather_columns(
 
 
 @inner_kernel
-def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> float:
+def column_sum(m: int, slots: SparseDesign, values: FloatArray, table: FloatArray) -> float:
     """Return the inner product of the columns of parameter m, with entries `values`, and a table.
 
     table (q, n, c); sum over slots and entries of values[entry] * table[node, row, coordinate].
@@ -243,7 +243,7 @@ def weighted_loss(
 
 
 @kernel
-def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
+def gradients(slots: SparseDesign, residual: FloatArray) -> FloatArray:
     """Return the gradient (m,) of the mean loss, Z' residual / n, from its derivative by eta.
 
     residual (q, n, c).
@@ -255,7 +255,7 @@ def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
 
 
 @kernel
-def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
+def curvatures(slots: SparseDesign, hessian: FloatArray) -> FloatArray:
     """Return the second derivatives (m,) of the mean loss, the diagonal of Z' H Z / n."""
     diagonal = empty(hessian.shape[:3])
     for q in range(hessian.shape[0]):
@@ -270,7 +270,7 @@ def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
 
 
 @kernel
-def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
+def add_columns(slots: SparseDesign, coef: FloatArray, eta: FloatArray) -> None:
     """Add Z coef to eta (q, n, c) in place."""
     for m in range(coef.shape[0]):
         if coef[m] != 0.0:
@@ -281,7 +281,7 @@ def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
 
 
 @kernel
-def hessian_product(slots: Slots, hessian: FloatArray, direction: FloatArray) -> FloatArray:
+def hessian_product(slots: SparseDesign, hessian: FloatArray, direction: FloatArray) -> FloatArray:
     """Return Z' H Z direction / n, (m,)."""
     q, n, c = hessian.shape[0], hessian.shape[1], hessian.shape[2]
     moved, change = np.zeros((q, n, c)), np.zeros((q, n, c))

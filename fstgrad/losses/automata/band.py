@@ -15,7 +15,7 @@ from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupported
 from fstgrad.losses.automata.automaton import DEAD, LossAutomaton
 from fstgrad.losses.automata.caps import in_nats
 from fstgrad.losses.automata.determinize import RawAutomaton, determinize, minimize
-from fstgrad.losses.automata.machine import ANYWHERE, Arcs, TargetMachine
+from fstgrad.losses.automata.machine import PAST_THE_END, Arcs, TargetMachine
 from fstgrad.losses.automata.semiring import INF
 
 Band = int | tuple[int, int]
@@ -145,7 +145,7 @@ def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, 
     if isinstance(band, tuple):
         ends = np.array(band)[:, None] + np.zeros(place.shape[1], dtype=np.int64)
         return ends[0], ends[1]
-    last = np.where(place[..., 1] < ANYWHERE, place[..., 1], 0).max(axis=0)
+    last = np.where(place[..., 1] < PAST_THE_END, place[..., 1], 0).max(axis=0)
     return np.minimum(0, last - lengths[1]) - band, np.maximum(0, last - lengths[0]) + band
 
 

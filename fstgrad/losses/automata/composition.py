@@ -90,7 +90,7 @@ def depth_range(fst: FstArrays) -> IntArray:
     return np.column_stack([low, high])
 
 
-def skips_all(fst: FstArrays) -> BoolArray:
+def states_with_free_skips(fst: FstArrays) -> BoolArray:
     """Return (S,) bool: the states with loops of weight 0 that skip every symbol of both sides.
 
     A loop skips an input symbol if it writes epsilon, and an output symbol if it reads epsilon.

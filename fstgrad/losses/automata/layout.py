@@ -14,7 +14,7 @@ from fstgrad.core.uninitialized import empty_like
 DEAD = -1
 
 
-class Walk(NamedTuple):
+class LayoutArrays(NamedTuple):
     """The fields of a `Layout` that a pass reads."""
 
     class_of: IntArray
@@ -25,7 +25,7 @@ class Walk(NamedTuple):
     next_entry: npt.NDArray[np.int32]
 
 
-class LevelWalk(NamedTuple):
+class LevelArrays(NamedTuple):
     """The same fields for one level of S states: `symbol` (S,), `next_entry` (S, C)."""
 
     class_of: IntArray
@@ -124,9 +124,9 @@ class Layout:
         )
 
     @cached_property
-    def walk(self) -> Walk:
+    def walk(self) -> LayoutArrays:
         """The fields that a pass reads."""
-        return Walk(
+        return LayoutArrays(
             self.class_of, self.offsets, self.first_entry, self.dense, self.symbol, self.next_entry
         )
 

@@ -21,7 +21,7 @@ from fstgrad.losses.automata.kernels.arguments import MachineArcs, group_arcs
 from fstgrad.losses.automata.semiring import TROPICAL, Semiring
 
 GRID_BITS = 20  # multiples of 2^-20 are represented exactly
-ANYWHERE = 2**40  # beyond all positions
+PAST_THE_END = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # bits of other costs, relative to the largest
 _LARGEST = 2.0**44  # units of a cost; keeps sums along strings below the semiring's infinity
 _MOST_UNITS = 2.0**59  # more is read as the semiring's infinity
@@ -159,7 +159,7 @@ class TargetMachine:
         """Return `place` with one more state, which may be anywhere in the targets."""
         if self.place is None:
             return None
-        last = np.broadcast_to(np.array([-ANYWHERE, ANYWHERE]), (1, *self.place.shape[1:]))
+        last = np.broadcast_to(np.array([-PAST_THE_END, PAST_THE_END]), (1, *self.place.shape[1:]))
         return np.concatenate([self.place, last])
 
     def by_class(self) -> tuple[IntArray, MachineArcs]:

@@ -46,10 +46,10 @@ def site_scores(
     out: FloatArray,
 ) -> None:
     """Write the scores out (C,) of the labels of node i, given the labels of all other nodes."""
-    node, edge, leaving, source = m.node, m.edge, m.shape.leaving, m.shape.source
+    node, edge, leaving, source = m.node, m.edge, m.outgoing.leaving, m.outgoing.source
     for c in range(len(out)):
         out[c] = node[i, c]
-    for at in range(m.shape.start[i], m.shape.start[i + 1]):
+    for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
         arc = leaving[at]
         other = labels[source[arc ^ 1]]
         k = arc >> 1 if len(edge) > 1 else 0
@@ -113,7 +113,7 @@ def gibbs_sites(
 @part_kernel
 def binary_gain(i: int, m: ModelScores, labels: IntArray) -> float:
     """Return score[1] - score[0] of node i, given all other labels; NaN if -inf - (-inf) occurs."""
-    start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
+    start, leaving, source = m.outgoing.start, m.outgoing.leaving, m.outgoing.source
     own = len(m.edge) > 1
     gain: float = m.node[i, 1] - m.node[i, 0]
     for at in range(start[i], start[i + 1]):
@@ -235,9 +235,9 @@ def block_totals(
     """
     for i in order:
         total[i] = m.node[i]
-        for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            arc = m.shape.leaving[at]
-            j = m.shape.source[arc ^ 1]
+        for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+            arc = m.outgoing.leaving[at]
+            j = m.outgoing.source[arc ^ 1]
             if block[j] != block[i]:
                 k = arc >> 1 if len(m.edge) > 1 else 0
                 for c in range(m.node.shape[1]):
@@ -277,7 +277,7 @@ def pseudolikelihood(
     label of a node; the gradients are then incomplete.
     """
     size = m.node.shape[1]
-    start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
+    start, leaving, source = m.outgoing.start, m.outgoing.leaving, m.outgoing.source
     p = empty(size)
     value = 0.0
     for i in range(len(m.node)):

@@ -28,7 +28,7 @@ def bonded(
 
     Edge e uses the random number at counter + e.
     """
-    source = m.shape.source
+    source = m.outgoing.source
     for i in range(len(root)):
         root[i] = i
     for e in range(len(source) // 2):
@@ -53,7 +53,7 @@ def cluster_sweep(
     the same label.
     """
     nodes, size = m.node.shape
-    source, edges = m.shape.source, len(m.shape.source) // 2
+    source, edges = m.outgoing.source, len(m.outgoing.source) // 2
     root, score = empty(nodes, np.int64), empty(size)
     bonded(key, counter, m, strength, labels, root)
     start = np.zeros(nodes + 1, np.int64)  # members[start[r]:start[r + 1]] have the root r
@@ -74,8 +74,8 @@ def cluster_sweep(
             flip = 1 if size == 2 and labels[i] != labels[r] else 0
             for c in range(size):
                 score[c] += m.node[i, c ^ flip]
-            for slot in range(m.shape.start[i], m.shape.start[i + 1]):
-                arc = m.shape.leaving[slot]
+            for slot in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+                arc = m.outgoing.leaving[slot]
                 e, j = arc >> 1, source[arc ^ 1]
                 k = e if len(m.edge) > 1 else 0
                 if root[j] == r:

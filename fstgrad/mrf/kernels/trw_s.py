@@ -29,7 +29,7 @@ def edge_marginal(
     arc: int, m: ModelScores, edge_to_variable: FloatArray, fixed: IntArray, out: FloatArray
 ) -> None:
     """Write M (C,) of an edge for the node that `arc` leaves."""
-    j = m.shape.source[arc ^ 1]
+    j = m.outgoing.source[arc ^ 1]
     k = arc >> 1 if len(m.edge) > 1 else 0
     size = len(out)
     out[:] = -np.inf
@@ -83,8 +83,8 @@ def node_shares(m: ModelScores, out: FloatArray) -> None:
     """
     for i in range(len(out)):
         before, after = 0, 0
-        for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            j = m.shape.source[m.shape.leaving[at] ^ 1]
+        for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+            j = m.outgoing.source[m.outgoing.leaving[at] ^ 1]
             before, after = before + (j < i), after + (j > i)
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
             first, last = ends(m.factors, m.factors.owner[m.factors.near[at]])
@@ -100,8 +100,8 @@ def all_max_marginals(
     """Write M of the factors of node i, edges first, to max_marginals (factors, C); S to total."""
     copy_to(total, m.node[i])
     n = 0
-    for at in range(m.shape.start[i], m.shape.start[i + 1]):
-        edge_marginal(m.shape.leaving[at], m, edge_to_variable, fixed, max_marginals[n])
+    for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+        edge_marginal(m.outgoing.leaving[at], m, edge_to_variable, fixed, max_marginals[n])
         total += max_marginals[n]
         n += 1
     for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
@@ -115,7 +115,7 @@ def most_factors(m: ModelScores) -> int:
     """Return the largest number of factors of a node, at least 1."""
     most = 1
     for i in range(len(m.node)):
-        arcs = m.shape.start[i + 1] - m.shape.start[i]
+        arcs = m.outgoing.start[i + 1] - m.outgoing.start[i]
         most = max(most, arcs + m.factors.near_start[i + 1] - m.factors.near_start[i])
     return most
 
@@ -155,9 +155,9 @@ def sweep(
             if total[c] == -np.inf:
                 m.node[i, c] = -np.inf
         n = 0
-        for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            arc = m.shape.leaving[at]
-            ahead = (m.shape.source[arc ^ 1] > i) == forward
+        for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+            arc = m.outgoing.leaving[at]
+            ahead = (m.outgoing.source[arc ^ 1] > i) == forward
             new_message(total, max_marginals[n], share[i] if ahead else 0.0, edge_to_variable[arc])
             n += 1
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
@@ -179,14 +179,14 @@ def dual(m: ModelScores, edge_to_variable: FloatArray, factor_to_variable: Float
     value = 0.0
     for i in range(nodes):
         copy_to(row, m.node[i])
-        for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            row += edge_to_variable[m.shape.leaving[at]]
+        for at in range(m.outgoing.start[i], m.outgoing.start[i + 1]):
+            row += edge_to_variable[m.outgoing.leaving[at]]
         for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
             row += factor_to_variable[m.factors.near[at]]
         value += row.max()
-    for e in range(len(m.shape.source) // 2):
+    for e in range(len(m.outgoing.source) // 2):
         edge_marginal(2 * e, m, edge_to_variable, free, row)
-        i = m.shape.source[2 * e]
+        i = m.outgoing.source[2 * e]
         top = -np.inf
         for c in range(size):
             if m.node[i, c] > -np.inf:

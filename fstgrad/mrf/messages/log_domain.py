@@ -62,10 +62,12 @@ class LogMessages:
 
     def sum_up(self) -> None:
         """Recompute the totals from the messages; raise InfeasibleError if a node has no label."""
-        shape, node = self.model.graph.shape, self.model.scores.node
+        outgoing, node = self.model.graph.outgoing, self.model.scores.node
 
         def update(low: int, high: int) -> None:
-            kernels.bp_log.sum_messages(low, high, shape, node, self.rho, self.messages, self.total)
+            kernels.bp_log.sum_messages(
+                low, high, outgoing, node, self.rho, self.messages, self.total
+            )
 
         self.node_ranges(update)
         if self.model.factors.number:
@@ -250,7 +252,7 @@ class ResidualMessages(LogMessages):
         if len(self.messages) == 0:
             return 0.0
         change = kernels.bp_log.send_largest(
-            self.tol, damping, self.maximum, self.model.graph.shape,
+            self.tol, damping, self.maximum, self.model.graph.outgoing,
             self.model.scores.node, self.rho, self.potentials, self.queue,
             self.total, self.messages,
         )  # fmt: skip

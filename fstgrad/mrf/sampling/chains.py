@@ -120,7 +120,13 @@ class Chain:
     def _random_sites(self, counter: int) -> None:
         nowhere = np.zeros(0, np.int64)
         kernels.sites.gibbs_sites(
-            0, self.model.num_nodes, nowhere, self.key, counter, self.model.pieces, self.labels
+            0,
+            self.model.num_nodes,
+            nowhere,
+            self.key,
+            counter,
+            self.model.pieces,
+            self.labels,
         )
 
     def _metropolis(self, counter: int) -> None:
@@ -247,7 +253,7 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
         for b in range(int(block.max()) + 1):
             order = empty(graph.num_nodes, np.int64)
             member = (block == b).astype(np.int64)
-            count = kernels.graphs.breadth_first(graph.shape, member, order, parent_arc)
+            count = kernels.graphs.breadth_first(graph.outgoing, member, order, parent_arc)
             orders.append(order[:count].copy())
         graph.cache["blocks"] = block, orders, parent_arc
     cached: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]

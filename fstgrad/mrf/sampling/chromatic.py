@@ -85,7 +85,13 @@ class ChromaticSweeps:
             )
         else:
             kernels.chromatic_gibbs.draw_many(
-                which, self.sites, self.cut, self.weight, self.table, self.model.pieces, labels
+                which,
+                self.sites,
+                self.cut,
+                self.weight,
+                self.table,
+                self.model.pieces,
+                labels,
             )
 
 

@@ -1,9 +1,9 @@
 from . import arguments as arguments
 from . import batches as batches
-from . import chain as chain
-from . import classes as classes
 from . import ctc as ctc
 from . import linear_chain as linear_chain
 from . import log_passes as log_passes
+from . import one_state as one_state
+from . import order_one as order_one
 from . import packed_chains as packed_chains
 from . import passes as passes

@@ -88,8 +88,8 @@ class Dual(NamedTuple):
     change: FloatArray
 
 
-class Walks(NamedTuple):
-    """The arrays of `automata.layout.Walk` of B automata, concatenated.
+class BatchLayoutArrays(NamedTuple):
+    """The arrays of `automata.layout.LayoutArrays` of B automata, concatenated.
 
     class_of is (B, n), all others are flat.  Item i has the states states[i] .. states[i + 1] - 1,
     the arcs arcs[i] .. arcs[i + 1] - 1 and the final weights ends[i] .. ends[i + 1] - 1.

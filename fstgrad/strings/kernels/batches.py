@@ -5,10 +5,10 @@ Items are concatenated: item i of a table (N, ...) has the rows starts[i] .. sta
 
 from fstgrad.core.checks import BoolArray, FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel
-from fstgrad.losses.automata.layout import Walk
-from fstgrad.strings.kernels import classes, passes
-from fstgrad.strings.kernels.arguments import Dual, Walks
-from fstgrad.strings.kernels.chain import chain_pass
+from fstgrad.losses.automata.layout import LayoutArrays
+from fstgrad.strings.kernels import order_one, passes
+from fstgrad.strings.kernels.arguments import BatchLayoutArrays, Dual
+from fstgrad.strings.kernels.one_state import one_state_pass
 
 
 @kernel
@@ -38,7 +38,7 @@ def shift_items(
 def real_passes(
     table: FloatArray,
     starts: IntArray,
-    walks: Walks,
+    walks: BatchLayoutArrays,
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -47,7 +47,7 @@ def real_passes(
     low: int,
     high: int,
 ) -> None:
-    """Run `forward_backward` or `chain_pass` for each item i in low .. high - 1 with fits[i].
+    """Run `forward_backward` or `one_state_pass` for each item i in low .. high - 1 with fits[i].
 
     Write the logs of the sums to `totals` (B,); `table` becomes Q.
     """
@@ -58,9 +58,9 @@ def real_passes(
         weights = weight[walks.arcs[i] : walks.arcs[i + 1]].reshape(walk.next_entry.shape)
         ends = final[walks.ends[i] : walks.ends[i + 1]]
         if order == 2 and len(weights) == len(own) and len(ends) == 1:
-            totals[i] = chain_pass(own, walk.class_of, weights)
+            totals[i] = one_state_pass(own, walk.class_of, weights)
         elif order == 1:
-            totals[i] = classes.forward_backward(own, walk, weights, ends)
+            totals[i] = order_one.forward_backward(own, walk, weights, ends)
         else:
             totals[i] = passes.forward_backward(own, walk, weights, ends, order)
 
@@ -69,7 +69,7 @@ def real_passes(
 def tangent_passes(
     table: Dual,
     starts: IntArray,
-    walks: Walks,
+    walks: BatchLayoutArrays,
     weight: Dual,
     final: Dual,
     moved: bool,
@@ -95,7 +95,9 @@ def tangent_passes(
         own = Dual(table.value[lo:hi], table.change[lo:hi])
         ends = Dual(final.value[begin:end], final.change[begin:end])
         if order == 1:
-            log_z, change = classes.forward_backward_with_tangents(own, walk, weights, ends, moved)
+            log_z, change = order_one.forward_backward_with_tangents(
+                own, walk, weights, ends, moved
+            )
         else:
             log_z, change = passes.forward_backward_with_tangents(
                 own, walk, weights, ends, moved, order
@@ -104,12 +106,12 @@ def tangent_passes(
 
 
 @inner_kernel
-def _walk(walks: Walks, starts: IntArray, i: int) -> Walk:
+def _walk(walks: BatchLayoutArrays, starts: IntArray, i: int) -> LayoutArrays:
     """Return the walk of one item: l + 2 `offsets` and `first_entry`, l + 1 `dense`."""
     lo, hi = starts[i] + 2 * i, starts[i + 1] + 2 * i + 2
     first, last = walks.arcs[i], walks.arcs[i + 1]
     states = walks.offsets[hi - 2]
-    return Walk(
+    return LayoutArrays(
         walks.class_of[i],
         walks.offsets[lo:hi],
         walks.first_entry[lo:hi],

@@ -1,4 +1,4 @@
-"""The same equations as `chain`, for a batch whose items share one table of transitions.
+"""The same equations as `one_state`, for a batch whose items share one table of transitions.
 
 The table of l n^2 weights is never made, and a position of the batch is one matrix product.
 

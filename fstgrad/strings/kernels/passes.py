@@ -24,7 +24,7 @@ With `tangents`, the same loops carry the derivatives of all weights along one d
 scores, of the losses, or of both, by the product rule; the factors that keep levels in range are
 constants.  Without them (None), numba drops these lines.
 
-Scores with q = 1 are left to `classes`.
+Scores with q = 1 are left to `order_one`.
 """
 
 import math
@@ -41,7 +41,7 @@ from fstgrad.core.compiler import (
 )
 from fstgrad.core.uninitialized import empty
 from fstgrad.core.vectors import exponentiate
-from fstgrad.losses.automata.layout import LevelWalk, Walk
+from fstgrad.losses.automata.layout import LayoutArrays, LevelArrays
 from fstgrad.strings.kernels.arguments import (
     LARGEST_OFFSET,
     PREFIX_SWAP,
@@ -147,7 +147,7 @@ def _least_finite(values: FloatArray) -> float:
 
 @kernel
 def forward_backward(
-    table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray, order: int
+    table: FloatArray, walk: LayoutArrays, weight: FloatArray, final: FloatArray, order: int
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
@@ -161,7 +161,7 @@ def forward_backward(
 
 @kernel
 def forward_backward_with_tangents(
-    tables: Pair, walk: Walk, weights: Pair, finals: Pair, moved: bool, order: int
+    tables: Pair, walk: LayoutArrays, weights: Pair, finals: Pair, moved: bool, order: int
 ) -> tuple[float, float]:
     """Return what `forward_backward` returns and its derivative; (-inf, 0) if the sum is zero.
 
@@ -189,7 +189,7 @@ def forward_backward_with_tangents(
 @part_kernel
 def _forward_backward(
     table: FloatArray,
-    walk: Walk,
+    walk: LayoutArrays,
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -246,21 +246,23 @@ def _forward_backward(
 
 
 @inner_kernel
-def _sizes(walk: Walk, contexts: int, step: int) -> tuple[int, int]:
+def _sizes(walk: LayoutArrays, contexts: int, step: int) -> tuple[int, int]:
     """Return how many entries all alphas have together, and the largest beta."""
     entries = walk.first_entry[-1] * step + contexts
     return entries, widest(walk.first_entry) * step + contexts
 
 
 @inner_kernel
-def level_of(walk: Walk, t: int) -> LevelWalk:
+def level_of(walk: LayoutArrays, t: int) -> LevelArrays:
     """Return the arrays of the level at position t."""
     lo, hi = walk.offsets[t], walk.offsets[t + 1]
-    return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
+    return LevelArrays(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
 
 
 @optional_part
-def tangents_of(tangents: Tangents, walk: Walk, t: int, here: int, there: int) -> LevelTangents:
+def tangents_of(
+    tangents: Tangents, walk: LayoutArrays, t: int, here: int, there: int
+) -> LevelTangents:
     """Return the tangents of the level at position t, whose alpha begins at the entry `here`."""
     return LevelTangents(
         tangents.table[t], tangents.slope[walk.offsets[t] : walk.offsets[t + 1]], tangents.moved,
@@ -350,7 +352,7 @@ def _ends(
 def _step(
     alpha: FloatArray,
     table: FloatArray,
-    level: LevelWalk,
+    level: LevelArrays,
     weight: FloatArray,
     after: FloatArray,
     order: int,
@@ -447,7 +449,7 @@ def _plain_rows(
 def _back(
     alpha: FloatArray,
     table: FloatArray,
-    level: LevelWalk,
+    level: LevelArrays,
     weight: FloatArray,
     beta: FloatArray,
     before: FloatArray,
@@ -538,7 +540,7 @@ def _bigram_masses(
 
 @part_kernel
 def _single_masses(
-    alpha: FloatArray, table: FloatArray, level: LevelWalk, weight: FloatArray,
+    alpha: FloatArray, table: FloatArray, level: LevelArrays, weight: FloatArray,
     beta: FloatArray, before: FloatArray, factor: float, mass: FloatArray,
     tangents: LevelTangents | None,
 ) -> None:  # fmt: skip

@@ -168,7 +168,7 @@ def negligible_below(reduced: FloatArray, heads: IntArray) -> float:
 
 
 @kernel
-def normalise(
+def write_normal_form(
     scores: FloatArray,
     n: int,
     single: bool,
@@ -264,7 +264,7 @@ def dual_solution(
 
     Components from n+1 are contracted cycles; y_c is 0 for a cycle that contains the single root's
     dependent, because all trees enter it once.  Return `count`, one more than the last component,
-    and the sum of the cycles' y_c that `normalise` keeps.
+    and the sum of the cycles' y_c that `write_normal_form` keeps.
     """
     score = empty((2 * n + 1, n + 1))
     entry = empty((2 * n + 1, n + 1), dtype=np.int64)
@@ -305,7 +305,7 @@ def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
         raised, out = empty((n + 1, n + 1)), empty((n + 1, n + 1))
         closed = empty(n + 1, dtype=np.bool_)
         lift_masks(scores[: n + 1, : n + 1], raised)
-        if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
+        if write_normal_form(raised, n, single, 0.0, out, closed)[1] > 0:
             roots = best_heads(out, n, single, heads)[0]
     return roots >= 0 and (roots <= 1 or not single)
 

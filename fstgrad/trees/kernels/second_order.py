@@ -1,7 +1,7 @@
 """Covariances of totals of sparse vectors of arcs: T2^h with sparse accumulation.
 
-The covariances of pairs of arcs are those of `fstgrad.trees.closed_forms`, computed one at a time
-and added where both arcs have non-zeros.
+The covariances of pairs of arcs are those of `fstgrad.trees.arc_covariances`, computed one at a
+time and added where both arcs have non-zeros.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ def add_covariances(
 ) -> None:
     """Add sum of Cov[arc, other arc] r_arc s_other' over all pairs of arcs to out (R, S).
 
-    w, g : weights and gradient (n+1, n+1); b (n+1,) as in `fstgrad.trees.closed_forms`.
+    w, g : weights and gradient (n+1, n+1); b (n+1,) as in `fstgrad.trees.arc_covariances`.
     """
     size = len(w)
     row, into, of_j = empty(out.shape[1]), empty(size), empty(size)

@@ -21,7 +21,7 @@ from fstgrad.core.vectors import exponentiate
 from fstgrad.trees.kernels.arborescence import best_heads
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
 from fstgrad.trees.kernels.matrix_tree import LEAST, ROOT_LIMIT, center, invert_laplacian
-from fstgrad.trees.kernels.normal_form import best_of, lift_masks, normalise
+from fstgrad.trees.kernels.normal_form import best_of, lift_masks, write_normal_form
 
 # Weights below exp(-600) times the largest are handled on logarithms.
 LOWEST = -600.0
@@ -104,7 +104,7 @@ def solve_item(
             value = invert_with_last(w, n, single, child, g, mu)
             if not np.isnan(value):
                 return value + shift, value + below, False
-    constant, child = normalise(scores, n, single, 0.0, effective, closed)
+    constant, child = write_normal_form(scores, n, single, 0.0, effective, closed)
     if child == 0:
         return -np.inf, -np.inf, False
     shift, _, below = center(effective, n, single, w)
@@ -172,7 +172,7 @@ def covariance_product(scores: FloatArray, single: bool, v: FloatArray, change: 
     tables = empty((4, n + 1, n + 1))
     w, normal, g, mu = tables[0], tables[1], tables[2], tables[3]
     closed = empty(n + 1, dtype=np.bool_)
-    normalise(scores, n, single, 0.0, normal, closed)
+    write_normal_form(scores, n, single, 0.0, normal, closed)
     center(normal, n, single, w)
     value = -np.inf
     if least_log_weight(w) > LOWEST:
@@ -196,7 +196,7 @@ def third_order(
     tables = empty((3, n + 1, n + 1))
     w, normal, log_g = tables[0], tables[1], tables[2]
     closed = empty(n + 1, dtype=np.bool_)
-    normalise(scores, n, single, 0.0, normal, closed)
+    write_normal_form(scores, n, single, 0.0, normal, closed)
     shift, _, _ = center(normal, n, single, w)
     directions = empty((2, n + 1, n + 1))
     directions[0], directions[1] = v, u

@@ -8,7 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.losses.automata import machine as machines
 from fstgrad.losses.automata.automaton import LossAutomaton
-from fstgrad.losses.automata.composition import depth_range, skips_all
+from fstgrad.losses.automata.composition import depth_range, states_with_free_skips
 from fstgrad.losses.automata.machine import Arcs, cost_unit, symbol_classes
 from fstgrad.losses.automata.semiring import INF, PROBABILITY, TROPICAL
 from fstgrad.openfst import FstArrays
@@ -87,7 +87,7 @@ def test_states_that_skip_everything():
              (2, 1, 0, 0.0), (2, 2, 0, 1.0), (2, 0, 1, 0.0), (2, 0, 2, 0.0)]  # fmt: skip
     source, ilabel, olabel, weight = (np.array(column) for column in zip(*loops, strict=True))
     fst = FstArrays("log64", 0, np.zeros(3), source, ilabel, olabel, source, weight)
-    assert skips_all(fst).tolist() == [True, False, False]
+    assert states_with_free_skips(fst).tolist() == [True, False, False]
 
 
 def test_the_automaton_of_no_loss():

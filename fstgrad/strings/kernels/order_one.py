@@ -22,7 +22,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, IntArray
 from fstgrad.core.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.core.uninitialized import empty
-from fstgrad.losses.automata.layout import Walk
+from fstgrad.losses.automata.layout import LayoutArrays
 from fstgrad.strings.kernels.arguments import ClassTangents, Pair, unsigned
 
 
@@ -57,7 +57,9 @@ def sums_of_tangents(
 
 
 @kernel
-def forward_backward(table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray) -> float:
+def forward_backward(
+    table: FloatArray, walk: LayoutArrays, weight: FloatArray, final: FloatArray
+) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
     table : (l, 1, n), exp(score)
@@ -68,7 +70,7 @@ def forward_backward(table: FloatArray, walk: Walk, weight: FloatArray, final: F
 
 @kernel
 def forward_backward_with_tangents(
-    tables: Pair, walk: Walk, weights: Pair, finals: Pair, moved: bool
+    tables: Pair, walk: LayoutArrays, weights: Pair, finals: Pair, moved: bool
 ) -> tuple[float, float]:
     """Return what `forward_backward` returns and its derivative; (-inf, 0) if the sum is zero.
 
@@ -87,7 +89,7 @@ def forward_backward_with_tangents(
 @part_kernel
 def _forward_backward(
     table: FloatArray,
-    walk: Walk,
+    walk: LayoutArrays,
     weight: FloatArray,
     final: FloatArray,
     tangents: ClassTangents | None,
@@ -140,7 +142,7 @@ def _step(
     t: int,
     alpha: FloatArray,
     sums: FloatArray,
-    walk: Walk,
+    walk: LayoutArrays,
     weight: FloatArray,
     tangents: ClassTangents | None,
 ) -> None:
@@ -167,7 +169,7 @@ def _back(
     alpha: FloatArray,
     beta: FloatArray,
     sums: FloatArray,
-    walk: Walk,
+    walk: LayoutArrays,
     weight: FloatArray,
     factor: float,
     work: tuple[FloatArray, FloatArray],

@@ -38,7 +38,7 @@ def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
 
 
 @sum_kernel
-def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> float:
+def one_state_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
     The result is that of `passes.forward_backward` for bigram scores and a B with one state per
