@@ -47,6 +47,7 @@ def rows_and_alphabet(
                 f"{reading.alphabet}: {alphabet!r} is not the alphabet of the weights, {known!r}; "
                 "leave --alphabet out"
             )
+        note_longer_symbols(alphabet, *((reading.tokens_x, reading.tokens_y)[i] for i in columns))
         return read_table(pairs), alphabet
     if known is not None:
         return read_table(pairs), known
@@ -69,6 +70,16 @@ def note_alphabet(alphabet: Alphabet) -> None:
     """Report on standard error, at the end of the command, that the alphabet is from the data."""
     count = len(alphabet)
     note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} from the data")
+
+
+def note_longer_symbols(alphabet: Alphabet, *tokens: str) -> None:
+    """Report symbols of `--alphabet` that a text split into characters spells, but never has."""
+    longer = [s for s in alphabet if len(s) > 1 and all(character in alphabet for character in s)]
+    if longer and "chars" in tokens:
+        note(
+            f"fstgrad: texts are split into characters, and never have the symbol {longer[0]!r} of "
+            "the alphabet; put spaces between symbols and give --tokens-x words --tokens-y words"
+        )
 
 
 def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:

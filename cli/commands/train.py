@@ -40,7 +40,7 @@ from fstgrad.cli.parameter_types import (
     integer_from,
 )
 from fstgrad.cli.problem import check_order
-from fstgrad.cli.reading import examples, note_alphabet
+from fstgrad.cli.reading import examples, note_alphabet, note_longer_symbols
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.io import read_alphabet
 from fstgrad.learning.objective import ESTIMABLE_KINDS, ObjectiveConstants
@@ -252,6 +252,7 @@ def train(
         note_alphabet(alphabet)
     else:
         alphabet = read_alphabet(reading.alphabet)
+        note_longer_symbols(alphabet, reading.tokens_y)
     check_order(model.order, len(alphabet))
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     if checkpoint.exists() and not resume:

@@ -6,7 +6,8 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 - `axis_labels` : the labels of each axis.
 - `column_labels`, `column_names` : the labels of the columns, and these as texts.
 - `over_symbols` : a table of pairs of symbols, in the order of an alphabet.
-- `EPSILONS`, `check_no_epsilon` : the names of the empty string; raise an error if a label is one.
+- `EPSILONS`, `are_greek`, `check_no_epsilon` : the names of the empty string; whether the letter
+  epsilon is a symbol; raise an error if a label is a name of the empty string.
 - `check_columns` : raise an error if a table has other columns than the fit, or another order.
 - `check_names` : raise an error if a vector has the labels of other columns, or another order.
 - `check_positions` : raise an error if positions count, but there are labels, or none.
@@ -14,7 +15,7 @@ pandas has an index and columns, polars columns, xarray coordinates, Biopython a
 - `check_same_rows` : raise an error if things to be paired have different labels.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -138,14 +139,14 @@ def check_no_epsilon(
     """
     texts = [s if isinstance(s, str) else str(s) * (str(s) not in _MISSING) for s in labels]
     for label, text in zip(labels, texts, strict=True):
-        if text in EPSILONS or (text == _LETTER and not _are_greek((*texts, *symbols), symbols)):
+        if text in EPSILONS or (text == _LETTER and not are_greek((*texts, *symbols), symbols)):
             raise AlphabetError(
                 f"{name} has {label!r}, which stands for no symbol, and each of its costs is of "
                 f"two symbols; leave it out, and give {gaps}"
             )
 
 
-def _are_greek(texts: Iterable[str], symbols: Sequence[str]) -> bool:
+def are_greek(texts: Iterable[str], symbols: Container[str]) -> bool:
     """Return whether the letter epsilon is a symbol, or one of several Greek letters."""
     letters = {text for text in texts if "\u03b1" <= text < "\u03ca"}  # alpha to omega
     return _LETTER in symbols or letters != {_LETTER}

@@ -19,7 +19,7 @@ from fstgrad.core.sequences import fields, items
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
 
-_FLAG = re.compile(r"@[A-Z]\.[^@]+@")
+_FLAG = re.compile(r"@[A-Z]\.[^@]+@|\[\[[!$].+\]\]")  # of foma and HFST; of pyfoma
 _SPECIAL = re.compile(r"@_.+_@")
 
 
@@ -250,7 +250,7 @@ def check_ordinary(symbol: str, place: str) -> None:
     if _FLAG.fullmatch(symbol):
         raise FstError(
             f"{place}: {symbol!r} is a flag diacritic, which restricts paths; remove it with "
-            "'eliminate flags' of foma, or hfst-eliminate-flags"
+            "'eliminate flags' of foma, hfst-eliminate-flags, or eliminate_flags() of pyfoma"
         )
     if _SPECIAL.fullmatch(symbol):
         raise FstError(

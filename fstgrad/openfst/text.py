@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.axis_labels import EPSILONS
+from fstgrad.core.axis_labels import EPSILONS, are_greek
 from fstgrad.core.checks import FloatArray, IntArray, flag, instance
 from fstgrad.core.errors import FstError, InvalidInputError
 from fstgrad.io import NUMBER, read_text
@@ -261,6 +261,7 @@ class _Table:
         lines.pop("", None)
         are_numbers = all(name == "-1" or STATE.fullmatch(name) for name in lines)
         if given is None:
+            self._check_epsilon(lines, known)
             if "0" in lines and are_numbers and "0" not in known:
                 raise lines["0"].error(
                     "all labels are numbers, and 0 may be epsilon; give symbols= (a table of "
@@ -279,13 +280,29 @@ class _Table:
             self.symbols = given
             if are_numbers and not lines.keys() <= self.labels.keys():
                 self.labels = {str(label): label for label, _ in given}
-            for symbol, line in lines.items():
-                if symbol not in self.labels:
-                    k2 = "; text of k2 ends with the number of its final state" * (symbol == "-1")
-                    raise FstError(
-                        f"{line.place}: {symbol!r} is not in the symbol table in {line.text!r}{k2}"
-                    )
+            self._check_known(lines)
         self.labels[""] = 0
+
+    @staticmethod
+    def _check_epsilon(lines: dict[str, Line], known: Container[str]) -> None:
+        """Raise FstError for other names of epsilon, unless these are known symbols."""
+        for name in ("\u03b5", "<>"):
+            if name in lines and name not in known and (name == "<>" or not are_greek(lines, ())):
+                raise lines[name].error(
+                    f"{name!r} may be epsilon; write <eps>, or give an alphabet or symbols= (a "
+                    f"table of symbols) with the symbol {name!r}:"
+                )
+
+    def _check_known(self, lines: dict[str, Line]) -> None:
+        """Raise FstError for a symbol that the table has not, rather than for a label."""
+        unknown = {symbol: line for symbol, line in lines.items() if symbol not in self.labels}
+        labels = {str(label) for label in self.labels.values()}
+        for symbol, line in unknown.items():
+            if symbol not in labels:
+                k2 = "; text of k2 ends with the number of its final state" * (symbol == "-1")
+                raise line.error(f"{symbol!r} is not in the symbol table{k2}:")
+        for symbol, line in unknown.items():
+            raise line.error(f"{symbol!r} is a label, and other arcs have symbols; use one kind:")
 
 
 def _reject_k2(lines: list[Line], arcs: list[Line], final: dict[int, float]) -> None:

@@ -60,3 +60,19 @@ def test_words_are_not_compared_with_characters(run):
     both = ("--tokens-x", "words", "--tokens-y", "words")
     assert run("loss", *both, "-", stdin=PAIR)[:2] == (0, "1.0\n")
     assert run("loss", "--tokens-x", "words", "-", stdin="a b\tab\n")[:2] == (0, "0.0\n")
+
+
+@pytest.mark.filterwarnings("always::fstgrad.UnusedArcsWarning")
+def test_symbols_that_characters_spell_are_told(run, tmp_path):
+    rules, alphabet = tmp_path / "x.rules", tmp_path / "alphabet"
+    rules.write_text("alphabet = ch c h a t x\nch -> x 0.25\n")
+    alphabet.write_text("\n".join(["ch", *"chatx"]) + "\n")
+    code, out, err = run("loss", "--loss", rules, "-", stdin="chat\txat\n")
+    assert (code, out) == (0, "2.0\n")
+    assert "rules with the symbols 'ch' do not apply to strings of characters" in err
+    code, _, err = run("loss", "--loss", rules, "--alphabet", alphabet, "-", stdin="chat\txat\n")
+    assert "texts are split into characters, and never have the symbol 'ch' of the alphabet" in err
+    words = ("--tokens-x", "words", "--tokens-y", "words")
+    code, out, err = run("loss", "--loss", rules, *words, "-", stdin="ch a t\tx a t\n")
+    assert (code, out) == (0, "0.25\n")
+    assert "'ch'" not in err

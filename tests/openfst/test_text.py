@@ -116,6 +116,10 @@ def test_line_ends(tmp_path, text):
 
 REFUSED = {
     "flag diacritic": "0 1 @P.CASE.ACC@ a\n1\n",
+    "'\\[\\[\\$Un=On\\]\\]' is a flag diacritic": "0 1 [[$Un=On]] [[$Un=On]]\n1\n",  # of pyfoma
+    "'\\[\\[!\\$Un\\]\\]' is a flag diacritic": "0 1 [[!$Un]] [[!$Un]] 2\n1\n",
+    "text:2: '\u03b5' may be epsilon": "0 1 a b 1\n1 1 \u03b5 b 1\n1\n",
+    "'<>' may be epsilon": "0 1 <> b 1\n1\n",
     "'@_IDENTITY_SYMBOL_@' stands for": "0 1 @_IDENTITY_SYMBOL_@ @_IDENTITY_SYMBOL_@\n1\n",
     "'@_UNKNOWN_SYMBOL_@' stands for": "0 1 a @_UNKNOWN_SYMBOL_@ 0.5\n1\n",
     "text:3: '--': several FSTs": "0 1 a b 0.5\n1 0\n--\n0 1 b b 0.5\n1 0\n",
@@ -227,3 +231,26 @@ def test_an_encoding_other_than_utf8_is_named(tmp_path):
         (tmp_path / "x.txt").write_bytes("0 1 ä ä\n1\n".encode(encoding))
         with pytest.raises(fg.FstgradError, match=r"x\.txt:1: .*UTF-8"):
             fg.TransducerLoss.from_file(tmp_path / "x.txt")
+
+
+def test_the_letter_epsilon_is_a_symbol_of_greek():
+    assert arcs("0 1 \u03b1 \u03b5\n1\n")[1] == [(0, 1, "\u03b1", "\u03b5", 0.0)]
+    assert arcs("0 1 \u03b5 \u03b5\n1\n", known="\u03b5")[1] == [(0, 1, "\u03b5", "\u03b5", 0.0)]
+
+
+def test_the_error_about_a_table_is_at_the_line_that_is_wrong():
+    table = ((0, "<eps>"), (3, "a"))
+    for wrong, said in (
+        ("8.18", "text:2: '8.18' is not in the symbol table"),
+        ("a", "text:1: '3'"),
+    ):
+        with pytest.raises(fg.FstError, match=said):
+            arcs(f"0 1 3 3 5.49\n1 2 {wrong} 3 1\n2\n", symbols=table)
+
+
+def test_labels_of_a_table_may_have_gaps():
+    for table in (((0, "<eps>"), (7, "a"), (9, "b")), ((7, "b"), (2**30, "a"))):
+        label = next(i for i, symbol in table if symbol == "a")
+        lattice = fg.Lattice.from_text(f"0 1 {label} 0.5\n1\n", AB, symbols=table)
+        assert lattice.log_partition() == -0.5
+        assert AB.decode(lattice.kbest(1)[0][0]) == ["a"]

@@ -216,14 +216,14 @@ def arcs_of_text(
         )
     (arcs,) = lattices.values()
     names = dict(arcs.symbols)
-    ids = np.full(len(names), NO_SYMBOL)
-    for label, first in zip(*np.unique(arcs.ilabel, return_index=True), strict=True):
+    labels, first, which = np.unique(arcs.ilabel, return_index=True, return_inverse=True)
+    ids = np.full(len(labels), NO_SYMBOL)
+    for i, label in enumerate(labels.tolist()):
         if label > 0:
-            ids[label] = alphabet.encode([names[label]], name=f"text:{arcs.line[first]}")[0]
+            name = f"text:{arcs.line[first[i]]}"
+            ids[i] = alphabet.encode([names[label]], name=name)[0]
     final = {state: -cost for state, cost in arcs.final.items()}
-    checked = ScoredArcs.checked(
-        arcs.source, arcs.nextstate, ids[arcs.ilabel], -arcs.cost, len(alphabet)
-    )
+    checked = ScoredArcs.checked(arcs.source, arcs.nextstate, ids[which], -arcs.cost, len(alphabet))
     return checked, arcs.start, final
 
 

@@ -158,7 +158,8 @@ def test_quotes_and_zero():
 
 
 LINES = {
-    "alphabet = abca": "'a' more than once",
+    "alphabet = abca": "the alphabet has 'a' more than once",
+    "alphabet = nn\u0303m\u0303": "is the file in NFC form",
     "edit = -1": "edit is -1; give a number >= 0",
     "mode = sometimes": "choose one of optional, obligatory",
     "feature = x": "feature is 'x'",
@@ -405,3 +406,13 @@ def test_undercut_rules_are_those_that_change_no_loss():
         changes = any(with_rule(y, z) != without(y, z) for y in strings for z in strings if y != z)
         (rule,) = with_rule.rules.rules
         assert changes == (rule.name not in undercut), line
+
+
+def test_symbols_of_several_characters_do_not_read_strings_of_characters():
+    text = "alphabet = ch c h a t x\nch -> x 0.25"
+    assert fg.RuleLoss(text)(["ch", "a", "t"], "xat") == 0.25
+    with pytest.warns(fg.UnusedArcsWarning, match="rules with the symbols 'ch' do not apply"):
+        assert fg.RuleLoss(text, fg.Alphabet("chatx"))("chat", "xat") == 2
+    fg.RuleLoss(text, fg.Alphabet(["a", "t", "x"]))  # no warning: nothing spells "ch"
+    with pytest.warns(fg.UnusedArcsWarning, match="'ch'"):
+        fg.RuleLoss("alphabet = ch c h a\na -> c 0.25 / ch _", fg.Alphabet("cha"))

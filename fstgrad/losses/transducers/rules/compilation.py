@@ -21,7 +21,7 @@ import numpy as np
 
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray, IntArray, index_array, instance, optional
-from fstgrad.core.errors import FstError, InvalidInputError
+from fstgrad.core.errors import FstError, InvalidInputError, UnusedArcsWarning, warn
 from fstgrad.core.sequences import items
 from fstgrad.core.short_repr import short_repr
 from fstgrad.losses.transducers.rules.ruleset import RuleSet
@@ -135,6 +135,7 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
             f"{rules.name} has no alphabet; add a line 'alphabet = ...', or name one here"
         )
     check_codes(len(rules.rules), abc)
+    _warn_of_longer_symbols(rules, abc)
     number = {symbol: i for i, symbol in enumerate(abc, start=1)}
     pairs = [_encoded(rule, number) for rule in rules.rules]
     marks = _Marks(len(abc))
@@ -231,6 +232,24 @@ class _Marks:
         self.last += 1
         self.behind[self.last] = behind
         return self.last
+
+
+def _warn_of_longer_symbols(rules: RuleSet, abc: Alphabet) -> None:
+    """Warn of symbols of rules that strings over characters spell, but never have."""
+    if not abc.is_characters or (rules.alphabet is not None and rules.alphabet.is_characters):
+        return
+    sides = (side for rule in rules.rules for pair in rule.pairs for side in pair)
+    contexts = (c for rule in rules.rules for c in (rule.before, rule.after))
+    used = itertools.chain(*sides, *(part for context in contexts for part, _ in context.parts))
+    longer = sorted({s for s in used if len(s) > 1 and all(character in abc for character in s)})
+    if longer:
+        warn(
+            f"{rules.name}: the alphabet has characters alone, and rules with the symbols "
+            f"{' '.join(map(repr, longer[:10]))} do not apply to strings of characters; give lists "
+            "of symbols (on the command line, spaces between symbols, --tokens-x words and "
+            "--tokens-y words)",
+            UnusedArcsWarning,
+        )
 
 
 def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:

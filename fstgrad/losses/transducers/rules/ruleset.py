@@ -4,6 +4,7 @@ import difflib
 import itertools
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
@@ -659,10 +660,19 @@ def _alphabet(text: str) -> Alphabet:
     is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
     inner = text[1:-1]
     if is_quoted and '" ' not in inner and ' "' not in inner:
-        return Alphabet(inner)
-    if " " not in text:
-        return Alphabet(text)
-    return Alphabet([re.sub(r'^"(.+)"$', r"\1", word) for word in text.split()])
+        symbols = list(inner)
+    elif " " not in text:
+        symbols = list(text)
+    else:
+        symbols = [re.sub(r'^"(.+)"$', r"\1", word) for word in text.split()]
+    repeated = next((s for i, s in enumerate(symbols) if s in symbols[:i]), None)
+    if repeated is not None:
+        apart = " (accents are symbols of their own here: is the file in NFC form?)"
+        raise InvalidInputError(
+            f"the alphabet has {repeated!r} more than once; list each symbol once"
+            + apart * any(map(unicodedata.combining, "".join(symbols)))
+        )
+    return Alphabet(symbols)
 
 
 def _mean(near: Sequence[str]) -> str:
