@@ -42,6 +42,7 @@ FORMAT_NAMES = (*FORMATS, "lattices")
 _NO_IDS = ("hypothesis", "hyp", "pred_text", "text", "reference", "ref", "score", "nbest")
 _OF_REFERENCES = "--reference-format"
 DIGIT = re.compile(r"\d")
+NUMBERED = re.compile(r"\D.*\d$")  # as utt-001; not 2nd or 1984
 _ALTERNATIVES = re.compile(r"(?<!\S)\{[^{}]*/.*?\}(?!\S)")
 _WORD_CONTEXT = re.compile(r"\s/\s*\[\s*\]\s*__\s*\[\s*\]\s*$")  # of a GLM: between any words
 
@@ -325,8 +326,9 @@ def _check_ids(found: Sequence[Utterance], references: Sequence[Utterance], path
         )
         return
     first = [_first_words(side) for side in (found, references)]
-    is_id = all(DIGIT.search(word) and len(word) > 1 for word in first[1])
-    if is_id and len(set(first[1])) == len(first[1]) > 1 and set(first[0]) == set(first[1]):
+    id_of = NUMBERED if len(first[1]) == 1 else DIGIT
+    is_id = all(id_of.search(word) and len(word) > 1 for word in first[1])
+    if is_id and len(set(first[1])) == len(first[1]) > 0 and set(first[0]) == set(first[1]):
         raise InvalidInputError(
             f"{path}: the lines begin with words such as {first[1][0]!r}, which may be ids; give "
             "--format kaldi and --reference-format kaldi if they are, else --format lines"

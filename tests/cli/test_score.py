@@ -521,6 +521,7 @@ def test_a_table_of_both_names_its_columns(files, run):
         (("u1\t1\ta\nu2\tb\n", "u1\ta\nu2\tb\n"), (), "h:2: no score for 'u2'"),
         (("u1\ta\nu3\ta\n", "u1\ta\nu2\tb\n"), (), "h has no utterance 'u2'"),
         (("u1 a\nu2 b\n", "u1 a\nu2 b\n"), (), "may be ids; give --format kaldi"),
+        (("utt-1 a\n", "utt-1 b\n"), (), "may be ids; give --format kaldi"),
         (("u2 b\nu1 a\n", "u1\ta\nu2\tb\n"), (), "begin with those of r; give --format kaldi,"),
         (("u1\t1\ta\n", "u1 a\n"), (), "begin with those of h; give --reference-format kaldi"),
         (("a\n", "{ a / b (u1)\n"), ("--reference-format", "trn"), "r:1: a { without its }"),
