@@ -33,7 +33,8 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     Parameters
     ----------
     model : PairwiseMRF
-        The model whose graph and numbers of labels are used; its scores are not.
+        The model whose graph, numbers of labels, larger factors and offset are used; the scores of
+        its nodes and edges are not.
     node_scores : (B, I, C) float64
         Log-weights in nats.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
