@@ -10,12 +10,12 @@ from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
-    float_array,
     generator,
     instance,
     integers,
     log_weights,
     positive_integer,
+    score_array,
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.infeasible import Infeasible, check_infeasible, feasible_results
@@ -80,7 +80,7 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         node = log_weights(
             "node_scores", node_scores, (None, model.num_nodes, model.num_labels)
         )  # fmt: skip
-        edge = float_array("edge_scores", edge_scores)
+        edge = score_array("edge_scores", edge_scores)
         if edge.ndim == 4 and len(edge) != len(node):
             raise InvalidInputError(
                 f"edge_scores has shape {edge.shape} and node_scores {node.shape}; "

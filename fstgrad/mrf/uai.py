@@ -179,7 +179,8 @@ def _unlike_probabilities(f: int, scope: list[int], values: FloatArray) -> str:
 
 def _unlike_network(variables: int, scopes: list[list[int]]) -> list[str]:
     """Return what parts the scopes of a BAYES file from a network: tables, a cycle of parents."""
-    faults, tables = [], [[] for _ in range(variables)]
+    faults: list[str] = []
+    tables: list[list[int]] = [[] for _ in range(variables)]
     for f, scope in enumerate(scopes):
         for child in scope[-1:]:
             tables[child].append(f)
