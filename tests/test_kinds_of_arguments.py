@@ -37,6 +37,18 @@ def test_times_are_no_scores(kind):
         fg.StringDistribution(TABLE.astype(np.int64).astype(kind))
 
 
+def test_masks_of_what_is_allowed_are_no_scores():
+    for call in (
+        fg.StringDistribution,
+        fg.UndirectedTrees,
+        lambda s: fg.SpanningTrees(s, single_root=True),
+        lambda s: fg.best_tree(s, single_root=True),
+    ):
+        for scores in (TABLE > 3, (TABLE > 3).tolist()):
+            with pytest.raises(fg.InvalidInputError, match="scores has dtype bool, but scores are"):
+                call(scores)
+
+
 def test_what_a_mask_hides_is_no_score_and_no_index():
     with pytest.raises(fg.InvalidInputError, match="scores has masked entries; fill them"):
         fg.SpanningTrees(np.ma.array(TABLE, mask=TABLE > 5), single_root=True)

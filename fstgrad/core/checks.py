@@ -4,7 +4,8 @@ A check raises InvalidInputError, which names the argument, or returns the conve
 
 Index
 -----
-- `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
+- `log_weights` : scores, finite or -inf; `score_array` : scores before they are checked;
+  `cost_array`, `cost` : costs, finite or inf.
 - `real_array` : finite numbers of a given shape; `direction_array` : numbers up to 1e150;
   `float_array` : any numbers; `kind_of_others` : texts, times, complex numbers.
 - `index_array`, `index` : integers in a range; `output_array` : an array to add results to.
@@ -46,10 +47,21 @@ Kind = TypeVar("Kind")
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as float64 log-weights, at most `LARGEST_SCORE` or -inf (forbidden)."""
-    array = float_array(name, values, shape)
+    array = score_array(name, values, shape)
     if array.size and not np.maximum.reduce(array, axis=None) <= LARGEST_SCORE:  # NaN too
         raise unusable_score(*_wrong(name, array, ~(array <= LARGEST_SCORE)))
     return with_finite_sums(array)
+
+
+def score_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return scores as `float_array` does; a mask is an error, because True is no log-weight."""
+    array = float_array(name, values, shape)
+    if array is not values and array.ndim and np.asarray(values).dtype == np.bool_:
+        raise InvalidInputError(
+            f"{name} has dtype bool, but scores are log-weights in nats; give np.where(mask, 0, "
+            "-np.inf) to forbid what a mask excludes, or numbers"
+        )
+    return array
 
 
 def with_finite_sums(scores: FloatArray) -> FloatArray:

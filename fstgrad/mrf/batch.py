@@ -10,12 +10,12 @@ from fstgrad.core.checks import (
     FloatArray,
     IntArray,
     Seed,
-    float_array,
     generator,
     instance,
     integers,
     log_weights,
     positive_integer,
+    score_array,
 )
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.infeasible import Infeasible, check_infeasible, feasible_results
@@ -33,7 +33,8 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     Parameters
     ----------
     model : PairwiseMRF
-        The model whose graph and numbers of labels are used; its scores are not.
+        The model whose graph, numbers of labels, larger factors and offset are used; the scores of
+        its nodes and edges are not.
     node_scores : (B, I, C) float64
         Log-weights in nats.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
@@ -79,7 +80,7 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         node = log_weights(
             "node_scores", node_scores, (None, model.num_nodes, model.num_labels)
         )  # fmt: skip
-        edge = float_array("edge_scores", edge_scores)
+        edge = score_array("edge_scores", edge_scores)
         if edge.ndim == 4 and len(edge) != len(node):
             raise InvalidInputError(
                 f"edge_scores has shape {edge.shape} and node_scores {node.shape}; "

@@ -17,6 +17,7 @@ from fstgrad.core.checks import (
     is_integer,
     log_weights,
     positive_integer,
+    score_array,
 )
 from fstgrad.core.distribution import Distribution, log_probability, masked_inner
 from fstgrad.core.errors import InvalidInputError, NotSupportedError
@@ -113,7 +114,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
             raise InvalidInputError(f"connectivity is {connectivity!r}; choose 4 or 8")
         connectivity = 8 if connectivity == 8 else 4
         edges = grid_edges(height, width, connectivity)
-        node_scores = float_array("node_scores", node_scores)
+        node_scores = score_array("node_scores", node_scores)
         if node_scores.ndim == 3:
             node_scores = log_weights("node_scores", node_scores, (height, width, None))
             node_scores = node_scores.reshape(height * width, -1)

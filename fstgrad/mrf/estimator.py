@@ -40,7 +40,8 @@ class MRFClassifier:
     Parameters
     ----------
     graph : PairwiseMRF
-        A model on the graph of all examples; its scores are not used.
+        A model on the graph of all examples; the scores of its nodes and edges are not used, those
+        of its larger factors add to s(y).
     method : {"pseudolikelihood", "exact", "bp", "hinge", "cd", "pcd"}
         The loss, see `fstgrad.mrf.objectives`; "pcd" is "cd" with 5 persistent chains per example.
         The first three are minimised by L-BFGS.  "hinge" (with minimum cuts, for two labels), "cd"
@@ -117,7 +118,7 @@ class MRFClassifier:
         ------
         InvalidInputError
             A setting, a shape or a label is invalid, or the method needs all labels and some are
-            unknown.
+            unknown; or the labels may be coded from -1, which is an unknown label.
         NotSupportedError
             "hinge" with other numbers of labels than two.
         """
@@ -132,10 +133,7 @@ class MRFClassifier:
         classes = self._classes(y)
         labels = self._labels(y, features, classes)
         size = self.graph.num_labels
-        if size == 2 and set(np.unique(labels)) == {UNKNOWN, 1}:
-            raise InvalidInputError(
-                "y has the labels -1 and 1 alone, and -1 is an unknown label; give 0 and 1, or str"
-            )
+        _check_coding(labels, size)
         if (labels == UNKNOWN).any() and self.method not in ("exact", "bp"):
             raise InvalidInputError(
                 f"y has unknown labels, but method {self.method!r} needs every label; use 'exact' "
@@ -310,6 +308,17 @@ class MRFClassifier:
             target_tags=TargetTags(required=True, one_d_labels=False, multi_output=True),
             classifier_tags=ClassifierTags(),
             input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )
+
+
+def _check_coding(labels: IntArray, size: int) -> None:
+    """Raise InvalidInputError if -1 seems to be one of `size` labels, not an unknown one."""
+    found, coded = set(np.unique(labels).tolist()), range(UNKNOWN, size - 1)
+    if size > 1 and (found == set(coded) or (size == 2 and found == {UNKNOWN, 1})):
+        missing = max(set(range(size)) - found)
+        raise InvalidInputError(
+            f"y has the labels {', '.join(map(str, sorted(found)[:10]))} alone, and -1 is an "
+            f"unknown label, so that no node has the label {missing}; give 0 .. {size - 1}, or str"
         )
 
 

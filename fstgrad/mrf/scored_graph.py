@@ -11,13 +11,13 @@ import numpy.typing as npt
 from fstgrad.core.checks import (
     FloatArray,
     IntArray,
-    float_array,
     index,
     index_array,
     instance,
     integers,
     log_weights,
     optional,
+    score_array,
 )
 from fstgrad.core.distribution import offsets
 from fstgrad.core.errors import InfeasibleError, InvalidInputError
@@ -104,7 +104,7 @@ class ScoredGraph:
             raise InvalidInputError(
                 f"node_scores has shape {node.shape}; give at least one node and one label"
             )
-        edge_scores = float_array("edge_scores", edge_scores)
+        edge_scores = score_array("edge_scores", edge_scores)
         per_edge = edge_scores.ndim != 2
         shape = (graph.num_edges, size, size) if per_edge else (size, size)
         if per_edge and graph.num_edges == 0 and edge_scores.size == 0:

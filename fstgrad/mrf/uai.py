@@ -11,6 +11,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,8 +119,9 @@ class _Tokens:
 def read_model(path: PathLike) -> Model:
     """Read a .uai file; an InvalidInputError names the line of the error.
 
-    The tables of a BAYES file are used as they are; a UserWarning names the first that is no table
-    of probabilities of its last variable.
+    The tables of a BAYES file are used as they are.  A UserWarning says why they are no network, in
+    which Z = 1: the first table that has no probabilities of its last variable, the first variable
+    that is not the last of exactly one scope, a cycle of parents.
     """
     tokens = _Tokens(path)
     kind = tokens.word("MARKOV or BAYES")
@@ -134,7 +136,7 @@ def read_model(path: PathLike) -> Model:
         if len(set(scope)) < arity:
             raise tokens.fail(f"factor {f} names a variable twice: {scope}")
         scopes.append(scope)
-    factors, unusual = [], ""
+    factors, wrong_sum = [], ""
     for f, scope in enumerate(scopes):
         shape = tuple(sizes[v] for v in scope)
         cells = math.prod(shape)
@@ -144,41 +146,73 @@ def read_model(path: PathLike) -> Model:
                 f"factor {f} announces {count} values; its scope {scope} has {cells} states"
             )
         values = tokens.numbers(cells, f"factor {f}").reshape(shape)
-        if kind == "BAYES" and not unusual:
-            unusual = _unlike_probabilities(f, scope, values)
+        if kind == "BAYES" and not wrong_sum:
+            wrong_sum = _unlike_probabilities(f, scope, values)
         with np.errstate(divide="ignore"):
             factors.append(Factor(scope, np.log(values)))
     tokens.end()
-    if unusual:
-        warnings.warn(f"{tokens.path}: {unusual}", UserWarning, stacklevel=2)
+    structure = _unlike_network(variables, scopes) if kind == "BAYES" else []
+    if faults := [wrong_sum] * bool(wrong_sum) + structure:
+        warnings.warn(
+            f"{tokens.path}: {'; '.join(faults)}; in a BAYES file each variable has one table, as "
+            "the last of its scope (the child), its values fastest, and there is no cycle; for "
+            "other factors, write MARKOV",
+            UserWarning,
+            stacklevel=2,
+        )
     return Model(kind, np.array(sizes), factors)
 
 
 def _unlike_probabilities(f: int, scope: list[int], values: FloatArray) -> str:
     """Return what is unusual in a table of a BAYES file, "" if it is conditional probabilities."""
-    sums = values.sum(axis=-1).ravel() if scope else np.ones(1)
+    sums = values.sum(axis=-1).ravel() if scope else values.ravel()
     worst = float(sums[np.argmax(np.abs(sums - 1.0))])
     if abs(worst - 1.0) <= _ROUNDED:
         return ""
+    if not scope:
+        return f"factor {f}, over no variable, is {worst:g}, not 1"
     return (
         f"the probabilities of variable {scope[-1]}, the last of factor {f}, sum to {worst:g} for "
-        "a value of the others, not to 1; the last variable of a scope is the child, and its "
-        "values come fastest; for factors that are no probabilities, write MARKOV"
+        "a value of the others, not to 1"
     )
+
+
+def _unlike_network(variables: int, scopes: list[list[int]]) -> list[str]:
+    """Return what parts the scopes of a BAYES file from a network: tables, a cycle of parents."""
+    faults: list[str] = []
+    tables: list[list[int]] = [[] for _ in range(variables)]
+    for f, scope in enumerate(scopes):
+        for child in scope[-1:]:
+            tables[child].append(f)
+    for v in [v for v in range(variables) if not tables[v]][:1]:
+        faults.append(f"variable {v} is the last of no factor and has no table")
+    for v in [v for v in range(variables) if len(tables[v]) > 1][:1]:
+        faults.append(f"variable {v} is the last of factors {tables[v][0]} and {tables[v][1]}")
+    parents = {v: [u for f in tables[v] for u in scopes[f][:-1]] for v in range(variables)}
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        cycle = ", ".join(map(str, error.args[1][:10]))
+        faults.append(f"each of the variables {cycle} is a parent of the next, in a cycle")
+    return faults
 
 
 def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
     """Read a .evid file: the number of observed variables, then pairs of variable and value.
 
-    In the older format of the competitions of 2008 and 2010, the number of samples comes first.
+    In the older format of the competitions of 2008 and 2010, the number of samples comes first, on
+    a line of its own.
 
     Returns the value of each observed variable; sizes (I,) are the numbers of values.  Raises
-    InvalidInputError for an index out of range, a contradiction, or several samples.
+    InvalidInputError for an index out of range, a contradiction, several samples, or a file that
+    has a number too much or too few in one format and is right in the other.
     """
     tokens = _Tokens(path)
-    samples = _number_of_samples(tokens.lines)
+    samples = _number_of_samples(tokens)
     if samples is not None and tokens.integer("the number of samples", 0) > 1:
-        raise tokens.fail(f"the file has {samples} samples; give one sample in each file")
+        raise tokens.fail(
+            f"the file has {samples} samples; give one sample in each file, on one line"
+        )
     if samples == 0:
         return {}
     evidence: dict[int, int] = {}
@@ -191,18 +225,27 @@ def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
     return evidence
 
 
-def _number_of_samples(lines: list[list[str]]) -> int | None:
+def _number_of_samples(tokens: _Tokens) -> int | None:
     """Return the number of samples of the older format, None for the newer one.
 
-    With one sample, the number of words is even, and odd in the newer format.  Several samples have
-    a line each.
+    The number has a line of its own, and each sample has one.  A single sample may be broken into
+    lines in other ways, as its number of words is even, and odd in the newer format.
     """
-    words = [word for line in lines for word in line]
-    if words[:2] == ["1", str(len(words) // 2 - 1)] and len(words) % 2 == 0:
-        return 1
-    first, *samples = [line for line in lines if line] or [[]]
+    first, *samples = [line for line in tokens.lines if line] or [[]]
     is_older = all(line[0] == str(len(line) // 2) and len(line) % 2 for line in samples)
-    return len(samples) if is_older and first == [str(len(samples))] else None
+    if is_older and first == [str(len(samples))]:
+        return len(samples)
+    words = [word for line in tokens.lines for word in line]
+    observed = len(words) // 2 - 1
+    if len(words) % 2 or words[:2] != ["1", str(observed)]:
+        return None
+    if observed < 2:  # one number too much or too few in the newer format
+        older, newer = " ".join(words[1:]), " ".join([*words, "VALUE"][:3])
+        raise tokens.fail(
+            f"{shown(' '.join(words))} begins with a number of samples or of observed variables; "
+            f"write {shown(older)} in the first case, {shown(newer)} in the second"
+        )
+    return 1
 
 
 def write_model(path: PathLike, model: PairwiseMRF) -> None:

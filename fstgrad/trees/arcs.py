@@ -53,7 +53,7 @@ class ArcTable:
         cls, scores: npt.ArrayLike, lengths: npt.ArrayLike | None, labeled: bool | None
     ) -> "ArcTable":
         """Check shapes, and that every score within the lengths is a log-weight."""
-        array = checks.float_array("scores", scores)
+        array = checks.score_array("scores", scores)
         shape = array.shape
         is_labeled = _is_labeled(shape) if labeled is None else checks.flag("labeled", labeled)
         axes = 3 if is_labeled else 2

@@ -114,7 +114,7 @@ class TreeDistribution(ArrayDistribution):
 
     def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
         """Return the same family with another table of the same shape."""
-        scores = checks.float_array("scores", scores, self.scores.shape)
+        scores = checks.score_array("scores", scores, self.scores.shape)
         return type(self)(
             scores, single_root=self.single_root, labeled=self.labeled, infeasible=self.infeasible,
             lengths=self._table.given_lengths.reshape(self.batch_shape),

@@ -55,7 +55,7 @@ def best_tree(
     array([2, 0, 2])
     """
     if type(scores) is not np.ndarray or scores.dtype is not DOUBLE:  # saves 0.1 us
-        scores = checks.float_array("scores", scores)
+        scores = checks.score_array("scores", scores)
     if not isinstance(single_root, bool):
         checks.instance("single_root", single_root, BOOLS, "True or False")
         single_root = bool(single_root)

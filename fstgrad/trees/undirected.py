@@ -57,7 +57,7 @@ class UndirectedTrees:
     __repr__ = short_repr
 
     def __init__(self, scores: npt.ArrayLike, *, root_scores: npt.ArrayLike | None = None) -> None:
-        table = checks.float_array("scores", scores).copy()
+        table = checks.score_array("scores", scores).copy()
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
             batch = "; give each graph of a batch alone" if table.ndim == 3 else ""
             raise InvalidInputError(

@@ -153,3 +153,17 @@ def test_mean_field_of_masks_that_no_product_avoids_at_its_start():
     found = model.infer("mean-field")
     assert found.log_partition <= np.log(2) + 1e-12
     assert np.isfinite(found.log_partition)
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_a_forbidden_best_labeling_does_not_say_that_there_is_no_other(nodes):
+    """Neighbours on a cycle differ: possible for 4 nodes, not for 3; all messages are ties."""
+    edges = [(i, (i + 1) % nodes) for i in range(nodes)]
+    differ = np.where(np.eye(2) == 1, -np.inf, 0.0)
+    model = fg.PairwiseMRF(np.zeros((nodes, 2)), differ, edges)
+    assert model.infer("max-product").log_partition == -np.inf
+    if nodes == 3:
+        with pytest.raises(fg.InfeasibleError, match="every labeling has the score -inf"):
+            model.decode("max-product")
+    else:
+        assert model.decode("max-product").score == 0

@@ -29,6 +29,33 @@ def test_bad_models(arguments, message):
         fg.PairwiseMRF(*arguments)
 
 
+def test_masks_are_no_scores():
+    """True and False were 1 and 0 nats, which forbid nothing."""
+    node, edge = NODE == 0, np.eye(2, dtype=bool)
+    first, per_edge = fg.PairwiseMRF(NODE, EDGE, EDGES), [edge.tolist()] * 2
+    calls = {
+        "node_scores": [
+            lambda: fg.PairwiseMRF(node, EDGE, EDGES),
+            lambda: fg.PairwiseMRF(node.tolist(), EDGE, EDGES),
+            lambda: fg.PairwiseMRF.grid(1, 3, node[None], EDGE),
+            lambda: first.with_scores(node, EDGE),
+            lambda: fg.PairwiseMRFBatch(first, node[None], EDGE),
+        ],
+        "edge_scores": [
+            lambda: fg.PairwiseMRF(NODE, edge, EDGES),
+            lambda: fg.PairwiseMRF(NODE, per_edge, EDGES),
+            lambda: fg.PairwiseMRFBatch(first, NODE[None], [per_edge]),
+        ],
+        r"factors\[0\].table": [lambda: fg.PairwiseMRF.from_factors([2, 2], [((0, 1), edge)])],
+    }
+    for name, wrong in calls.items():
+        for call in wrong:
+            with pytest.raises(fg.InvalidInputError, match=rf"{name} has dtype bool.*np\.where"):
+                call()
+    allowed = fg.PairwiseMRF(np.where(node, 0, -np.inf), np.where(edge, 0, -np.inf), EDGES)
+    assert allowed.log_partition() == pytest.approx(np.log(2))  # all 0 or all 1
+
+
 @pytest.mark.parametrize("loop", [False, True])
 def test_all_labelings_forbidden(loop):
     edges = [*EDGES, (2, 0)] if loop else EDGES

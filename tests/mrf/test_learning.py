@@ -83,8 +83,27 @@ def test_unknown_labels():
     for method in ("cd", "pseudolikelihood"):
         with pytest.raises(fg.InvalidInputError, match=r"unknown labels, .* use 'exact' or 'bp'$"):
             MRFClassifier(GRID, method=method).fit(X, hidden)
-    with pytest.raises(fg.InvalidInputError, match="labels -1 and 1 alone"):
+    with pytest.raises(fg.InvalidInputError, match="labels -1, 1 alone"):
         MRFClassifier(GRID, method="exact").fit(X, 2 * y - 1)
+    with pytest.raises(fg.InvalidInputError, match=r"labels -1, 0 alone, .* has the label 1;"):
+        MRFClassifier(GRID, method="exact").fit(X, y - 1)
+    pair = fg.PairwiseMRF(np.zeros((2, 3)), np.zeros((3, 3)), [(0, 1)])
+    negative, neutral, positive = -1, 0, 1
+    moods = [[negative, neutral], [positive, positive]]
+    with pytest.raises(fg.InvalidInputError, match=r"-1, 0, 1 alone, .* has the label 2;"):
+        MRFClassifier(pair, method="exact").fit(np.zeros((2, 2, 1)), moods)
+    MRFClassifier(pair, method="exact").fit(np.zeros((2, 2, 1)), [[-1, 0], [1, 2]])
+
+
+def test_larger_factors_of_the_graph_add_to_the_score():
+    table = np.arange(8.0).reshape(2, 2, 2)
+    graph = fg.PairwiseMRF.from_factors([2, 2, 2], [((0, 1), np.eye(2)), ((0, 1, 2), table)])
+    X = np.random.default_rng(1).normal(size=(2, 3, 1))
+    model = MRFClassifier(graph, method="exact").fit(X, [[0, 1, 0], [1, 1, 1]])
+    own = model.models(X)[0]
+    scores = X[0] @ model.weights_
+    expected = scores[[0, 1, 2], [1, 0, 1]].sum() + model.edge_scores_[1, 0] + table[1, 0, 1]
+    assert own.score([1, 0, 1]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_settings_and_shapes():

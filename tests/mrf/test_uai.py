@@ -70,6 +70,49 @@ def test_a_table_of_a_network_with_the_parent_fastest_is_told(tmp_path):
     uai.read_model(network)
 
 
+NETWORKS = [
+    # the child comes first in its scope, and each row happens to sum to 1
+    ("2\n1 0\n2 1 0\n2 .7 .3\n4 .4 .6 .9 .1", "variable 1 is the last of no factor .*; variable 0 "
+     "is the last of factors 0 and 1; in a BAYES"),
+    ("1\n2 0 1\n4 .4 .6 .9 .1", "variable 0 is the last of no factor and has no table; in a BAYES"),
+    ("2\n2 1 0\n2 0 1\n4 .7 .3 .4 .6\n4 .4 .6 .9 .1", "variables 0, 1, 0 is a parent of the next"),
+    ("3\n1 0\n2 0 1\n0\n2 .7 .3\n4 .4 .6 .9 .1\n1 5", "factor 2, over no variable, is 5, not 1"),
+    ("2\n1 0\n2 1 0\n2 .7 .3\n4 .5 .9 .6 .1", "sum to 1.4 .*; variable 1 is the last of no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, message", NETWORKS)
+def test_factors_that_are_no_network_are_told(tmp_path, text, message):
+    path = tmp_path / "network.uai"
+    path.write_text("BAYES\n2\n2 2\n" + text)
+    with pytest.warns(UserWarning, match=message):
+        file = uai.read_model(path)
+    weights = np.ones((2, 2))
+    for scope, table in file.factors:
+        for y in np.ndindex(2, 2):
+            weights[y] *= np.exp(np.asarray(table)[tuple(y[v] for v in scope)])
+    assert abs(weights.sum() - 1) > 0.05  # the sum over a network is 1
+    assert file.to_mrf().log_partition() == pytest.approx(np.log(weights.sum()), rel=1e-13)
+    path.write_text("MARKOV\n2\n2 2\n" + text)
+    uai.read_model(path)
+
+
+def test_networks_in_any_order_are_read_without_a_word(tmp_path):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        order, lines = rng.permutation(6), ["BAYES", "6", "2 3 2 2 3 2", "6"]
+        sizes, tables = [2, 3, 2, 2, 3, 2], []
+        for place in rng.permutation(6):
+            parents = [v for v in order[:place] if rng.random() < 0.5][:3]
+            lines.append(" ".join(map(str, [len(parents) + 1, *parents, order[place]])))
+            rows = int(np.prod([sizes[v] for v in parents], dtype=int))
+            table = rng.dirichlet(np.ones(sizes[order[place]]), rows).ravel()
+            tables.append(" ".join(map(str, [table.size, *table])))
+        (tmp_path / "n.uai").write_text("\n".join(lines + tables))
+        model = uai.read_model(tmp_path / "n.uai").to_mrf()
+        assert model.log_partition() == pytest.approx(0, abs=1e-13)
+
+
 def test_comments_are_left_out(tmp_path, small):
     path = tmp_path / "named.uai"
     path.write_text(SMALL.replace("1 0\n", "1 0   # 1 cat\n", 1).replace("3\n", "3#\n", 1))
@@ -147,6 +190,11 @@ def test_malformed_files_name_the_line(small, old, new, message):
         ("", "e: the file is empty; it ends where the number of observed variables"),
         ("2 0 1", "e, line 1: the file ends where"),
         ("1 0 1 2", "line 1: "),
+        ("2 0", "line 1: the file ends where the value of variable 0 should come"),
+        ("1 0", "'1 0' begins with .*; write '0' in the first case, '1 0 VALUE' in the second"),
+        ("1\n1 1\n0", "'1 1 1 0' begins .*; write '1 1 0' in the first case, '1 1 1' in the"),
+        ("1 1 0 1", "'1 1 0 1' begins .*; write '1 0 1' in the first case, '1 1 0' in the second"),
+        ("2\n0\n1 1 0", "the file has 2 samples; give one sample in each file, on one line"),
     ],
 )
 def test_bad_evidence(tmp_path, text, message):
@@ -161,7 +209,8 @@ def test_the_older_evidence_begins_with_the_number_of_samples(tmp_path, old):
     path.write_text(old)
     assert uai.read_evidence(path, sizes) == {2: 1, 0: 0}
     both = {0: 1, 1: 0}
-    for text, observed in (("0", {}), ("1\n0\n", {}), ("1\n0 1", {0: 1}), ("2 0 1 1 0", both)):
+    for text, observed in (("0", {}), ("1\n0\n", {}), ("1\n0 1", {0: 1}), ("2 0 1 1 0", both),
+                           ("1 0 0", {0: 0}), ("1\n1 1 0\n", {1: 0})):  # fmt: skip
         path.write_text(text)
         assert uai.read_evidence(path, sizes) == observed
     for text in ("2\n1 0 1\n2 0 0 1 1\n", "2\n0\n1 1 0\n"):

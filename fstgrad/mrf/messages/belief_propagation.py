@@ -110,7 +110,9 @@ def max_product(
     """Return max-marginals by max-product, each node's scaled to sum to 1.
 
     `log_partition` is the score, in nats, of the labeling of each node's best label; -inf if that
-    labeling is forbidden.  Parameters and errors as in `belief_propagation`.
+    labeling is forbidden, which says nothing of others: `decode("max-product")` looks for an
+    allowed one, and raises InfeasibleError if there is none.  Parameters and errors as in
+    `belief_propagation`.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
     return _run(model, "max-product", 1, False, settings)
