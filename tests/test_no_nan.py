@@ -102,6 +102,7 @@ def of_distribution(p, other, structure, table):
     )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:all candidates have an infinite:UserWarning")
 @pytest.mark.parametrize("kind", LOSSES)
 def test_losses_of_strings(kind):
     loss = LOSSES[kind]
@@ -149,6 +150,7 @@ def test_spans():
             check(lambda: fg.risk(scores, b), lambda: fg.softmax_margin(scores, "OOO", b))
 
 
+@pytest.mark.filterwarnings("ignore:all candidates have an infinite:UserWarning")
 @pytest.mark.parametrize("kind", LOSSES)
 def test_lattices(kind):
     loss = LOSSES[kind]

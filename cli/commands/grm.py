@@ -32,11 +32,12 @@ from fstgrad.cli.parameter_types import (
     gib_to_bytes,
     integer_from,
 )
+from fstgrad.core.checks import BoolArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
 from fstgrad.grm.parameters import ENTRIES
-from fstgrad.io import Table, replacing, write_text
+from fstgrad.io import Table, listed, replacing, write_text
 
 _WRITE_COUNTS = r"printf 'cat,dog\n0,2\n3,1\n1,4\n2,0\n' > counts.csv"
 _FIT = "fstgrad grm fit counts.csv --alpha 0.1 -o model.npz"
@@ -197,7 +198,7 @@ def fit(
         layout, counts, variable, covariates=covariates, offset=offset, weights=weights
     )
     weight, extra = single_column("--weights", rows["weights"]), rows["covariates"]
-    matrix, names = _strongest_columns(table, features)
+    matrix, names, kept = _strongest_columns(table, features)
     if k > matrix.shape[1]:
         raise InvalidInputError(
             f"--k is {k}, and {matrix.shape[1]} columns of {counts} are used; give --k "
@@ -222,6 +223,7 @@ def fit(
     else:
         model.fit(matrix, **attributes)
     model.covariate_names_ = None if extra is None else extra.names
+    model.kept_columns_ = kept
     if calibrate:
         gap = model.calibrate(matrix, sample_weight=weight).gap.max()
         echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
@@ -512,21 +514,36 @@ def _model_and_rows(
         "offset": single_column("--offset", rows["offset"]),
         "sample_weight": single_column("--weights", rows["weights"]),
     }
-    matrix = columns_in_order(counts, table.values, table.names, fitted.names_)
+    matrix = columns_in_order(
+        counts, table.values, table.names, fitted.names_, fitted.kept_columns_
+    )
     if hasattr(fitted, "feature_names_in_"):  # the columns are in their order
         del fitted.feature_names_in_
     return fitted, matrix, arguments, table.rows
 
 
-def _strongest_columns(table: Table, features: int | None) -> tuple[Any, list[str] | None]:
-    """Return the `features` columns with the largest totals, in their original order."""
+def _strongest_columns(
+    table: Table, features: int | None
+) -> tuple[Any, list[str] | None, BoolArray | None]:
+    """Return the `features` columns with the largest totals, in order, their names, and which.
+
+    Without names, those of some columns are x and their places from 0, which a line shows; names
+    and which are None for all columns.
+    """
     matrix, names = table.values, table.names
     if features is None:
-        return matrix, names
-    if not 1 <= features <= matrix.shape[1]:
-        raise InvalidInputError(
-            f"--features is {features}; the table has {matrix.shape[1]} columns"
-        )
+        return matrix, names, None
+    columns = matrix.shape[1]
+    if not 1 <= features <= columns:
+        raise InvalidInputError(f"--features is {features}; the table has {columns} columns")
+    if features == columns:
+        return matrix, names, None
     totals = np.asarray(matrix.sum(axis=0)).ravel()
     strongest = np.sort(np.argsort(-totals, kind="stable")[:features])
-    return matrix[:, strongest], None if names is None else [names[i] for i in strongest]
+    kept = np.zeros(columns, dtype=bool)
+    kept[strongest] = True
+    if names is None:
+        names = [f"x{i}" for i in range(columns)]
+        shown = listed(names[i] for i in strongest)
+        echo(f"kept columns, counted from x0: {shown}, of {columns}", err=True)
+    return matrix[:, strongest], [names[i] for i in strongest], kept

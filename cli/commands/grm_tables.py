@@ -4,10 +4,11 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from fstgrad.cli.command import option_group
-from fstgrad.cli.output import echo
-from fstgrad.core.checks import FloatArray
+from fstgrad.cli.output import echo, note
+from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.files import TEXT, ending, read_table
 from fstgrad.io import NO_COLUMN, Items, Table, listed, matched
@@ -88,7 +89,11 @@ def read_tables(
 
 
 def columns_in_order(
-    path: str, values: Any, names: list[str] | None, model: list[str] | None
+    path: str,
+    values: Any,
+    names: list[str] | None,
+    model: list[str] | None,
+    kept: BoolArray | None = None,
 ) -> Any:
     """Return the columns of a table (n, d) in the order of those of a model.
 
@@ -96,19 +101,30 @@ def columns_in_order(
     x0, x1, ... of a model without names count only if the table has one of them, or if its names
     are 0, 1, ... in any order.
 
+    kept : (W,) bool, the columns of the table of the fit that the model has; by default, all.  A
+        table without names has all W columns then, or only those of the model, with a note.
+
     Raises
     ------
     InvalidInputError
-        The table lacks a name of the model, or has one of them twice.
+        The table lacks a name of the model, has one of them twice, or has another number of
+        columns than that of the fit.
     """
-    if names is None or model is None:
+    if model is None:
         return values
-    positions = [str(i) for i in range(len(model))]
-    if model == [f"x{i}" for i in positions] and set(names) == set(positions):
+    kept = np.ones(len(model), dtype=bool) if kept is None else kept
+    places = np.flatnonzero(kept)
+    if names is None:
+        return _columns_by_position(path, values, model, kept)
+    positions = [str(i) for i in places]
+    if model == [f"x{i}" for i in positions] and set(names) == {str(i) for i in range(len(kept))}:
         model = positions
     missing = [repr(name) for name in model if name not in names]
     if len(missing) == len(model) and model == [f"x{i}" for i in positions]:
-        return values
+        if kept.all():
+            return values
+        if len(names) == len(kept):
+            return values[:, places]
     if missing:
         raise InvalidInputError(
             f"{path} has no column {listed(missing)}, which the model has; name its columns as in "
@@ -118,6 +134,22 @@ def columns_in_order(
     if twice:
         raise InvalidInputError(f"{path} has the column {listed(twice)} twice; delete one of each")
     return values[:, [names.index(name) for name in model]]
+
+
+def _columns_by_position(path: str, values: Any, model: list[str], kept: BoolArray) -> Any:
+    """Return the columns `kept` of a table without names, or all, if they are as many."""
+    if kept.all():
+        return values
+    if values.shape[1] == len(kept):
+        return values[:, np.flatnonzero(kept)]
+    if values.shape[1] != len(model):
+        raise InvalidInputError(
+            f"{path} has {values.shape[1]} columns without names, and the table of the fit had "
+            f"{len(kept)}, of which --features kept {listed(model)}; give a table of {len(kept)} "
+            "columns, or with these names"
+        )
+    note(f"fstgrad: {path} has no names of columns: they count as {listed(model)}, in this order")
+    return values
 
 
 def single_column(option: str, rows: Rows | None) -> FloatArray | None:

@@ -432,7 +432,8 @@ class _Job:
                 statistics=replace(self.statistics, by=None),
             )
             first, second = (
-                part.score(System([], [strings[i] for i in own], []), "best") for strings in texts
+                part.score(System("", [], [strings[i] for i in own], []), "best")
+                for strings in texts
             )
             found[name] = first.compare(second)
         return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.cli.commands.page import Page
-from fstgrad.core.errors import InvalidInputError, MissingDependencyError
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, MissingDependencyError
 from fstgrad.learning.comparison import Comparison
 from fstgrad.learning.edits import Edits
 from fstgrad.learning.score import Score, oracle_path
@@ -133,12 +133,16 @@ def add_lattices(
     page.heading("Lattices")
     page.note(
         f"The {min(_LATTICES, len(small))} lattices with the most errors, of those with at most "
-        f"{_ARCS} arcs: words by place with their posteriors.  Framed: the oracle path; below it, "
-        "the words of the reference (+ joins those that the oracle lacks)."
+        f"{_ARCS} arcs: words by place with their posteriors.  Framed: the oracle path (of the "
+        "fewest errors, where every loss is infinite); below it, the words of the reference (+ "
+        "joins those that the oracle lacks)."
     )
     for i in small[:_LATTICES]:
         lattice, reference = lattices[i], list(result.edits.reference(i))
-        path = oracle_path(lattice, reference, loss)
+        try:
+            path = oracle_path(lattice, reference, loss)
+        except InfeasibleError:  # every loss is infinite
+            path = oracle_path(lattice, reference)
         oracle = lattice.alphabet.decode(lattice.string(path))
         below = aligned_words(oracle, reference)
         caption = (

@@ -133,11 +133,13 @@ class Reading:
 class System:
     """The hypotheses of a system, in the order of the references.
 
+    path : of its file or folder.
     names : of the utterances; numbers from 1 without names.
     texts : N strings of symbols, or with alternatives, if the file has one for each reference.
     lattices : otherwise, N lattices.
     """
 
+    path: str
     names: list[str]
     texts: list[Text]
     lattices: list[Lattice]
@@ -146,10 +148,8 @@ class System:
         """Return the string of each utterance that `decode` chooses; texts are as they are."""
         if self.texts:
             return list(self.texts)
-        return [
-            tuple(decoded(lattice, reference, decode, loss))
-            for lattice, reference in zip(self.lattices, references, strict=True)
-        ]
+        names = [f"{name} of {self.path}" for name in self.names]
+        return [*map(tuple, decoded(self.lattices, references, decode, loss, names))]
 
 
 def _note_alternatives(utterances: Sequence[Utterance]) -> None:
@@ -204,14 +204,14 @@ def read_system(
         if wanted.names and None in wanted.names and reading.reference_format != "lines":
             _check_first_words(scored, set(ids), file, path, _OF_REFERENCES)
         collection = _in_order(collection, ids, path, wanted)
-        return System(names, [], list(_lattices(collection, path, targets, reading)))
+        return System(path, names, [], list(_lattices(collection, path, targets, reading)))
     if references[0].span is not None:
         found = _in_segments(path, references, reading)
-        return System(names, [reading.symbols(one)[0] for one in found], [])
+        return System(path, names, [reading.symbols(one)[0] for one in found], [])
     found = _matched(path, scored, wanted, reading)
     lists = list(map(reading.symbols, found))
     if all(one.scores is None for one in found):
-        return System(names, [texts[0] for texts in lists], [])
+        return System(path, names, [texts[0] for texts in lists], [])
     lacking = next((one for one in found if one.scores is None), None)
     if lacking is not None:
         raise InvalidInputError(
@@ -236,7 +236,7 @@ def read_system(
             "rows add up to more than the likeliest row; --decode best takes this row, --nbest and "
             "mbr add up"
         )
-    return System(names, [], lattices)
+    return System(path, names, [], lattices)
 
 
 def _is_overtaken(texts: Sequence[Text], scores: FloatArray) -> bool:

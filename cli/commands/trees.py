@@ -32,8 +32,11 @@ from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.treebank import Scores, read_scores
 
 _WRITE_SCORES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.eye(4))\""""
-_WRITE_TREEBANK = r"printf '1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n' > gold.conllu"
-_WRITE_TABLES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.eye(2))\""""
+_WRITE_TREEBANK = (
+    r"printf '1\tGo\t_\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t_\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n'"
+    " > gold.conllu"
+)
+_WRITE_TABLES = """python3 -c "import numpy; numpy.savez('scores.npz', s1=numpy.eye(3))\""""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,11 +302,12 @@ def evaluate(
 
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
     las the share of words with the correct head and relation; both are also given without the words
-    tagged PUNCT, and for all sentences with the 95 percent interval of a bootstrap over sentences.
-    Words with the head _ are left out; a relation that --labels lacks is an error of
-    the parser, and gold_log_prob is then null.  `expected` is the expected uas over all trees.
-    Sentences whose gold tree is none of the possible trees (several root arcs without --many-roots,
-    crossing arcs with --projective) are counted, and left out of the mean log-probability.
+    tagged PUNCT (UPOS), and for all sentences with the 95 percent interval of a bootstrap over
+    sentences; a line on stderr says if no word is.  Words with the head _ are left out; a relation
+    that --labels lacks is an error of the parser, and gold_log_prob is then null.  `expected` is
+    the expected uas over all trees.  Sentences whose gold tree is none of the possible trees
+    (several root arcs without --many-roots, crossing arcs with --projective) are counted, and left
+    out of the mean log-probability.
 
     The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
     `lengths`) or sent_ids, tables and sentences have the same order.
@@ -348,8 +352,9 @@ def compare(gold: str, first: str, second: str, universal: bool, resamples: int,
     """Compare the trees of two parsers, FIRST and SECOND, with a treebank; write one JSON line.
 
     uas, las, and both without words tagged PUNCT, have [value, lower, upper] for each parser, with
-    a 95 percent interval of a bootstrap over sentences.  The difference is SECOND minus FIRST: a
-    positive one favours SECOND.  p_value is two-sided, of a paired bootstrap, for no difference.
+    a 95 percent interval of a bootstrap over sentences; a line on stderr says if no word of GOLD is
+    PUNCT in UPOS.  The difference is SECOND minus FIRST: a positive one favours SECOND.  p_value is
+    two-sided, of a paired bootstrap, for no difference.
 
     The parses have the words of GOLD, as fstgrad trees decode --conllu writes them; sentences match
     by sent_id, or by position without one.  las is left out if one of the files has no relations.

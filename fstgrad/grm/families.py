@@ -103,14 +103,16 @@ class CountBase(Base):
         """Raise InvalidInputError unless all values are whole numbers from 0 to a million."""
         wrong = np.flatnonzero((values < 0) | (values != np.floor(values)))
         if wrong.size:
+            shown, remedy = values[wrong[0]], 'fractions need base="gaussian" or base="exponential"'
+            if values.min() < 0:
+                shown, remedy = values.min(), 'Negative values in data need base="gaussian"'
             raise InvalidInputError(
-                f"X holds {values[wrong[0]]}; the {self.name} base models counts 0, 1, 2, ...: "
-                'Negative values in data, or fractions, need base="gaussian" or "exponential"'
+                f"X holds {shown}; the {self.name} base models counts 0, 1, 2, ...: {remedy}"
             )
         if values.size and values.max() > LARGEST_COUNT:
             raise InvalidInputError(
                 f"X holds {values.max():g}; sums run over every count, up to {LARGEST_COUNT:,}: "
-                'divide the counts, or use base="gaussian" or "exponential"'
+                'divide the counts, or use base="gaussian" or base="exponential"'
             )
 
     def table(self, k: int) -> "Table":

@@ -112,6 +112,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         keeps them finite; so residuals of slopes and intercepts alone do not vanish exactly.
     names_ : list of str
         The names of the columns; x0, x1, ... if there are none.
+    kept_columns_ : (W,) bool, or None
+        The columns that `fstgrad grm fit --features` kept, of all W of the table.
     covariate_names_ : list of str, or None
         The names of the covariates, if they were a data frame.
     node_fits_ : list of NodeFit
@@ -196,7 +198,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             the row; a common factor has no effect.
         offset : (n,) array-like, optional
             Added to the coefficient of T of every node.  With the Poisson base, this is the log of
-            an exposure, for example of the length of a document; at most 30.
+            an exposure, such as the length of a document.  At most 30 for counts; those of a
+            negative-binomial or hurdle fit are within 30 of each other.
         covariates : (n, d) array-like, optional
             z_i . slopes_s is added to the coefficient of T of node s in row i; each node has its
             own slopes.  Scores then need those of their rows; `at` returns a joint model of them.
@@ -787,10 +790,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         return self.parameters_
 
     def _joint(self) -> Parameters:
-        """Return the parameters; raise InvalidInputError for a model with covariates.
-
-        With covariates, each row has a different joint distribution.
-        """
+        """Return the parameters; raise InvalidInputError with covariates: distributions differ."""
         parameters = self._fitted()
         if parameters.covariates:
             raise InvalidInputError(

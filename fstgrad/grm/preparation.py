@@ -23,8 +23,9 @@ MatrixLike = npt.ArrayLike | sparse.csr_matrix
 _NO_NAME = ("None", "nan", "NaN", "NaT", "<NA>")  # texts of objects that stand for a missing name
 NAMES_OF_COLUMNS = (  # attributes of a model
     "names_", "column_labels_", "covariate_names_", "n_features_in_", "feature_names_in_",
+    "kept_columns_",
 )  # fmt: skip
-LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13, or of a ratio of exposures
+LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13; with a ridge, of a ratio of two
 
 
 class NotNumbers(InvalidInputError, TypeError):
@@ -96,6 +97,8 @@ def validated(model: Any, x: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         problem = ": " if isinstance(error, ValueError) else " is not a table of numbers: "
         raise NotNumbers(f"X{problem}{error}") from error
     match_columns(model, "X", x, reset=reset)
+    if reset:
+        model.kept_columns_ = None
     if not reset:
         check_columns("X", x, model.names_)  # also labels that are not those of a frame
     return modelled_matrix(array, resolve(model.base))
@@ -230,11 +233,22 @@ def weighted_rows(
     covariates: npt.ArrayLike | None,
     base: Base,
 ) -> Rows:
-    """Return the rows of x (n, p), with what belongs to them checked, that have a weight > 0."""
+    """Return the rows of x (n, p), with what belongs to them checked, that have a weight > 0.
+
+    Raises InvalidInputError also if offsets are far apart in a fit whose ridge is at their mean.
+    """
     n = x.shape[0]
     weights, shift = sample_weights(sample_weight, n), offsets(offset, n, base)
     z = row_covariates.checked(covariates, n)
     used = np.flatnonzero(weights)
+    low, high = float(shift[used].min()), float(shift[used].max())
+    if base.ridge and high - low > LARGEST_OFFSET:
+        row = used[shift[used].argmin()]
+        raise InvalidInputError(
+            f"offset runs from {low:g} to {high:g}, and fits with the {base.name} base need "
+            f"offsets within {LARGEST_OFFSET:g} nats; leave out the rows of negligible exposure "
+            f"e^offset, such as row {row}"
+        )
     if len(used) == n:
         return Rows(x, weights, shift, z)
     return Rows(x[used], sample_weights(weights[used], len(used)), shift[used], z[used])
@@ -262,16 +276,16 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
 def offsets(offset: npt.ArrayLike | None, samples: int, base: Base) -> FloatArray:
     """Return the offsets (n,) of the rows, checked; zeros for None.
 
-    Raises InvalidInputError for counts if they cannot be logarithms of exposures.
+    Raises InvalidInputError for counts if they are too large for logarithms of exposures.
     """
     if offset is None:
         return np.zeros(samples)
     array = checks.real_array("offset", offset, (samples,))
     low, high = float(array.min()), float(array.max())
-    if base.whole_numbers and max(high, high - low) > LARGEST_OFFSET:
+    if base.whole_numbers and high > LARGEST_OFFSET:
         raise InvalidInputError(
             f"offset runs from {low:g} to {high:g}, and e^offset is the exposure of a row; "
-            "give log(exposure)"
+            f"give log(exposure), less a constant if that is above {LARGEST_OFFSET:g}"
         )
     return array
 

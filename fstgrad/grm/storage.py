@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fstgrad.core.checks import BoolArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm import checkpoint, preparation
 from fstgrad.grm.design import terms_of
@@ -68,6 +69,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     }
     if model.covariate_names_ is not None:
         arrays["covariate_names"] = np.asarray(model.covariate_names_, dtype=str)
+    if model.kept_columns_ is not None:
+        arrays["kept_columns"] = np.asarray(model.kept_columns_, dtype=bool)
     write_npz(path, arrays, compressed=True)
 
 
@@ -95,6 +98,7 @@ def load(kind: type[Model], path: str | os.PathLike[str]) -> Model:
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
     model.names_ = arrays["names"].tolist()
     model.covariate_names_ = _covariate_names(path, arrays["slopes"].shape[1])
+    model.kept_columns_ = _kept_columns(path, len(model.names_))
     if arrays["names_of_frame"]:
         model.feature_names_in_ = np.array(model.names_, dtype=object)
     model.parameters_ = unflatten(
@@ -119,6 +123,14 @@ def _covariate_names(path: str | os.PathLike[str], count: int) -> list[str] | No
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: covariate_names are not {count}")
     listed: list[str] = names.tolist()
     return listed
+
+
+def _kept_columns(path: str | os.PathLike[str], count: int) -> BoolArray | None:
+    """Return the columns of a table that the model has; None if it, or an older file, has all."""
+    kept: BoolArray | None = load_arrays(path, ["kept_columns"]).get("kept_columns")
+    if kept is not None and (kept.dtype != bool or kept.ndim != 1 or kept.sum() != count):
+        raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: kept_columns are not {count}")
+    return kept
 
 
 def _settings(text: str) -> dict[str, Any]:

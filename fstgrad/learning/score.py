@@ -1,7 +1,6 @@
 """score: the error rate of a corpus, with counts of errors, intervals, groups and alignments."""
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from fstgrad.core.alphabet import Alphabet, WordAlphabet
 from fstgrad.core.axis_labels import check_same_rows
 from fstgrad.core.bootstrap import Interval, interval, ratio, resampled_sums
 from fstgrad.core.checks import FloatArray, IntArray, Seed, flag, instance, one_of, positive_integer
-from fstgrad.core.errors import InvalidInputError, NotSupportedError, warn
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, NotSupportedError, warn
 from fstgrad.core.sequences import items, paired_batches, symbol_strings
 from fstgrad.core.short_repr import short_repr
 from fstgrad.io import Tokens
@@ -25,7 +24,8 @@ from fstgrad.learning.word_rules import WordRules
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.losses.automata.kernels.arguments import DELETE, INSERT, MATCH, SUBSTITUTE
 from fstgrad.losses.edit_operations import Alignment
-from fstgrad.strings import Lattice, mbr
+from fstgrad.strings import Lattice
+from fstgrad.strings.consensus import least_risk
 
 Unit = Literal["wer", "cer"]
 Text = tuple[str, ...] | Alternatives
@@ -213,7 +213,8 @@ def score(
     decode : {"best", "oracle", "mbr"}
         The string of a lattice: that of the most probable path; one with the least loss against the
         reference (edit distance without a `Loss`); or that with the least expected loss, `fg.mbr`
-        (of the 50 most probable ones, for lattices of more than 1,000 paths).
+        (of the 50 most probable ones, for lattices of more than 1,000 paths; if all are infinite,
+        the most probable one, and a `UserWarning` says so).
     align : {"unit", "sclite"}
         The alignment: with the fewest errors, or the cheapest with the costs 4, 3, 3 of NIST's
         sclite for substitutions, deletions and insertions.  sclite's has more errors where a
@@ -253,6 +254,9 @@ def score(
     NotSupportedError
         `replace` has several words for a word of a lattice, or one for several; or `decode` is
         "oracle" for a reference with alternatives and a `Loss`.
+    InfeasibleError
+        Lattices, whose numbers it gives, have no path with a finite score; or for "oracle", none
+        with a finite loss.
     MemoryLimitError
         The table of an alignment needs more than 4 GiB (two strings of 65,536 symbols; of 16,384
         with alternatives).
@@ -324,12 +328,8 @@ def _strings(
     if lattices and len(lattices) < len(ys):
         raise InvalidInputError("hypotheses has lattices and strings; give one kind")
     if lattices and len(ys) == len(targets):
-        ys = [
-            decoded(
-                rules.lattice(lattice), target, decode, loss if isinstance(loss, Loss) else None
-            )
-            for lattice, target in zip(lattices, targets, strict=True)
-        ]
+        given = loss if isinstance(loss, Loss) else None
+        ys = decoded([*map(rules.lattice, lattices)], targets, decode, given)
     elif lattices:
         ys = [()] * len(ys)  # the numbers differ, which is an error below
     elif decode != "best":
@@ -423,31 +423,74 @@ def _with_readings(
 
 
 def decoded(
-    lattice: Lattice, reference: Text, decode: Decode, loss: Loss | None = None
-) -> Sequence[str]:
-    """Return the string of a lattice that `decode` chooses, as symbols; see `score`."""
+    lattices: Sequence[Lattice],
+    references: Sequence[Text],
+    decode: Decode,
+    loss: Loss | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Sequence[str]]:
+    """Return the string of each lattice that `decode` chooses, as symbols; see `score`.
+
+    names : of the lattices, for messages; by default, their numbers from 0
+
+    Raises
+    ------
+    InfeasibleError
+        Lattices, which it names, have no path with a finite score, or no finite loss.
+    """
+    found: list[Sequence[str]] = []
+    reasons: dict[Any, str] = {}
+    infinite: list[Any] = []
+    named: Sequence[Any] = range(len(lattices)) if names is None else names
+    for name, lattice, reference in zip(named, lattices, references, strict=True):
+        try:
+            string, risk = _decoded(lattice, reference, decode, loss)
+        except InfeasibleError as error:
+            reasons[name] = str(error).partition(";")[0]
+            continue
+        found.append(string)
+        if risk == np.inf:
+            infinite.append(name)
+    if reasons:
+        remedy = "leave these items out"
+        if any("loss" in reason for reason in reasons.values()):
+            remedy += ", or use a loss that is finite on some string of each"
+        raise InfeasibleError.of_items(reasons, remedy)
+    if infinite:
+        warn(
+            f"every string of {len(infinite):,} of the lattices, such as item {infinite[0]}, has "
+            "an infinite expected loss, so that decode='mbr' takes the most probable one; use a "
+            "loss that is finite between the strings",
+            UserWarning,
+        )
+    return found
+
+
+def _decoded(
+    lattice: Lattice, reference: Text, decode: Decode, loss: Loss | None
+) -> tuple[Sequence[str], float]:
+    """Return the string of a lattice that `decode` chooses, and for mbr its expected loss, or 0."""
     if decode == "best":
-        return lattice.alphabet.decode(lattice.string(lattice.best_path()[0]))
+        return lattice.alphabet.decode(lattice.string(lattice.best_path()[0])), 0.0
     if decode == "oracle" and isinstance(reference, Alternatives):
         if loss is not None:
             raise NotSupportedError(
                 "the oracle of a reference with alternatives has the fewest errors; give no loss "
                 "but wer or cer"
             )
-        return reading(lattice, reference, "unit").y
+        return reading(lattice, reference, "unit").y, 0.0
     loss = EditDistance(lattice.alphabet) if loss is None else loss
     if decode == "mbr":
-        chosen = mbr(lattice, loss)
+        chosen = least_risk(lattice, loss)
         if chosen.method == "sampled":
-            warnings.warn(
+            warn(
                 "the expected losses of a lattice were estimated from 1,000 strings, because its "
                 "candidates do not compile; fg.mbr has more samples",
                 UserWarning,
-                stacklevel=3,
             )
-        return lattice.alphabet.decode(chosen.ids)
+        return lattice.alphabet.decode(chosen.ids), chosen.risk
     path = oracle_path(lattice, reference, loss)  # type: ignore[arg-type]
-    return lattice.alphabet.decode(lattice.string(path))
+    return lattice.alphabet.decode(lattice.string(path)), 0.0
 
 
 def oracle_path(lattice: Lattice, reference: Sequence[str], loss: Loss | None = None) -> IntArray:

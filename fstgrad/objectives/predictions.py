@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.core.checks import IntArray
+from fstgrad.core.checks import FloatArray, IntArray
+from fstgrad.core.errors import warn
 from fstgrad.losses import Loss
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.strings import StringDistribution
-from fstgrad.strings.consensus import expected_losses
+from fstgrad.strings.consensus import NO_FINITE_RISK, expected_losses
 from fstgrad.strings.lattices import Lattice
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -56,7 +57,7 @@ def least_total_loss(
     times = Counter(tuple(y.tolist()) for y in evidence)
     targets = [np.array(y, dtype=np.int64) for y in times]
     risks = loss.matrix(known, targets) @ np.array(list(times.values()), dtype=np.float64)
-    return known[int(np.argmin(risks))]
+    return _of_least_risk(known, risks)
 
 
 def lattice_string_of_least_risk(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
@@ -68,7 +69,15 @@ def lattice_string_of_least_risk(lattice: Lattice, loss: Loss, candidates: int) 
     best = [ids for ids, _ in lattice.kbest(candidates) if len(ids)]
     if not best:
         return np.zeros(0, dtype=np.int64)
-    return best[int(np.argmin(expected_losses(lattice, loss, best)))]
+    return _of_least_risk(best, expected_losses(lattice, loss, best))
+
+
+def _of_least_risk(candidates: Sequence[IntArray], risks: FloatArray) -> IntArray:
+    """Return the first candidate with the least expected loss (C,); warn if all are infinite."""
+    best = int(np.argmin(risks))
+    if risks[best] == np.inf:
+        warn(NO_FINITE_RISK, UserWarning)
+    return candidates[best]
 
 
 def tree_of_least_risk(trees: SpanningTrees) -> IntArray:

@@ -15,6 +15,7 @@ from fstgrad.core.errors import (
     MemoryLimitError,
     NotSupportedError,
     StateLimitError,
+    warn,
 )
 from fstgrad.core.sequences import batch
 from fstgrad.core.short_repr import short_repr
@@ -26,6 +27,10 @@ from fstgrad.strings.lattices import Lattice
 _STRINGS = 1000  # by default, up to this many are all compared, and summed or else sampled
 _CANDIDATES = 50  # default number of candidates beyond that
 _STATES = 5000  # most states of an automaton of a candidate
+NO_FINITE_RISK = (
+    "all candidates have an infinite expected loss, so that the first one is returned, the most "
+    "probable one unless candidates are given; use a loss that is finite between the strings"
+)
 
 
 class Consensus(NamedTuple):
@@ -97,6 +102,8 @@ def mbr(
     Returns
     -------
     Consensus
+        If all expected losses are infinite, that of the first candidate, the most probable one, and
+        a `UserWarning` says so.
 
     Raises
     ------
@@ -124,6 +131,20 @@ def mbr(
     >>> fg.mbr(p, fg.Hamming(fg.Alphabet("ab"))).ids.tolist()
     [0, 1]
     """
+    found = least_risk(distribution, loss, candidates, samples, rng)
+    if found.risk == np.inf:
+        warn(NO_FINITE_RISK, UserWarning)
+    return found
+
+
+def least_risk(
+    distribution: StringDistribution | Lattice,
+    loss: Loss,
+    candidates: Sequence[SequenceLike] | int | None = None,
+    samples: int | None = None,
+    rng: Seed = 0,
+) -> Consensus:
+    """Return the result of `mbr`, without a warning if all expected losses are infinite."""
     most = _STRINGS if samples is None else positive_integer("samples", samples, minimum=2)
     instance(
         "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"

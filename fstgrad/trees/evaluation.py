@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.core.bootstrap import Interval, difference, interval, resampled_sums
-from fstgrad.core.checks import FloatArray, Seed
-from fstgrad.core.errors import InfeasibleError, InvalidInputError
+from fstgrad.core.checks import BoolArray, FloatArray, Seed
+from fstgrad.core.errors import InfeasibleError, InvalidInputError, warn
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.structures import PADDING
 from fstgrad.trees.treebank import Sentence
@@ -40,7 +40,7 @@ def sentence_scores(
     check_length(distribution, sentence.name, n)
     best = distribution.minimum_risk_tree() if minimum_risk else distribution.mode()
     known = sentence.heads != PADDING
-    real = known & np.array([tag != PUNCTUATION for tag in sentence.tags], dtype=bool)
+    real = known & _not_punctuation(sentence)
     right = (best[:, 0] if distribution.labeled else best) == sentence.heads
     arcs = distribution.marginals()
     arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
@@ -79,7 +79,8 @@ def totals(
 ) -> dict[str, Any]:
     """Return the scores over all words, and means over sentences.
 
-    The 95 percent intervals `uas_interval`, ... are those of a bootstrap over sentences.
+    The 95 percent intervals `uas_interval`, ... are those of a bootstrap over sentences.  A
+    `UserWarning` says if no word is tagged PUNCT, so that uas_no_punct is uas.
     """
     result: dict[str, Any] = {"sentences": len(rows)}
     result |= {name: sum(row[name] for row in rows) for name in COUNTS}
@@ -91,6 +92,7 @@ def totals(
             if name in MEASURES:
                 sums = resampled_sums(right, resamples, rng)
                 result[f"{name}_interval"] = interval(_shares(sums[:, 0], sums[:, 1]))[1:]
+    _warn_without_punctuation(*(result[name] for name in COUNTS))
     possible = [row["gold_log_prob"] for row in rows if row["gold_log_prob"] > -np.inf]
     result["impossible_gold_trees"] = len(rows) - len(possible)
     result["mean_gold_log_prob"] = float(np.mean(possible)) if possible else None
@@ -126,7 +128,7 @@ def compare_parsers(
 
     The sentences of all three have the same words in the same order; gold words with an unknown
     head are left out, and las if all relations of one of them are "_".  `universal` is that of
-    `sentence_scores`.
+    `sentence_scores`.  A `UserWarning` says if no gold word is tagged PUNCT.
 
     Raises
     ------
@@ -147,6 +149,7 @@ def compare_parsers(
     ).reshape(-1, 2, 5)
     if not rows[..., 4].any():
         raise InvalidInputError("no word of gold has a known head; there is nothing to compare")
+    _warn_without_punctuation(*rows[..., 4].sum(axis=0).tolist())
     labeled = all(
         any(relation != "_" for sentence in parses for relation in sentence.relations)
         for parses in (gold, first, second)
@@ -188,9 +191,24 @@ def _right(gold: Sentence, parses: Sequence[Sentence], universal: bool) -> list[
         right = known & (parse.heads == gold.heads)
         heads.append(right)
         both.append(right & (np.array(relations[0]) == np.array(relations[1])))
-    real = np.array([tag != PUNCTUATION for tag in gold.tags], dtype=bool)
+    real = _not_punctuation(gold)
     columns = [*heads, *both, known]
     return [[int((column & mask).sum()) for column in columns] for mask in (known, known & real)]
+
+
+def _not_punctuation(gold: Sentence) -> BoolArray:
+    """Return which words (n,) are not tagged PUNCT, in upper or lower case."""
+    return np.array([tag.upper() != PUNCTUATION for tag in gold.tags], dtype=bool)
+
+
+def _warn_without_punctuation(words: float, words_no_punct: float) -> None:
+    """Warn if scores of words and of those not tagged PUNCT count the same, because none is."""
+    if words and words == words_no_punct:
+        warn(
+            f"no word of the gold that counts has the UPOS {PUNCTUATION}, so that uas_no_punct and "
+            "las_no_punct leave nothing out; tag punctuation so in column 4",
+            UserWarning,
+        )
 
 
 def _shares(right: FloatArray, words: FloatArray) -> FloatArray:

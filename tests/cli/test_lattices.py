@@ -2,6 +2,8 @@
 
 import csv
 import json
+import pathlib
+import warnings
 
 import numpy as np
 import pytest
@@ -310,3 +312,29 @@ def test_lattices_of_words_have_targets_of_words(files, capsys):
     assert code == 0
     # costs 0.5 of a and 0 of <unk>, whose loss is 1
     assert lines[0]["objective"] == pytest.approx(1 / (1 + np.exp(-0.5)), abs=1e-10)
+
+
+def test_score_names_lattices_without_a_path(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("l").mkdir()
+    pathlib.Path("l/u1.att").write_text("0 1 the the 0.5\n1 2 cat cat\n2\n")
+    pathlib.Path("l/u2.att").write_text("0 1 cat cat inf\n1 2 sat sat\n2\n")
+    pathlib.Path("refs.tsv").write_text("u1\tthe cat\nu2\tcat sat\n")
+    for decode in ("best", "oracle", "mbr"):
+        code, _, err = run("score", "l", "refs.tsv", "--decode", decode)
+        assert (code, "item u2 of l: no path of the lattice has a finite weight" in err) == (
+            1,
+            True,
+        )
+
+
+def test_score_says_that_expected_losses_are_infinite(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("n.tsv").write_text("a\t-1\tthe cat\nb\t-1\tcat\nb\t-2\ton a mat\n")
+    pathlib.Path("r.tsv").write_text("a\tthe cat\nb\tdog\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        given = ("score", "n.tsv", "r.tsv", "--loss", "hamming", "--decode", "mbr")
+        code, out, err = run(*given, "--html", "page.html")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert err.count("item b of n.tsv, has an infinite expected loss, so that --decode mbr") == 1

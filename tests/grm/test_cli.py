@@ -1,6 +1,8 @@
 """`fstgrad grm` from file to file, and one line for every mistake."""
 
+import io as streams
 import re
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
@@ -84,6 +86,87 @@ def test_fit_top_sample_score(tmp_path, counts):
     assert "R-hat" not in many.stdout
     draws = sparse.load_npz(tmp_path / "draws.npz").toarray()
     assert rows[1] == ",".join(str(int(v)) for v in draws[0])
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy", "csv"])
+def test_columns_kept_of_a_table_without_names(tmp_path, ending):
+    """They have their places as names, and every command picks them from the table of the fit."""
+    x = np.random.default_rng(6).poisson([0.2, 3, 0.3, 5, 0.1], size=(150, 5))
+    table, other, model = (tmp_path / f"{name}.{ending}" for name in ("all", "two", "m"))
+    model = model.with_suffix(".npz")
+    for path, values in ((table, x), (other, x[:, [1, 3]])):
+        if ending == "csv":
+            np.savetxt(path, values, "%d", ",")
+        else:
+            write(path, values)
+    layout = ["--no-header"] if ending == "csv" else []
+    given = ("--features", 2, "--alpha", 0.05, "--threads", 1, "-o", model)
+    done = run("fit", table, *given, *layout)
+    assert "kept columns, counted from x0: x1, x3, of 5" in done.stderr
+    fitted = fg.GeneralizedRootModel.load(model)
+    assert fitted.names_ == ["x1", "x3"]
+    expected = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x[:, [1, 3]])
+    assert run("top", model, "--size", 1).stdout.split()[2::3] == ["x3", "x1"]
+    score = float(run("score", model, table, *layout).stdout)
+    assert score == pytest.approx(fitted.score(x[:, [1, 3]]), abs=1e-9)
+    assert score == pytest.approx(expected.score(x[:, [1, 3]]), abs=1e-4)
+    assert "x1" in run("report", model, table, "-n", 50, *layout).stdout
+    run("stability", model, table, "-n", 2, *layout)
+    assert run("sample", model, "-n", 2, "--seed", 0).stdout.startswith("x1,x3\n")
+    short = main_errors("score", model, other, *layout)
+    assert float(short[0]) == pytest.approx(score)
+    assert "has no names of columns: they count as x1, x3, in this order" in short[1]
+
+
+def main_errors(*arguments):
+    """Return standard output and standard error of `fstgrad grm`, as the program prints them."""
+    out, err = streams.StringIO(), streams.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit):
+        main(["grm", *map(str, arguments)])
+    return out.getvalue(), err.getvalue()
+
+
+def test_other_tables_for_columns_kept_without_names(tmp_path):
+    """Names match in any order; other numbers of columns, and other names, are errors."""
+    x = np.random.default_rng(6).poisson([3, 0.2, 5], size=(80, 3))
+    table, model, other = (tmp_path / name for name in ("t.npy", "m.npz", "o.csv"))
+    np.save(table, x)
+    run("fit", table, "--features", 2, "--threads", 1, "-o", model)
+    score = run("score", model, table).stdout
+    for header, columns in (("x2,x0", [2, 0]), ("2,0,1", [2, 0, 1]), ("a,b,c", [0, 1, 2])):
+        np.savetxt(other, x[:, columns], "%d", ",", header=header, comments="")
+        assert run("score", model, other, "--header").stdout == score
+    for header, columns, message in (
+        ("a,b", [0, 2], "has no column 'x0', 'x2', which the model has"),
+        (None, [0, 1, 2, 2], "has 4 columns without names, .* had 3, of which .* kept x0, x2"),
+    ):
+        np.savetxt(other, x[:, columns], "%d", ",", header=header or "", comments="")
+        with pytest.raises(InvalidInputError, match=message):
+            CliRunner().invoke(
+                grm,
+                ["score", str(model), str(other), "--header" if header else "--no-header"],
+                catch_exceptions=False,
+            )
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [(-1, r"Negative values in data need --base gaussian$"),
+     (0.5, r"fractions need --base gaussian or --base exponential$")],
+)  # fmt: skip
+def test_values_that_are_no_counts_name_the_bases_that_take_them(tmp_path, value, remedy):
+    x = np.random.default_rng(0).gamma(1.0, size=(30, 2))
+    x[3, 1] = value
+    x[:3] = [[1, 2], [0, 1], [2, 0]]
+    x[4:] = np.round(x[4:])
+    x[3, 0] = 0
+    np.save(tmp_path / "x.npy", x)
+    given = ("fit", tmp_path / "x.npy", "--k", 1, "-o", tmp_path / "m.npz", "--base")
+    _, error = main_errors(*given, "poisson")
+    assert re.search(remedy, error.strip())
+    for base in ("gaussian", "exponential"):
+        _, error = main_errors(*given, base)
+        assert ("need" in error) == (base not in remedy)
 
 
 def test_stages_and_a_checkpoint(tmp_path, counts):

@@ -249,6 +249,32 @@ def test_a_raw_exposure_is_no_offset(base):
         model.score(x, offset=exposure)
 
 
+def test_rows_of_negligible_exposure_change_no_poisson_fit():
+    """The maximum of sum x (b + o) - exp(b + o) is at b = log(sum x / sum exp(o))."""
+    exposure = np.random.default_rng(0).uniform(1, 20, 300)
+    x = np.random.default_rng(1).poisson(0.4 * exposure)[:, None]
+    for tiny in (1e-12, 1e-20, 1e-300):
+        exposure[:5], x[:5] = tiny, 0
+        model = fg.GeneralizedRootModel(k=1, tol=1e-9).fit(x, offset=np.log(exposure))
+        expected = np.log(x.sum() / exposure.sum())
+        assert model.parameters_.intercepts[0, 0] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("base", ["negative-binomial", "hurdle-poisson"])
+def test_offsets_far_apart_name_a_row_to_leave_out(base):
+    """The ridge of these bases is at the mean offset, which rows without exposure would move."""
+    exposure = np.random.default_rng(0).uniform(1, 20, 300)
+    x = np.random.default_rng(1).poisson(0.4 * exposure)[:, None]
+    exposure[7], x[7] = 1e-20, 0
+    model = fg.GeneralizedRootModel(k=1, base=base)
+    with pytest.raises(InvalidInputError, match=r"from -46.* leave out .* such as row 7$"):
+        model.fit(x, offset=np.log(exposure))
+    weight = np.ones(300)
+    weight[7] = 0
+    model.fit(x, offset=np.log(exposure), sample_weight=weight)
+    assert np.isfinite(model.score(x, offset=np.log(exposure)))
+
+
 def test_an_offset_is_an_exposure():
     rng = np.random.default_rng(0)
     exposure = rng.uniform(1, 20, size=3000)

@@ -14,6 +14,7 @@ import fstgrad as fg
 from fstgrad.learning.comparison import matched_pairs, segment_errors
 from fstgrad.learning.edits import Edits
 from fstgrad.losses.automata.kernels.arguments import DELETE, INSERT, MATCH, SUBSTITUTE
+from fstgrad.objectives.predictions import lattice_string_of_least_risk
 
 
 def corpora(number):
@@ -501,3 +502,32 @@ def test_a_list_of_a_sentence_is_no_list_of_words():
     lattice = fg.Lattice.from_nbest([["new york"], ["rome"]], [1.0, 0.0], cities)
     assert fg.score([lattice], [["new york"]]).error_rate.value == 0
     assert fg.score([["rome"]], [["new york"]], fg.EditDistance(cities)).error_rate.value == 1
+
+
+@pytest.mark.parametrize("decode", ["best", "oracle", "mbr"])
+def test_lattices_without_a_path_are_named(decode):
+    alphabet = fg.Alphabet("ab")
+    good = fg.Lattice.from_nbest(["a", "ba"], [-1.0, -2.0], alphabet)
+    bad = good.with_scores(np.full(good.num_arcs, -np.inf))
+    message = r"2 items are infeasible: item 1: no path.*; item 3: no path.*; leave these items out"
+    with pytest.raises(fg.InfeasibleError, match=message):
+        fg.score([good, bad, good, bad], ["a"] * 4, "cer", decode=decode)
+    if decode == "oracle":
+        with pytest.raises(fg.InfeasibleError, match=r"item 1: every string .* infinite loss"):
+            fg.score([good, good], ["a", "aab"], fg.Hamming(alphabet), decode=decode)
+
+
+def test_infinite_expected_losses_are_said():
+    """The Hamming loss of a and ba is infinite, that of aa and ba is 1."""
+    alphabet = fg.Alphabet("ab")
+    hamming = fg.Hamming(alphabet)
+    apart = fg.Lattice.from_nbest(["a", "ba"], [-1.0, -2.0], alphabet)
+    near = fg.Lattice.from_nbest(["aa", "ba"], [-1.0, -2.0], alphabet)
+    with pytest.warns(UserWarning, match=r"every string of 1 of .* item 1, has an infinite"):
+        found = fg.score([near, apart], ["aa", "a"], hamming, decode="mbr")
+    assert found.errors.tolist() == [0, 0]
+    with pytest.warns(UserWarning, match="all candidates have an infinite expected loss"):
+        assert fg.mbr(apart, hamming).risk == np.inf
+    with pytest.warns(UserWarning, match="all candidates have an infinite expected loss"):
+        assert lattice_string_of_least_risk(apart, hamming, 2).tolist() == [0]
+    assert fg.mbr(near, hamming).risk < np.inf

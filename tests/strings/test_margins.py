@@ -252,7 +252,8 @@ def test_the_converse_of_a_loss_exchanges_its_sides():
 
 def test_risks_of_candidates_may_be_infinite():
     p = fg.StringDistribution(np.zeros((2, 3)))
-    found = fg.mbr(p, fg.NGram(ABC, 2, smoothing=0.0), ["ab", "ba"])
+    with pytest.warns(UserWarning, match="all candidates have an infinite expected loss"):
+        found = fg.mbr(p, fg.NGram(ABC, 2, smoothing=0.0), ["ab", "ba"])
     assert (found.risks == np.inf).all()
     assert np.isnan(found.standard_errors).all()
 

@@ -137,6 +137,7 @@ def test_samples_are_drawn_from_the_distribution(name):
         assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000) + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:all candidates have an infinite:UserWarning")
 @pytest.mark.parametrize(
     "loss",
     [

@@ -13,6 +13,9 @@ from fstgrad.cli.main import main
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.trees import evaluation, treebank
 
+WITHOUT_PUNCTUATION = "ignore:no word of the gold that counts has the UPOS PUNCT"
+pytestmark = pytest.mark.filterwarnings(WITHOUT_PUNCTUATION)
+
 CONLLU = """\
 # sent_id = first
 1-2\tWouldn't\t_\t_\t_\t_\t_\t_\t_\t_

@@ -1,6 +1,7 @@
 """Two parsers compared: shares by hand, intervals of evaluate, sentences by name, bad input."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 import fstgrad as fg
 from fstgrad.trees.evaluation import compare_parsers
 from fstgrad.trees.treebank import Sentence, read_conllu
+
+WITHOUT_PUNCTUATION = "ignore:no word of the gold that counts has the UPOS PUNCT"
+pytestmark = pytest.mark.filterwarnings(WITHOUT_PUNCTUATION)
 
 # a sentence: its sent_id, and the words (form, tag, head, relation)
 GOLD = {
@@ -126,3 +130,25 @@ def test_other_words_and_sentences_are_refused(files, tmp_path, run):
         compare_parsers(sentences, sentences, sentences[:1])
     with pytest.raises(fg.InvalidInputError, match="nothing to compare"):
         compare_parsers([], [], [])
+
+
+@pytest.mark.parametrize("tag", ["PUNCT", "punct", "_", ","])
+def test_a_line_says_that_no_word_is_punctuation(files, tmp_path, run, tag):
+    """The tags of gold count; upper and lower case are alike, those of other tag sets are not."""
+    gold, first, second = files
+    gold.write_text(gold.read_text().replace("PUNCT", tag))
+    np.savez(tmp_path / "scores.npz", **{name: np.eye(4) for name in GOLD})
+    for command in (("compare", gold, first, second),
+                    ("evaluate", gold, "--scores", tmp_path / "scores.npz")):  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            code, out, err = run("trees", *command)
+        found = json.loads(out.splitlines()[-1])
+        is_left_out = tag.upper() == "PUNCT"
+        assert (code, found["uas"] != found["uas_no_punct"]) == (0, is_left_out)
+        lines = [line for line in err.splitlines() if "no word of the gold that counts" in line]
+        assert len(lines) == (not is_left_out)
+    sentences = list(read_conllu(gold, partial=True))
+    if not is_left_out:
+        with pytest.warns(UserWarning, match="uas_no_punct and las_no_punct leave nothing out"):
+            compare_parsers(sentences, sentences, sentences)
