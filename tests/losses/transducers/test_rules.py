@@ -160,6 +160,10 @@ def test_quotes_and_zero():
 LINES = {
     "alphabet = abca": "the alphabet has 'a' more than once",
     "alphabet = nn\u0303m\u0303": "is the file in NFC form",
+    'alphabet = a b "x y"': "only ' ' may have a space",
+    "a -> b 0.25 || _ #": "a context begins with '/'",
+    "a -> b 0.25 \\ _ c": "a context begins with '/'",
+    "a -> b / _ # 0.25": "the cost comes before the context",
     "edit = -1": "edit is -1; give a number >= 0",
     "mode = sometimes": "choose one of optional, obligatory",
     "feature = x": "feature is 'x'",
@@ -315,7 +319,16 @@ def test_a_word_that_is_almost_a_class_gives_a_warning(said, lines):
     with pytest.warns(fg.AmbiguousRuleWarning, match=said) as warned:
         RuleSet.parse(text, "x.rules")
     assert len(warned) == 1
-    RuleSet.parse(re.sub(r"\^?\b(vowel|vov)\b(?! =)", r'"\1"', text))  # no warning
+    (key,) = re.findall(r"(\w*vow\w*) =", text, re.I)
+    quoted = re.sub(r"\^?\b(vowel|vov)\b(?! =)", r'"\1"', text)
+    RuleSet.parse(f"{quoted}\n{key} -> q 1")  # no warning
+
+
+def test_a_class_that_might_be_a_setting_is_used_or_told():
+    for line in ("replace = none", "order = rtl"):
+        with pytest.warns(fg.AmbiguousRuleWarning, match=f"x:2: no rule uses the class {line[:5]}"):
+            RuleSet.parse(f"alphabet = abcdefghijklmnopqrstuvwxyz\n{line}\na -> b 1", "x")
+    RuleSet.parse("alphabet = abc\nV = a\nC = b c\na -> b 1")  # no warning
 
 
 @pytest.mark.parametrize(
@@ -416,3 +429,10 @@ def test_symbols_of_several_characters_do_not_read_strings_of_characters():
     fg.RuleLoss(text, fg.Alphabet(["a", "t", "x"]))  # no warning: nothing spells "ch"
     with pytest.warns(fg.UnusedArcsWarning, match="'ch'"):
         fg.RuleLoss("alphabet = ch c h a\na -> c 0.25 / ch _", fg.Alphabet("cha"))
+
+
+def test_a_quoted_space_is_a_symbol_beside_longer_ones():
+    loss = fg.RuleLoss('alphabet = ch b " "\n" " -> b 0.25\nch -> 0 0.5 / " " _')
+    assert loss([" "], ["b"]) == 0.25
+    assert loss(["ch"], []) == 1
+    assert loss([" ", "ch"], [" "]) == 0.5

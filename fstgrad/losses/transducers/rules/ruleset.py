@@ -258,7 +258,8 @@ class _Reader:
     def check_use(self, lines: Sequence[str]) -> None:
         """Record an error for each class without a use whose name is almost that of a setting.
 
-        Other words that are almost the name of a class are strings, and give a warning.
+        Other classes without a use whose names could be settings, and strings that are almost the
+        name of a class, give a warning.
         """
         for key in self.class_of:
             near = difflib.get_close_matches(key.casefold(), _SETTINGS, n=1, cutoff=0.7)
@@ -270,7 +271,14 @@ class _Reader:
                 said = f"no rule uses the class {key}; did you mean the setting {near[0]}"
                 self.errors.setdefault(at, f"{said} (in {lines[at - 1][:60]!r})")
                 continue
-            for text, line in self._near_words(key, lines, is_used=is_used).items():
+            words = self._near_words(key, lines, is_used=is_used)
+            if not (is_used or words or self.errors) and key.islower() and len(key) > 2:
+                warn(
+                    f"{self.name}:{at}: no rule uses the class {key}, and there is no setting of "
+                    f"this name, but {', '.join(_SETTINGS)}",
+                    AmbiguousRuleWarning,
+                )
+            for text, line in words.items():
                 warn(
                     f"{self.name}:{line}: {text} is a string of letters here; write {key} for the "
                     f'class{"" if is_used else ", which no rule uses"}, or "{text}" in quotes for '
@@ -521,7 +529,7 @@ class _Reader:
                     "itself; list its symbols" if text == inside else f"{text}; put {text} first"
                 )
                 raise InvalidInputError(f"the class contains {circle}")
-            if not token.quoted and is_symbol:
+            if is_symbol:
                 return (text,)
             if not (self.alphabet is None or self.alphabet.is_characters):
                 symbols = tuple(text.split()) if token.quoted else (text,)
@@ -664,7 +672,11 @@ def _alphabet(text: str) -> Alphabet:
     elif " " not in text:
         symbols = list(text)
     else:
-        symbols = [re.sub(r'^"(.+)"$', r"\1", word) for word in text.split()]
+        words = re.findall(r'"[^"]+"(?=\s|$)|\S+', text)
+        symbols = [re.sub(r'^"(.+)"$', r"\1", word) for word in words]
+    for symbol in symbols:
+        if len(symbol) > 1 and any(map(str.isspace, symbol)):
+            raise InvalidInputError(f"the alphabet has {symbol!r}; only ' ' may have a space")
     repeated = next((s for i, s in enumerate(symbols) if s in symbols[:i]), None)
     if repeated is not None:
         apart = " (accents are symbols of their own here: is the file in NFC form?)"

@@ -30,6 +30,7 @@ NOTHING, BOUNDARY, ANY = "0", "#", "ANY"
 CONTINUED_NAME = "(continued)"  # of the arcs of a rule after its first
 
 _TOKEN = re.compile(r'"[^"]*"|\[[^\]]*\](?:\d+(?=\s|$))?|\S+')
+_COST = re.compile(r"[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 _ARROW = re.compile(r"(?:^|\s)(<->|->)(?=\s|$)")
 
 
@@ -150,6 +151,7 @@ def parse_rule(line: str) -> RuleLine:
     written = tokens(body) if slash else words
     if not written or written[-1].quoted:
         raise InvalidInputError("no cost; a rule is 'READ -> WRITTEN COST', as in 'sch -> sh 0.25'")
+    _check_order(bool(slash), written, words)
     if not slash and any(word == Token(BOUNDARY) for word in written):
         raise InvalidInputError("a # after a rule; write a comment on a separate line")
     cost = number("cost", written.pop().text)
@@ -160,6 +162,16 @@ def parse_rule(line: str) -> RuleLine:
     after = words[gaps[0] + 1 :] if slash else []
     both = arrows[0][1] == "<->"
     return RuleLine(name, tokens(read), written, cost, before, after, both, mode, direction)
+
+
+def _check_order(has_context: bool, written: list[Token], context: list[Token]) -> None:
+    """Raise InvalidInputError for a context without "/", or before the cost."""
+    ends_in_cost = bool(_COST.fullmatch(written[-1].text))
+    order = "; a rule is 'READ -> WRITTEN COST / BEFORE _ AFTER', as in 'a -> b 0.25 / _ c'"
+    if not has_context and not ends_in_cost and Token("_") in written:
+        raise InvalidInputError("a context begins with '/'" + order)
+    if has_context and not ends_in_cost and context and _COST.fullmatch(context[-1].text):
+        raise InvalidInputError("the cost comes before the context" + order)
 
 
 def parse_example(line: str, number_of_line: int) -> Example:
