@@ -32,7 +32,7 @@ from fstgrad.cli.parameter_types import (
     gib_to_bytes,
     integer_from,
 )
-from fstgrad.core.checks import BoolArray
+from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.grm.design import MAX_MEMORY
 from fstgrad.grm.families import BASES, resolve
@@ -528,7 +528,7 @@ def _strongest_columns(
     """Return the `features` columns with the largest totals, in order, their names, and which.
 
     Without names, those of some columns are x and their places from 0, which a line shows; names
-    and which are None for all columns.
+    and which are None for all columns.  Of equal totals the first are kept, which a line says.
     """
     matrix, names = table.values, table.names
     if features is None:
@@ -546,4 +546,23 @@ def _strongest_columns(
         names = [f"x{i}" for i in range(columns)]
         shown = listed(names[i] for i in strongest)
         echo(f"kept columns, counted from x0: {shown}, of {columns}", err=True)
+    _note_ties(totals, kept, names)
     return matrix[:, strongest], [names[i] for i in strongest], kept
+
+
+def _note_ties(totals: FloatArray, kept: BoolArray, names: list[str]) -> None:
+    """Print which columns have, but for rounding, the least total that --features keeps.
+
+    totals, kept : (p,).  Nothing is printed if all of these columns are kept.
+    """
+    limit = totals[kept].min()
+    tied = np.flatnonzero(np.isclose(totals, limit, rtol=1e-12, atol=0.0)).tolist()
+    ours = [names[i] for i in tied if kept[i]]
+    if len(ours) < len(tied):
+        every = int(kept.sum()) + len(tied) - len(ours)
+        echo(
+            f"fstgrad: {len(tied):,} columns have the total {limit:.12g}, the least that "
+            f"--features {int(kept.sum())} keeps: {listed(names[i] for i in tied)}; kept "
+            f"{len(ours):,} of them, {listed(ours)}; --features {every} keeps all",
+            err=True,
+        )

@@ -303,11 +303,12 @@ def evaluate(
     The output is one line per sentence, then one line for all.  uas is the share of correct heads,
     las the share of words with the correct head and relation; both are also given without the words
     tagged PUNCT (UPOS), and for all sentences with the 95 percent interval of a bootstrap over
-    sentences; a line on stderr says if no word is.  Words with the head _ are left out; a relation
-    that --labels lacks is an error of the parser, and gold_log_prob is then null.  `expected` is
-    the expected uas over all trees.  Sentences whose gold tree is none of the possible trees
-    (several root arcs without --many-roots, crossing arcs with --projective) are counted, and left
-    out of the mean log-probability.
+    sentences; a line on stderr says if no word is.  Words with the head _ are left out;
+    gold_log_prob is that of all trees with the heads that are known, and null if none is.  A
+    relation that --labels lacks is an error of the parser, and gold_log_prob is then null, too.
+    `expected` is the expected uas over all trees.  Sentences without a known head, and those whose
+    gold tree is none of the possible trees (several root arcs without --many-roots, crossing arcs
+    with --projective), are counted, and left out of the mean log-probability.
 
     The names of the tables are the sent_ids of all sentences.  Without names (`scores` and
     `lengths`) or sent_ids, tables and sentences have the same order.
@@ -316,6 +317,7 @@ def evaluate(
         raise click.UsageError("--universal compares relations; give their names with --labels")
     sentences = list(treebank.read_conllu(gold, partial=True))
     tables = in_order_of(read_scores(scores), sentence_items(gold, sentences))
+    evaluation.check_heads(gold, sentences)
     names = Treebank(None, labels).names(tables)
     remaining = iter(sentences)
     rows: list[dict[str, Any]] = []

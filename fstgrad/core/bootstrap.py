@@ -46,16 +46,21 @@ def interval(values: FloatArray) -> Interval:
 
 
 def ratio(numbers: npt.ArrayLike, sizes: npt.ArrayLike, resamples: int, rng: Seed) -> Interval:
-    """Return sum(numbers) / max(1, sum(sizes)), two arrays (N,), with its interval.
-
-    Draws whose sizes are all 0 are left out, unless all are.
-    """
+    """Return sum(numbers) / max(1, sum(sizes)), two arrays (N,), with the interval of `ratios`."""
     table = np.array([numbers, sizes], dtype=np.float64).T
-    total, size = resampled_sums(table, resamples, rng).T
-    drawn = size > 0
-    if not drawn[0] or not drawn[1:].any():
-        drawn[:] = True
-    return interval((total / np.maximum(size, 1.0))[drawn])
+    sums = resampled_sums(table, resamples, rng)
+    return interval(ratios(sums[:, :1], sums[:, 1:])[:, 0])
+
+
+def ratios(numbers: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Return numbers / max(1, sizes) of `resampled_sums`, (k + 1, C), without draws of size 0.
+
+    numbers : (k + 1, C).  sizes : (k + 1, C) or (k + 1, 1).  A draw with a size of 0, where that of
+    all rows is not 0, has no ratio; without other draws, the ratios of all rows stand for one.
+    """
+    has_ratio = ((sizes > 0) | (sizes[:1] == 0)).all(axis=1)
+    found: FloatArray = (numbers / np.maximum(sizes, 1.0))[has_ratio]
+    return found if len(found) > 1 else np.repeat(found, 2, axis=0)
 
 
 def difference(differences: FloatArray, changed: int) -> tuple[Interval, float]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.core.bootstrap import LEVEL, Interval, difference, ratio, resampled_sums
+from fstgrad.core.bootstrap import LEVEL, Interval, difference, ratio, ratios, resampled_sums
 from fstgrad.core.checks import BoolArray, IntArray, Seed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.short_repr import short_repr
@@ -158,8 +158,7 @@ def compare_edits(first: Edits, second: Edits, *, resamples: int, rng: Seed) -> 
     sizes, ones = [first.sizes, second.sizes], np.ones(len(first.sizes))
     columns = np.stack([*wrong, *errors, *sizes, ones], axis=1).astype(np.float64)
     sums = resampled_sums(columns, resamples, rng)
-    word = sums[:, :2] / sums[:, 6:]
-    symbol = sums[:, 2:4] / np.maximum(sums[:, 4:6], 1.0)
+    word, symbol = ratios(sums[:, :2], sums[:, 6:]), ratios(sums[:, 2:4], sums[:, 4:6])
     word_difference, p_word = difference(word[:, 1] - word[:, 0], int(np.sum(wrong[0] != wrong[1])))
     changed = int(np.sum(errors[0] != errors[1]))
     symbol_difference, p_symbol = difference(symbol[:, 1] - symbol[:, 0], changed)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.core.bootstrap import Interval, difference, interval, resampled_sums
-from fstgrad.core.checks import BoolArray, FloatArray, Seed
+from fstgrad.core.bootstrap import Interval, difference, interval, ratio, ratios, resampled_sums
+from fstgrad.core.checks import BoolArray, Seed
 from fstgrad.core.errors import InfeasibleError, InvalidInputError, warn
 from fstgrad.trees.distribution import TreeDistribution
 from fstgrad.trees.structures import PADDING
@@ -32,9 +32,9 @@ def sentence_scores(
     names : the relations of the label axis.  uas and las are shares of the words with a known head
     that have the right head, or the right head and relation; a relation not in `names` is wrong.
     `gold_log_prob` is that of all trees with the known heads and relations: -inf if the family
-    (several root arcs, crossing arcs) or the labels forbid them.  With `universal`, relations count
-    up to their first colon, nsubj for nsubj:pass, and a relation not in `names` stands for its
-    universal one.
+    (several root arcs, crossing arcs) or the labels forbid them, None if all heads are unknown.
+    With `universal`, relations count up to their first colon, nsubj for nsubj:pass, and a relation
+    not in `names` stands for its universal one.
     """
     n = len(sentence.heads)
     check_length(distribution, sentence.name, n)
@@ -65,10 +65,10 @@ def sentence_scores(
         row |= {"las": _mean(both[known]), "las_no_punct": _mean(both[real])}
     row["expected"] = _mean(arcs[sentence.heads[known], np.arange(1, n + 1)[known]])
     row["entropy"] = distribution.entropy()
-    row["gold_log_prob"] = -np.inf
+    row["gold_log_prob"] = -np.inf if known.any() else None
     if exists and known.all():
         row["gold_log_prob"] = float(distribution.log_prob(gold))
-    elif exists:
+    elif exists and known.any():
         with contextlib.suppress(InfeasibleError):
             row["gold_log_prob"] = -float(distribution.partial_nll(gold)[0])
     return row
@@ -79,6 +79,8 @@ def totals(
 ) -> dict[str, Any]:
     """Return the scores over all words, and means over sentences.
 
+    `sentences_without_heads` are those whose heads are all unknown; `mean_gold_log_prob` is over
+    the others, without the `impossible_gold_trees`, whose probability is 0.
     The 95 percent intervals `uas_interval`, ... are those of a bootstrap over sentences.  A
     `UserWarning` says if no word is tagged PUNCT, so that uas_no_punct is uas.
     """
@@ -90,11 +92,12 @@ def totals(
             right = np.array([[(row[name] or 0.0) * row[count], row[count]] for row in rows])
             result[name] = float(right[:, 0].sum()) / result[count]
             if name in MEASURES:
-                sums = resampled_sums(right, resamples, rng)
-                result[f"{name}_interval"] = interval(_shares(sums[:, 0], sums[:, 1]))[1:]
+                result[f"{name}_interval"] = ratio(right[:, 0], right[:, 1], resamples, rng)[1:]
     _warn_without_punctuation(*(result[name] for name in COUNTS))
-    possible = [row["gold_log_prob"] for row in rows if row["gold_log_prob"] > -np.inf]
-    result["impossible_gold_trees"] = len(rows) - len(possible)
+    given = [row["gold_log_prob"] for row in rows if row["gold_log_prob"] is not None]
+    possible = [value for value in given if value > -np.inf]
+    result["sentences_without_heads"] = len(rows) - len(given)
+    result["impossible_gold_trees"] = len(given) - len(possible)
     result["mean_gold_log_prob"] = float(np.mean(possible)) if possible else None
     result["mean_entropy"] = float(np.mean([row["entropy"] for row in rows]))
     return result
@@ -147,8 +150,7 @@ def compare_parsers(
         ],
         dtype=np.float64,
     ).reshape(-1, 2, 5)
-    if not rows[..., 4].any():
-        raise InvalidInputError("no word of gold has a known head; there is nothing to compare")
+    check_heads("gold", gold)
     _warn_without_punctuation(*rows[..., 4].sum(axis=0).tolist())
     labeled = all(
         any(relation != "_" for sentence in parses for relation in sentence.relations)
@@ -162,12 +164,21 @@ def compare_parsers(
         label = 2 * name.startswith("las")
         if counted[:, 4].any():
             sums = resampled_sums(counted[:, [label, label + 1, 4]], resamples, rng)
-            one, two = (_shares(sums[:, k], sums[:, 2]) for k in range(2))
+            one, two = ratios(sums[:, :2], sums[:, 2:]).T
             changed = int((counted[:, label] != counted[:, label + 1]).sum())
             found[name] = AttachmentComparison(
                 interval(one), interval(two), *difference(two - one, changed)
             )
     return found
+
+
+def check_heads(name: str, gold: Sequence[Sentence]) -> None:
+    """Raise InvalidInputError, which names the sentences, if none of them has a known head."""
+    if not any((sentence.heads != PADDING).any() for sentence in gold):
+        raise InvalidInputError(
+            f"no word of {name} has a known head; there is nothing to compare, unless column 7 "
+            "(HEAD) has heads"
+        )
 
 
 def _right(gold: Sentence, parses: Sequence[Sentence], universal: bool) -> list[list[int]]:
@@ -211,17 +222,10 @@ def _warn_without_punctuation(words: float, words_no_punct: float) -> None:
         )
 
 
-def _shares(right: FloatArray, words: FloatArray) -> FloatArray:
-    """Return shares of right words; 0 without words."""
-    result: FloatArray = right / np.maximum(words, 1.0)
-    return result
-
-
 def json_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row for JSON, which has no infinity: None if the gold tree is impossible."""
-    return row | {
-        "gold_log_prob": row["gold_log_prob"] if np.isfinite(row["gold_log_prob"]) else None
-    }
+    value = row["gold_log_prob"]
+    return row | {"gold_log_prob": None if value == -np.inf else value}
 
 
 def check_length(distribution: TreeDistribution, name: str, n: int) -> None:

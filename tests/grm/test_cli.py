@@ -118,6 +118,26 @@ def test_columns_kept_of_a_table_without_names(tmp_path, ending):
     assert "has no names of columns: they count as x1, x3, in this order" in short[1]
 
 
+def test_a_line_says_which_totals_tie_for_the_last_column(tmp_path):
+    """The totals are 9, 2, 2, 4, and without names those of x0 to x3."""
+    table = tmp_path / "c.csv"
+    values = np.array([[3, 2, 0, 0], [3, 0, 1, 4], [3, 0, 1, 0]])
+    tie = "2 columns have the total 2, the least that --features 3 keeps: {}, {}; kept 1 of them, "
+    for names, order in (("fbax", [0, 1, 2, 3]), ("fabx", [0, 2, 1, 3]), (None, [0, 1, 2, 3])):
+        header = "" if names is None else ",".join(names)
+        np.savetxt(table, values[:, order], "%d", ",", header=header, comments="")
+        layout = ["--no-header"] if names is None else []
+        one, two = ("x1", "x2") if names is None else names[1:3]
+        for features in (1, 2, 3, 4):
+            given = ("--features", features, "--k", 1, "--alpha", 0.1, "--quiet", "--threads", 1)
+            done = run("fit", table, *given, *layout, "-o", tmp_path / "m.npz")
+            lines = [line for line in done.stderr.splitlines() if "columns have the total" in line]
+            said = f"fstgrad: {tie.format(one, two)}{one}; --features 4 keeps all"
+            assert lines == ([said] if features == 3 else [])
+        model = fg.GeneralizedRootModel.load(tmp_path / "m.npz")
+        assert len(model.names_) == 4
+
+
 def main_errors(*arguments):
     """Return standard output and standard error of `fstgrad grm`, as the program prints them."""
     out, err = streams.StringIO(), streams.StringIO()

@@ -1,5 +1,6 @@
 """Error rates of two sets of predictions: values by hand, intervals that hold, bad input."""
 
+import itertools
 import json
 
 import numpy as np
@@ -16,6 +17,21 @@ def test_values_are_arithmetic():
     assert [rate.value for rate in result.symbol_error] == [2 / 7, 1 / 7]
     assert result.word_difference.value == pytest.approx(-1 / 3)
     assert compare(first, first, gold).p_word == 1.0
+
+
+def test_intervals_leave_out_resamples_whose_targets_have_no_symbols():
+    """Against all 4^4 resamples; the second has the errors of no target only."""
+    gold, first, second = ["ab", "", "c", ""], ["xb", "uvw", "c", ""], ["ab", "uvwxyz", "c", "u"]
+    errors, sizes = np.array([[1, 3, 0, 0], [0, 6, 0, 1]]), np.array([2, 0, 1, 0])
+    draws = np.array(list(itertools.product(range(4), repeat=4)))
+    draws = draws[sizes[draws].sum(axis=1) > 0]
+    rates = errors[:, draws].sum(axis=2) / sizes[draws].sum(axis=1)
+    found = compare(first, second, gold, resamples=20000)
+    for rate, interval in zip(rates, found.symbol_error, strict=True):
+        assert interval[1:] == pytest.approx(np.quantile(rate, [0.025, 0.975]))
+    ends = np.quantile(rates[1] - rates[0], [0.025, 0.975])
+    assert found.symbol_difference.value == pytest.approx(3 / 3)
+    assert found.symbol_difference[1:] == pytest.approx(ends)
 
 
 def test_intervals_hold_for_independent_errors():

@@ -44,6 +44,9 @@ def least_cost(y, z, costs=(1, 1, 1)):
 def test_an_interval_leaves_out_resamples_whose_references_have_no_words():
     found = fg.score(["a", "b c d"], ["a", ""], "wer", rng=0).rows[-1].error_rate
     assert (found.value, found.lower, found.upper) == (3.0, 0.0, 3.0)
+    for seed in range(20):  # without another draw, the value stands for one
+        found = fg.score(["a", "b c d"], ["a", ""], "wer", resamples=1, rng=seed).error_rate
+        assert found.upper in (0.0, 3.0)
 
 
 @pytest.mark.parametrize("loss", ["wer", "cer"])

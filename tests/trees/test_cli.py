@@ -419,6 +419,24 @@ def test_relations_outside_the_list_and_unknown_heads(run, rich, tmp_path):
     assert lines[0]["gold_log_prob"] == pytest.approx(expected, abs=1e-12)
 
 
+def test_sentences_without_heads_have_no_gold_probability(run, tmp_path):
+    """Tables of zeros: trees of two words under one root are 0 -> 1 -> 2 and 0 -> 2 -> 1."""
+    gold, scores = tmp_path / "gold.conllu", tmp_path / "scores.npz"
+    sentences = [(0, 1), ("_", "_"), (0, "_"), ("_", "_")]
+    words = "{}\tw\t_\tX\t_\t_\t{}\tdep\t_\t_\n"
+    gold.write_text(
+        "".join("".join(map(words.format, (1, 2), heads)) + "\n" for heads in sentences)
+    )
+    np.savez(scores, scores=np.zeros((4, 3, 3)), lengths=[2] * 4)
+    _, lines, _ = run("evaluate", gold, "--scores", scores)
+    found = [row["gold_log_prob"] for row in lines[:-1]]
+    assert found[1] is found[3] is None
+    assert (found[0], found[2]) == pytest.approx((-np.log(2), -np.log(2)))
+    total = lines[-1]
+    assert (total["sentences_without_heads"], total["impossible_gold_trees"]) == (2, 0)
+    assert total["mean_gold_log_prob"] == pytest.approx(-np.log(2))
+
+
 def test_crossing_gold_trees_are_counted(run, tmp_path):
     gold, scores = tmp_path / "gold.conllu", tmp_path / "scores.npz"
     crossing = [0, 1, 1, 2]

@@ -116,6 +116,48 @@ def test_evaluate_has_intervals(files, tmp_path, run):
     assert "expected_interval" not in total
 
 
+def test_intervals_leave_out_resamples_without_words_that_count(files, tmp_path, run):
+    """A quarter of draws have the second sentence only: a full stop, or a word without a head."""
+    text = "1\t{}\t_\t{}\t_\t_\t{}\troot\t_\t_\n\n"
+    for word, tag, head, names in ((".", "PUNCT", 0, ("uas_no_punct", "las_no_punct")),
+                                   ("y", "X", "_", ("uas", "las", "uas_no_punct"))):  # fmt: skip
+        gold = tmp_path / "gold.conllu"
+        gold.write_text(text.format("x", "X", 0) + text.format(word, tag, head))
+        compared = json.loads(run("trees", "compare", gold, gold, gold)[1])
+        np.savez(tmp_path / "s.npz", scores=np.zeros((2, 2, 2)), lengths=[1, 1])
+        out = run("trees", "evaluate", gold, "--scores", tmp_path / "s.npz")[1]
+        total = json.loads(out.splitlines()[-1])
+        for name in names:
+            assert compared[name]["first"] == compared[name]["second"] == [1, 1, 1]
+            if name.startswith("uas"):
+                assert (total[name], total[f"{name}_interval"]) == (1, [1, 1])
+    right, wrong = (write_words(tmp_path / f"{head}.conllu", head) for head in (2, 3))
+    found = json.loads(run("trees", "compare", right, wrong, right)[1])["uas_no_punct"]
+    assert (found["first"], found["second"]) == ([0.5, 0.5, 0.5], [1, 1, 1])
+    assert found["difference"][0] == 0.5
+
+
+def write_words(path, head):
+    """Write a sentence of two words and a full stop, of which word 1 has the head, and a stop."""
+    stop = "{}\t.\t_\tPUNCT\t_\t_\t{}\tpunct\t_\t_\n"
+    path.write_text(
+        f"1\tx\t_\tX\t_\t_\t{head}\tdep\t_\t_\n2\ty\t_\tX\t_\t_\t0\troot\t_\t_\n"
+        f"{stop.format(3, 2)}\n{stop.format(1, 0)}\n"
+    )
+    return path
+
+
+def test_gold_without_a_head_is_refused(files, tmp_path, run):
+    np.savez(tmp_path / "scores.npz", **{name: np.eye(4) for name in GOLD})
+    unknown = {name: [("_", "dep")] * 3 for name in GOLD}
+    gold = write(tmp_path / "gold.conllu", unknown)
+    for command in (("compare", gold, *files[1:]),
+                    ("evaluate", gold, "--scores", tmp_path / "scores.npz")):  # fmt: skip
+        code, out, err = run("trees", *command)
+        assert (code, out) == (1, "")
+        assert "has a known head; there is nothing to compare, unless column 7" in err
+
+
 def test_other_words_and_sentences_are_refused(files, tmp_path, run):
     gold, first, second = files
     one = write(tmp_path / "one.conllu", SECOND, names=("s1",))
