@@ -29,7 +29,8 @@ from fstgrad.mrf.decoding import DECODERS
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.inference import METHODS
 from fstgrad.mrf.result import Annealed, Bounds, Inference
-from fstgrad.mrf.sampling.chains import Sampler
+from fstgrad.mrf.sampling.chains import SAMPLERS, Sampler
+from fstgrad.mrf.sampling.marginals import CONVERGED_R_HAT
 
 _WRITE_MODEL = r"printf 'MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n' > model.uai"
 _WRITE_IMAGE = r"printf 'P2\n3 2\n255\n0 9 250\n8 0 240\n' > noisy.pgm"
@@ -77,7 +78,8 @@ method_options = option_group(
     click.option(
         "--tol",
         type=NOT_NEGATIVE,
-        help="Stop when no message or marginal changes by more than this.",
+        help="Stop when no message (in nats) or marginal changes by more than this; with bp and "
+        "trw, models without loops are solved exactly in any case.",
     ),
     click.option(
         "--damping", type=NOT_NEGATIVE, help="Share of the old message in the new one, in [0, 1)."
@@ -156,11 +158,24 @@ def _infer(model: PairwiseMRF, method: str, options: MethodOptions, seed: int | 
         total = int(arguments.get("samples", arguments.get("max_iter", 0))) or 1000
         with _progress_bar(method, total) as progress:
             result = model.infer(method, progress=progress, **arguments)
-    _report_convergence(result)
+    _report_convergence(result, _parted(model, method))
     return result
 
 
-def _report_convergence(result: Inference) -> None:
+def _parted(model: PairwiseMRF, method: str) -> str | None:
+    """Return a line on a sampler whose chains hard zeros may keep apart, else None."""
+    if method not in (*SAMPLERS, "tempered") or not model.has_hard_ties:
+        return None
+    if model.is_forest and method == "blocked":
+        return None
+    others = "blocked or exact" if model.is_forest else "exact"
+    return (
+        "hard zeros may keep a chain from some labelings, however long it is; use --method "
+        f"{others}"
+    )
+
+
+def _report_convergence(result: Inference, parted: str | None) -> None:
     if isinstance(result, Annealed):
         if not result.converged:
             echo(
@@ -175,7 +190,10 @@ def _report_convergence(result: Inference) -> None:
             f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
             err=True,
         )
-        if np.isnan(result.r_hat):
+        if parted is not None:
+            disagree = "the chains disagree: " if result.r_hat >= CONVERGED_R_HAT else ""
+            echo(disagree + parted, err=True)
+        elif np.isnan(result.r_hat):
             echo("one chain has no R-hat; give --chains 2 or more", err=True)
         elif not result.converged:
             echo("the chains disagree; use more --samples or --burn-in", err=True)
@@ -294,6 +312,9 @@ def sample(
     if method == "exact":
         labelings = loaded.sample(draws, seed)
     else:
+        parted = _parted(loaded, method)
+        if parted is not None:
+            echo(parted, err=True)
         labelings = draw(
             loaded, draws, sampler=cast(Sampler, method), **options.arguments(rng=seed, thin=thin)
         )

@@ -196,6 +196,11 @@ class ScoredGraph:
         return self.scores.edge.ndim == 2
 
     @property
+    def has_hard_ties(self) -> bool:
+        """Whether edges or larger factors have hard zeros, which may part the labelings."""
+        return bool(np.isneginf(self.scores.edge).any() or np.isneginf(self.factors.table).any())
+
+    @property
     def edge_stack(self) -> FloatArray:
         """The edge scores as (K, C, C), with K = 1 if they are shared, else E."""
         size = self.num_labels

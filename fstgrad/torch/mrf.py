@@ -258,7 +258,7 @@ def _beliefs(
 ) -> fields.Beliefs:
     """Return the estimate of log Z and the marginals by operations of PyTorch."""
     ends = fields.ends_of(graph.graph, nodes.device, by_trees=method == "trw")
-    run = _run(method, options)
+    run = _run(method, options, graph)
     found = fields.beliefs(_allowed(nodes, graph), upcast(edges), ends, run)
     return found._replace(value=found.value + graph.offset)
 
@@ -271,12 +271,15 @@ def _allowed(nodes: torch.Tensor, graph: PairwiseMRF) -> torch.Tensor:
     return upcast(nodes).masked_fill(to_device(missing, nodes.device), -torch.inf)
 
 
-def _run(method: str, options: dict[str, Any]) -> fields.Run:
+def _run(method: str, options: dict[str, Any], graph: PairwiseMRF) -> fields.Run:
     """Return a method with its checked options."""
     given = {"damping": 0.0} | (ESTIMATES[method].function.__kwdefaults__ or {}) | options
     shown: Any = {name: given[name] for name in _OPTIONS}
     known = Settings(**shown, schedule="flooding", threads=1, progress=None)
-    return fields.Run(method, known.max_iter, known.tol, known.damping)
+    stop = known.tol
+    if method != "mean-field":
+        known, stop = known.on(graph.graph)
+    return fields.Run(method, known.max_iter, stop, known.damping)
 
 
 def _nll_on_device(
@@ -296,7 +299,7 @@ def _nll_on_device(
     scores = _allowed(nodes, graph), upcast(edges), golds, ends
     if is_pseudo:
         return fields.pseudolikelihood(*scores).to(scores[0].dtype)
-    run = _run(method, options)
+    run = _run(method, options, graph)
     return fields.nll(*scores, run, all_known=all_known).to(scores[0].dtype)
 
 

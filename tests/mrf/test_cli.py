@@ -171,8 +171,11 @@ def test_panels():
     np.testing.assert_array_equal(panels[:, 4:7], node[:, 1].reshape(2, 3))
 
 
-def test_one_chain_is_not_said_to_disagree(run, path):
-    _, _, err = run("marginals", path, "--method", "gibbs", "--chains", 1, "--seed", 0)
+def test_one_chain_is_not_said_to_disagree(run, tmp_path):
+    uai.write_model(tmp_path / "s.uai", random_grid(2, 2, 2))
+    _, _, err = run(
+        "marginals", tmp_path / "s.uai", "--method", "gibbs", "--chains", 1, "--seed", 0
+    )
     assert "one chain has no R-hat; give --chains 2 or more" in err
     assert "disagree" not in err
 
@@ -299,6 +302,53 @@ def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):
     code, out, err = run("marginals", tmp_path / "m.uai", *options)
     assert (code, out.count("\n")) == (0, 2)
     assert "the chains disagree; use more --samples or --burn-in" in err
+
+
+def equal_variables(path, pairs):
+    """Write a model of variables that are equal along `pairs`; the first one is 0 with 0.3."""
+    count = max(map(max, pairs)) + 1
+    scopes = "".join(f"2 {a} {b}\n" for a, b in pairs)
+    tables = "4\n1 0 0 1\n" * len(pairs)
+    path.write_text(
+        f"MARKOV\n{count}\n{'2 ' * count}\n{len(pairs) + 1}\n1 0\n{scopes}2\n0.3 0.7\n{tables}"
+    )
+    return path
+
+
+STUCK = ("gibbs", "chromatic", "metropolis", "swendsen-wang", "tempered")
+HARD = "hard zeros may keep a chain from some labelings, however long it is; use --method "
+
+
+@pytest.mark.parametrize("seed", [0, 1, 6])
+@pytest.mark.parametrize("method", STUCK)
+def test_hard_zeros_that_hold_chains_are_named_with_methods_that_help(run, tmp_path, method, seed):
+    """Also where all chains start in the same part and agree; more draws would help none."""
+    path = equal_variables(tmp_path / "m.uai", [(0, 1), (1, 2), (2, 3)])
+    draws = ("--seed", seed, "--samples", 40, "--chains", 2)
+    err = run("marginals", path, "--method", method, *draws)[2]
+    assert err.endswith(HARD + "blocked or exact\n")
+    assert "--samples" not in err
+    code, out, err = run("sample", path, "--method", method, "--seed", seed)
+    assert (code, len(set(out.splitlines())), err) == (0, 1, HARD + "blocked or exact\n")
+
+
+def test_methods_that_are_named_beside_hard_zeros_help(run, tmp_path):
+    path = equal_variables(tmp_path / "m.uai", [(0, 1), (1, 2), (2, 3)])
+    for method, seed in (("blocked", ("--seed", 0)), ("exact", ())):
+        _, out, err = run("marginals", path, "--method", method, *seed)
+        assert "hard zeros" not in err
+        assert [float(p) for p in out.split()[3::3]] == pytest.approx([0.3] * 4, abs=0.03)
+        _, out, err = run("sample", path, "--method", method, "--seed", 0, "-n", 50)
+        assert (set(out.splitlines()), err) == ({"0 0 0 0", "1 1 1 1"}, "")
+
+
+def test_blocks_are_not_advised_on_loops(run, tmp_path):
+    path = equal_variables(tmp_path / "m.uai", [(0, 1), (1, 2), (2, 3), (0, 3)])
+    for method in ("gibbs", "blocked"):
+        _, out, err = run("sample", path, "--method", method, "--seed", 0)
+        assert (len(set(out.splitlines())), err) == (1, HARD + "exact\n")
+    uai.write_model(tmp_path / "s.uai", random_grid(2, 2, 2))
+    assert run("sample", tmp_path / "s.uai", "--method", "gibbs", "--seed", 0)[2] == ""
 
 
 def test_draws_of_a_chain_begin_after_100_sweeps(run, path, model):

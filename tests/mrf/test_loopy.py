@@ -248,6 +248,66 @@ def test_every_schedule_is_exact_on_2000_random_forests():
         every_schedule_is_exact(model)
 
 
+def by_enumeration(model):
+    """The node marginals, the max-marginals scaled to sum to 1, and log Z, from all labelings."""
+    labelings = np.array(list(np.ndindex(*model.labels_per_node.tolist())))
+    scores = np.array([model.score(labels) for labels in labelings])
+    weights = np.exp(scores - scores.max())
+    sums, best = np.zeros((2, *model.scores.node.shape))
+    for labels, weight in zip(labelings, weights, strict=True):
+        at = np.arange(len(labels)), labels
+        sums[at] += weight
+        best[at] = np.maximum(best[at], weight)
+    log_z = scores.max() + np.log(weights.sum())
+    return sums / weights.sum(), best / best.sum(axis=1, keepdims=True), log_z
+
+
+def small_forests():
+    """Random trees, a forest of factors over three variables, and a grid without loops."""
+    rng = np.random.default_rng(7)
+    for scale in (0.3, 1.0, 3.0):
+        edges = [(int(rng.integers(i)), i) for i in range(1, 6)]
+        pairs = scale * rng.normal(size=(5, 2, 2))
+        yield fg.PairwiseMRF(scale * rng.normal(size=(6, 2)), pairs, edges)
+    tables = [scope_and_scores(rng, scope) for scope in ([0, 1, 2], [2, 3, 4], [4, 5], [0])]
+    yield fg.PairwiseMRF.from_factors([2] * 6, tables)
+    yield random_grid(1, 6, 3, scale=1.5)
+    yield masked_model("chain")
+
+
+def scope_and_scores(rng, scope):
+    return scope, rng.normal(size=(2,) * len(scope))
+
+
+@pytest.mark.parametrize("tol", [1e-9, 0.1, 1, 10])
+@pytest.mark.parametrize("damping", [0.0, 0.9])
+@pytest.mark.parametrize("schedule", ["flooding", "residual"])
+def test_forests_are_exact_whatever_the_tolerance(schedule, damping, tol):
+    for model in small_forests():
+        node, best, log_z = by_enumeration(model)
+        for method in ("bp", "trw", "max-product"):
+            found = model.infer(method, schedule=schedule, damping=damping, tol=tol)
+            assert found.converged
+            expected = best if method == "max-product" else node
+            np.testing.assert_allclose(found.node, expected, atol=1e-8)
+            if method != "max-product":
+                assert found.log_partition == pytest.approx(log_z, abs=1e-8)
+
+
+@pytest.mark.parametrize("rho", [None, np.full(6, 0.5)])
+def test_no_message_is_missing_when_the_residual_schedule_stops(rho):
+    """On loops, a tolerance that no first message exceeds is that of one pass of flooding."""
+    model = random_model("complete", scale=0.3)
+    residual, flooded = ResidualMessages(model, 0, 100.0, 0.0, rho), LogMessages(model, 0, 1, rho)
+    change = residual.sweep(0.0)
+    flooded.sweep(0.0)
+    np.testing.assert_allclose(residual.messages, flooded.messages, atol=1e-12)
+    assert change == pytest.approx(flooded.sweep(0.0))
+    found = model.infer("bp", schedule="residual", tol=100.0)
+    assert np.abs(found.node - 1 / 3).max() > 1e-3
+    assert found.converged
+
+
 def test_max_product_decodes_the_best_labeling_of_a_chain():
     node = np.array([[34, 0], [0, 28], [13, 0]], float)
     model = fg.PairwiseMRF(node, np.stack([18 * np.eye(2), 17 * np.eye(2)]), CHAIN)

@@ -404,3 +404,12 @@ def test_annealed_runs_that_miss_the_best_labeling_have_not_converged():
         below = m.log_partition() - found.log_partition
         assert (below > 4 * found.log_partition_error) == misses
         assert found.converged != misses
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1)])
+def test_blocks_of_a_row_reach_all_labelings(shape):
+    """A grid without loops is one block, so that equalities of its pixels hold no chain."""
+    node = np.log([[0.3, 0.7], [1, 1], [1, 1], [1, 1], [1, 1]])
+    edge = np.where(np.eye(2) > 0, 0.0, -np.inf)
+    found = fg.PairwiseMRF.grid(*shape, node, edge).infer("blocked", rng=0)
+    np.testing.assert_allclose(found.node[:, 0], 0.3, atol=0.03)

@@ -164,3 +164,16 @@ def test_fields_that_have_no_second_derivative(method):
 
     with pytest.raises(fg.NotSupportedError, match=r"have no derivative|no second derivative"):
         second()
+
+
+@pytest.mark.parametrize("method", ["bp", "trw"])
+def test_chains_are_exact_whatever_the_tolerance(method):
+    chain = fg.PairwiseMRF.grid(1, 5, np.zeros((5, 2)), np.zeros((2, 2)))
+    generator = torch.Generator().manual_seed(3)
+    nodes = torch.randn(2, 5, 2, generator=generator, dtype=torch.float64)
+    edges = torch.randn(2, 2, generator=generator, dtype=torch.float64)
+    exact = [chain.with_scores(table.numpy(), edges.numpy()).marginals().node for table in nodes]
+    for options in ({"tol": 10.0}, {"tol": 0.1, "damping": 0.9}):
+        with fgt.use_device_paths():
+            found = fgt.mrf_marginals(nodes, edges, chain, method=method, **options)
+        np.testing.assert_allclose(found[0].numpy(), exact, atol=1e-8)

@@ -71,17 +71,18 @@ def test_second_derivatives_of_losses_with_unknown_labels(method):
 @LOOPY
 @pytest.mark.parametrize("build", [random_model, masked_model])
 @pytest.mark.parametrize("name", ["no edges", "chain", "two trees"])
-def test_the_response_is_the_covariance_product_on_forests(method, build, name):
+@pytest.mark.parametrize("tol", [1e-13, 10.0])
+def test_the_response_is_the_covariance_product_on_forests(method, build, name, tol):
     """Also with forbidden labels and pairs, and with different numbers of labels."""
     model = build(name)
     rng = np.random.default_rng(0)
     direction = Table(*(rng.normal(size=table.shape) for table in model.marginals()))
     for mine, exact in zip(
-        linear_response(model, method, direction, tol=1e-13),
+        linear_response(model, method, direction, tol=tol),
         model.covariance_product(direction),
         strict=True,
     ):
-        np.testing.assert_allclose(mine, exact, atol=1e-10)
+        np.testing.assert_allclose(mine, exact, atol=1e-10 if tol < 1 else 1e-8)
 
 
 @LOOPY

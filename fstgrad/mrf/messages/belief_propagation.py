@@ -13,7 +13,7 @@ they converge.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from fstgrad.core.checks import FloatArray, one_of, positive_integer, positive_number, real_number
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
+from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.hard_zeros import with_hard_zeros
 from fstgrad.mrf.messages.grid import GridMessages, floats_can_hold
 from fstgrad.mrf.messages.linear_domain import LinearMessages
@@ -33,6 +34,8 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 Schedule = Literal["flooding", "residual"]
 Progress = Callable[[int, float], None]
 Messages = LogMessages | GridMessages | LinearMessages
+FOREST_TOL = 1e-6  # nats; on forests, larger values of tol are replaced by it
+SETTLED = 1e-10  # nats; on forests, iterations go on until all changes are as small
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,17 @@ class Settings:
             raise InvalidInputError(f"damping is {self.damping!r}; give a number in [0, 1)")
         one_of("schedule", self.schedule, ("flooding", "residual"))
 
+    def on(self, graph: Graph) -> tuple["Settings", float]:
+        """Return the options for this graph, and the change in nats at which to stop.
+
+        Messages of a forest are exact after as many iterations as its longest path, however large
+        `tol` is: they need no damping, and stop when they have settled.
+        """
+        if not graph.is_forest:
+            return self, self.tol
+        exact = replace(self, tol=min(self.tol, FOREST_TOL), damping=0.0)
+        return exact, min(self.tol, SETTLED)
+
 
 def belief_propagation(
     model: ScoredGraph,
@@ -69,8 +83,8 @@ def belief_propagation(
 ) -> Inference:
     """Return the marginals and the Bethe estimate of log Z of sum-product belief propagation.
 
-    Exact on forests.  An iteration costs O(E C^2 + sum over larger factors of arity * cells).  Hard
-    zeros stay exactly zero.
+    Exact on forests, whatever `tol` and `damping` are.  An iteration costs O(E C^2
+    + sum over larger factors of arity * cells).  Hard zeros stay exactly zero.
 
     Parameters
     ----------
@@ -78,9 +92,11 @@ def belief_propagation(
         Iterations of 2E messages each.
     tol : float
         Stop when no log message (with maximum 0) changes by more than this, in nats, before
-        damping.  0 stops early only at an exact fixed point.
+        damping, and each has been sent.  0 stops early only at an exact fixed point.  On forests,
+        iterations stop at 1e-10, and values above 1e-6 count as 1e-6.
     damping : float
-        In [0, 1): new log message = (1 - damping) * computed + damping * old.
+        In [0, 1): new log message = (1 - damping) * computed + damping * old.  Messages of forests
+        are not damped.
     schedule : "flooding" or "residual"
         Update all messages at once, or always the one that would change most.
     threads : int
@@ -152,10 +168,11 @@ def _run(
 ) -> Inference:
     begun = time.perf_counter()
     inner = model if settings.schedule == "flooding" else _pairwise(model)
+    settings, stop = settings.on(inner.links)
     cover = tree_cover(inner.links) if by_trees else None
     rho = None if cover is None else cover.rho
-    for messages in _candidates(inner, maximum, rho, settings):
-        residuals = _iterate(messages, settings)
+    for messages in _candidates(inner, maximum, rho, settings, stop):
+        residuals = _iterate(messages, settings, stop)
         nodes = None if residuals is None else messages.node_beliefs()
         if residuals is not None and nodes is not None:
             break
@@ -198,11 +215,11 @@ def _of_variables(
 
 
 def _candidates(
-    model: ScoredGraph, maximum: int, rho: FloatArray | None, settings: Settings
+    model: ScoredGraph, maximum: int, rho: FloatArray | None, settings: Settings, stop: float
 ) -> Iterator[Messages]:
     """Yield messages to try, fastest first; use the next if they leave the float range."""
     if settings.schedule == "residual":
-        yield ResidualMessages(model, maximum, settings.tol, settings.damping, rho)
+        yield ResidualMessages(model, maximum, stop, settings.damping, rho)
         return
     if rho is None and floats_can_hold(model):
         fastest = LinearMessages if model.graph.pixels is None else GridMessages
@@ -213,7 +230,7 @@ def _candidates(
         yield tree_messages(model, settings.threads, rho)
 
 
-def _iterate(messages: Messages, settings: Settings) -> list[float] | None:
+def _iterate(messages: Messages, settings: Settings, stop: float) -> list[float] | None:
     """Return the residual of each iteration, or None if messages leave the float range."""
     history: list[float] = []
     for iteration in range(settings.max_iter):
@@ -223,6 +240,6 @@ def _iterate(messages: Messages, settings: Settings) -> list[float] | None:
         history.append(change)
         if settings.progress is not None:
             settings.progress(iteration + 1, history[-1])
-        if history[-1] <= settings.tol:
+        if history[-1] <= stop:
             break
     return history

@@ -25,7 +25,11 @@ import numpy as np
 from fstgrad.core.checks import FloatArray
 from fstgrad.core.errors import NotSupportedError
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages.belief_propagation import belief_propagation, tree_reweighted
+from fstgrad.mrf.messages.belief_propagation import (
+    Settings,
+    belief_propagation,
+    tree_reweighted,
+)
 from fstgrad.mrf.messages.tree_cover import tree_cover
 from fstgrad.mrf.scored_graph import ScoredGraph, Table
 
@@ -62,7 +66,8 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
     rho = tree_cover(graph).rho if method == "trw" else np.ones(graph.num_edges)
     changes = _Changes(graph, rho, result.node, result.edge, direction)
     used = (run.__kwdefaults__ or {}) | options
-    derivative_converged = changes.iterate(used["max_iter"], used["tol"], used["damping"])
+    exact, stop = Settings(**used).on(graph)
+    derivative_converged = changes.iterate(exact.max_iter, stop, exact.damping)
     if not (result.converged and derivative_converged):
         warnings.warn(
             f"{method} or its derivative did not converge; the derivative is not that of the "

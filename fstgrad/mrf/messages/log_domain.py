@@ -218,7 +218,8 @@ def _largest_span(model: ScoredGraph) -> float:
 class ResidualMessages(LogMessages):
     """Messages with the residual schedule of Elidan, McGraw and Koller (2006).
 
-    The message that would change most is sent first.  Only for models without larger factors.
+    The message that would change most is sent first.  When no change exceeds `tol`, all messages
+    are sent once, so that none is missing.  Only for models without larger factors.
     """
 
     def __init__(
@@ -230,13 +231,17 @@ class ResidualMessages(LogMessages):
         rho: FloatArray | None = None,
     ) -> None:
         super().__init__(model, maximum, 1, rho)
-        self.tol = tol
+        self.tol, self.all_sent = tol, False
+        self._line_up(damping)
+
+    def _line_up(self, damping: float) -> None:
+        """Compute the queue from the messages."""
         arcs = len(self.messages)
         self.sum_up()
         pending, priority = self.messages.copy(), np.zeros(arcs)
         if not kernels.bp_log.update_all(
-            model.graph.source, self.total, self.potentials, self.messages, damping, maximum,
-            pending, priority,
+            self.model.graph.source, self.total, self.potentials, self.messages, damping,
+            self.maximum, pending, priority,
         ):  # fmt: skip
             raise infeasible()
         heap = np.argsort(-priority, kind="stable").astype(np.int64)
@@ -247,7 +252,8 @@ class ResidualMessages(LogMessages):
     def sweep(self, damping: float) -> float:
         """Send 2E messages, each time the one that would change most; return the next change.
 
-        In nats.  `damping` must be that of the constructor.
+        In nats.  Stops early if no change exceeds `tol`; the first time, it then sends all
+        messages.  `damping` must be that of the constructor.
         """
         if len(self.messages) == 0:
             return 0.0
@@ -258,4 +264,9 @@ class ResidualMessages(LogMessages):
         )  # fmt: skip
         if change < 0:
             raise infeasible()
+        if change <= self.tol and not self.all_sent:
+            self.all_sent = True
+            self.messages[...] = self.queue.pending
+            self._line_up(damping)
+            change = self.queue.priority.max()
         return float(change)

@@ -241,13 +241,13 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
     Returns the block of each node (I,); for each block its nodes, parents before children; and the
     arc (I,) from each node's parent, -1 for roots; all int64.  A 4-connected grid has two blocks in
     the shape of combs: even rows joined by the first column, odd rows joined by the last.  On other
-    graphs, each node joins the first block that it fits.  No two nodes of a larger factor are in
-    the same block.
+    graphs, each node joins the first block that it fits, so that a forest is one block.  No
+    two nodes of a larger factor are in the same block.
     """
     graph = model.graph
     if "blocks" not in graph.cache:
-        is_grid = graph.grid is not None and model.factors.number == 0
-        block = _combs(*graph.grid) if is_grid and graph.grid else _first_fit_forests(model)
+        by_combs = model.factors.number == 0 and not graph.is_forest
+        block = _combs(*graph.grid) if by_combs and graph.grid else _first_fit_forests(model)
         parent_arc = np.full(graph.num_nodes, -1, np.int64)
         orders = []
         for b in range(int(block.max()) + 1):

@@ -106,8 +106,9 @@ def sample_marginals(
 
     Notes
     -----
-    With hard zeros, a chain may be unable to reach every allowed labeling; R-hat shows this only if
-    the chains disagree.
+    With hard zeros in edges or factors, a chain may be unable to reach every allowed labeling,
+    whatever its length; R-hat shows this only if the chains disagree.  On forests, "blocked" draws
+    all nodes jointly and reaches every labeling; else use method "exact".
 
     Draws of a chain depend on each other, and the standard error accounts for this.  A sweep of
     "gibbs" skips a given node with probability r = (1 - 1/I)^I, about 1/e.  Even without edges, the
@@ -249,8 +250,9 @@ def draw(
 ) -> IntArray:
     """Return k labelings (k, I) int64 of one chain, `thin` sweeps apart.
 
-    The draws are dependent and approximate; `PairwiseMRF.sample` draws exactly, if possible.
-    Options and errors as in `sample_marginals`.
+    The draws are dependent and approximate; `PairwiseMRF.sample` draws exactly, if possible.  With
+    hard zeros in edges or factors, they may all be from one part of the labelings (see the notes of
+    `sample_marginals`).  Options and errors as in `sample_marginals`.
     """
     burn_in = positive_integer("burn_in", burn_in, minimum=0)
     thin = positive_integer("thin", thin)
