@@ -19,7 +19,7 @@ from fstgrad.cli.commands.grm_tables import (
     read_tables,
     single_column,
 )
-from fstgrad.cli.output import echo
+from fstgrad.cli.output import echo, note
 from fstgrad.cli.parameter_types import (
     COUNT,
     FILE,
@@ -358,6 +358,9 @@ def sample(
         raise InvalidInputError(
             f"{model} was fitted with covariates; give --covariates, those of the rows to draw"
         )
+    if fitted.uses_offset_ and offset == 0:
+        note(f"fstgrad: {model} was fitted with an offset, and these rows have 0; see --offset")
+    row = None
     if covariates is not None:
         table = read_tables(layout, covariates)[0]
         rows = columns_in_order(
@@ -365,8 +368,9 @@ def sample(
         )
         if len(rows) != 1:
             raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
-        fitted = fitted.at(rows[0])
-    drawn = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains, offset=offset)
+        row = rows[0]
+    fitted = fitted.at(row, offset=offset)
+    drawn = fitted.gibbs(draws, seed, burn_in=burn_in, thin=thin, chains=chains)
     if output is not None and output.endswith(".npz"):
         from scipy import sparse
 

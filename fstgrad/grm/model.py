@@ -372,6 +372,9 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             The column.
         x : (p,) array-like
             The values of all variables; x[s] is not used.
+
+        After a fit with an offset, this and the other distributions are those of offset 0, with a
+        warning; `at` has those of another one.
         """
         parameters = self._joint()
         node = int(checks.index_array("s", s, parameters.features, ()))
@@ -418,7 +421,7 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         NotSupportedError
             A conditional cannot be drawn, for example if its mean exceeds a million.
         """
-        parameters = self._joint().at_offset(float(checks.real_array("offset", offset, ())))
+        parameters = self._joint(float(checks.real_array("offset", offset, ())))
         return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
@@ -540,12 +543,12 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
         InfeasibleError
             The model is known to have no normalizer.
         """
-        parameters = self._joint()
         if self.uses_offset_:
             raise InvalidInputError(
                 "calibrate: the model was fitted with an offset, so that its rows have different "
                 "means; fit a model without an offset to rows of the same exposure"
             )
+        parameters = self._joint()
         check_same_rows(X=X, sample_weight=sample_weight)
         x = self._validated(X, reset=False)
         weights = preparation.sample_weights(sample_weight, x.shape[0])
@@ -789,12 +792,5 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
         return self.parameters_
 
-    def _joint(self) -> Parameters:
-        """Return the parameters; raise InvalidInputError with covariates: distributions differ."""
-        parameters = self._fitted()
-        if parameters.covariates:
-            raise InvalidInputError(
-                f"the model was fitted with {parameters.covariates} covariate(s), so that its rows "
-                "have different distributions; use at(covariates), the model for given values"
-            )
-        return parameters
+    def _joint(self, offset: float = 0.0) -> Parameters:
+        return self._fitted().of_one_row(offset, uses_offset=self.uses_offset_)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from fstgrad.core.checks import FloatArray, IntArray
-from fstgrad.core.errors import InvalidInputError
+from fstgrad.core.errors import InvalidInputError, warn
 from fstgrad.core.short_repr import short_repr
 from fstgrad.core.uninitialized import empty
 from fstgrad.grm import kernels
@@ -106,6 +106,29 @@ class Parameters:
         for family, nodes in self.groups:
             out[:, nodes] = family.log_base(x[:, nodes])
         return out
+
+    def of_one_row(self, offset: float, *, uses_offset: bool) -> "Parameters":
+        """Return the parameters of a row with this offset, without covariates.
+
+        Warns if the fit had offsets (`uses_offset`) and this one is 0, an exposure of 1.
+
+        Raises
+        ------
+        InvalidInputError
+            The model was fitted with covariates, so that the distributions of rows differ.
+        """
+        if self.covariates:
+            raise InvalidInputError(
+                f"the model was fitted with {self.covariates} covariate(s), so that its rows "
+                "have different distributions; use at(covariates), the model for given values"
+            )
+        if uses_offset and offset == 0:
+            warn(
+                "the model was fitted with an offset, and this is for rows of offset 0, such as an "
+                "exposure of 1; at(offset=...) is the model for another one, at(offset=0) for this",
+                UserWarning,
+            )
+        return self.at_offset(offset) if offset else self
 
     def at_offset(self, offset: float, covariates: FloatArray | None = None) -> "Parameters":
         """Return the parameters for a row: intercepts with its offset and covariates (d,) added."""

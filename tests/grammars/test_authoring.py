@@ -83,6 +83,7 @@ def test_rules_are_a_loss_everywhere(run, rules, tmp_path):
     assert "two: Two rules." in out
 
 
+@pytest.mark.filterwarnings("ignore::fstgrad.UnusedArcsWarning")  # letters outside the alphabet
 def test_explanations(run, rules):
     code, out, err = run("grammar", "explain", "two.rules", "abe", "ba", "-k", "2")
     assert (code, err) == (0, "")

@@ -288,3 +288,27 @@ def test_commands_name_the_options_of_the_rows(tmp_path, rows, command):
         fit.fit(x, offset=z[:, 1]).save(path)
         with pytest.raises(InvalidInputError, match="was fitted with an offset; give --offset"):
             CliRunner().invoke(grm, [command, *given], catch_exceptions=False)
+
+
+def test_a_fit_with_an_offset_says_that_rows_have_offset_zero(tmp_path):
+    """With exposures of 10 to 20, rates per unit of exposure are not the means of the rows."""
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(10, 20, 200)
+    x = rng.poisson(exposure[:, None] * [0.3, 0.1, 0.5])
+    model = fg.GeneralizedRootModel(k=2, alpha=50.0).fit(x, offset=np.log(exposure))
+    for call in (
+        lambda: model.sample(3, rng=0),
+        lambda: model.node_conditional(0, x[0]),
+        lambda: model.log_partition("exact"),
+        lambda: model.radial_conditional([1, 1, 1]),
+    ):
+        with pytest.warns(UserWarning, match="fitted with an offset, and this is for rows of off"):
+            call()
+    there = model.at(offset=np.log(exposure[0]))
+    rates = x.sum(axis=0) / exposure.sum()
+    assert there.node_conditional(0, x[0]).mean() == pytest.approx(exposure[0] * rates[0])
+    model.at(offset=0.0).sample(3, rng=0)  # no warning
+    model.gibbs(3, rng=0, offset=1.0)
+    model.save(tmp_path / "m.npz")
+    found = CliRunner().invoke(grm, ["sample", str(tmp_path / "m.npz"), "--offset", "1"])
+    assert found.exit_code == 0

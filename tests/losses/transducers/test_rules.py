@@ -112,7 +112,8 @@ def test_costs_keep_their_digits_and_rules_their_names():
 
 
 def test_another_alphabet_leaves_rules_out_and_knows_new_symbols():
-    loss = fg.RuleLoss(RULES, fg.Alphabet("sch!"))
+    with pytest.warns(fg.UnusedArcsWarning, match="rules: its alphabet lacks '!', which no rule"):
+        loss = fg.RuleLoss(RULES, fg.Alphabet("sch!"))
     assert loss("sch", "sh") == 0.25
     assert loss("s!", "s") == 1.0
 
@@ -436,3 +437,13 @@ def test_a_quoted_space_is_a_symbol_beside_longer_ones():
     assert loss([" "], ["b"]) == 0.25
     assert loss(["ch"], []) == 1
     assert loss([" ", "ch"], [" "]) == 0.5
+
+
+def test_symbols_outside_the_alphabet_are_not_any_symbol():
+    loss = fg.RuleLoss("alphabet = ab\nANY -> 0 0.25")
+    assert loss("ab", "a") == 0.25
+    with pytest.warns(
+        fg.UnusedArcsWarning, match="lacks 'c', which no rule reads, not even with A"
+    ):
+        wider = fg.RuleLoss(loss.rules, fg.Alphabet("abc"))
+    assert (wider("ab", "a"), wider("ac", "a")) == (0.25, 1.0)

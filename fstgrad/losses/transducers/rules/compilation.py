@@ -136,6 +136,7 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         )
     check_codes(len(rules.rules), abc)
     _warn_of_longer_symbols(rules, abc)
+    _warn_of_other_symbols(rules, abc)
     number = {symbol: i for i, symbol in enumerate(abc, start=1)}
     pairs = [_encoded(rule, number) for rule in rules.rules]
     marks = _Marks(len(abc))
@@ -248,6 +249,18 @@ def _warn_of_longer_symbols(rules: RuleSet, abc: Alphabet) -> None:
             f"{' '.join(map(repr, longer[:10]))} do not apply to strings of characters; give lists "
             "of symbols (on the command line, spaces between symbols, --tokens-x words and "
             "--tokens-y words)",
+            UnusedArcsWarning,
+        )
+
+
+def _warn_of_other_symbols(rules: RuleSet, abc: Alphabet) -> None:
+    """Warn of symbols outside the alphabet of the rules, which ANY and ^ leave out."""
+    others = [] if rules.alphabet is None else [s for s in abc if s not in rules.alphabet]
+    if others:
+        warn(
+            f"{rules.name}: its alphabet lacks {' '.join(map(repr, others[:10]))}, which no rule "
+            "reads, not even with ANY, but only insertions, deletions and substitutions; add the "
+            "symbols to the line 'alphabet = ...' if rules should read them",
             UnusedArcsWarning,
         )
 
