@@ -67,9 +67,20 @@ def rows_and_alphabet(
 
 
 def note_alphabet(alphabet: Alphabet) -> None:
-    """Report on standard error, at the end of the command, that the alphabet is from the data."""
+    """Report on standard error, at the end of the command, that the alphabet is from the data.
+
+    Also report a symbol that it has in two Unicode forms: a letter with an accent, and both apart.
+    """
     count = len(alphabet)
     note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} from the data")
+    for symbol in alphabet:
+        apart = unicodedata.normalize("NFD", symbol)
+        if apart != symbol and (apart in alphabet or all(mark in alphabet for mark in apart)):
+            note(
+                f"fstgrad: the data has {symbol!r} in the Unicode forms NFC and NFD, which count as "
+                "different symbols; write it in one form"
+            )
+            return
 
 
 def note_longer_symbols(alphabet: Alphabet, *tokens: str) -> None:

@@ -76,3 +76,12 @@ def test_symbols_that_characters_spell_are_told(run, tmp_path):
     code, out, err = run("loss", "--loss", rules, *words, "-", stdin="ch a t\tx a t\n")
     assert (code, out) == (0, "0.25\n")
     assert "'ch'" not in err
+
+
+@pytest.mark.parametrize("tokens", ["chars", "words"])
+def test_letters_in_two_unicode_forms_are_told(run, tokens):
+    options = ("--tokens-x", tokens, "--tokens-y", tokens, "-")
+    err = run("loss", *options, stdin="caf\u00e9\tcafe\u0301\n")[2]
+    symbol = "\u00e9" if tokens == "chars" else "caf\u00e9"
+    assert f"the data has {symbol!r} in the Unicode forms NFC and NFD" in err
+    assert "Unicode" not in run("loss", *options, stdin="caf\u00e9\tcafe\n")[2]
