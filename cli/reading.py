@@ -77,8 +77,8 @@ def note_alphabet(alphabet: Alphabet) -> None:
         apart = unicodedata.normalize("NFD", symbol)
         if apart != symbol and (apart in alphabet or all(mark in alphabet for mark in apart)):
             note(
-                f"fstgrad: the data has {symbol!r} in the Unicode forms NFC and NFD, which count as "
-                "different symbols; write it in one form"
+                f"fstgrad: the data has {symbol!r} in the Unicode forms NFC and NFD, which count "
+                "as different symbols; write it in one form"
             )
             return
 

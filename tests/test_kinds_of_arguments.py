@@ -164,6 +164,12 @@ def test_text_in_utf_16_is_no_text_in_utf_8(tmp_path, capsys):
         main(["loss", str(file)])
     assert stop.value.code == 1
     assert "pairs.tsv:1: a NUL character, as UTF-16 has; convert" in capsys.readouterr().err
+    packed = file.read_bytes()
+    file.write_bytes(b"a\0b\tba\n")
+    with pytest.raises(SystemExit):
+        main(["loss", str(file)])
+    assert "pairs.tsv:1: a NUL character; delete it: tr -d '\\000'" in capsys.readouterr().err
+    file.write_bytes(packed)
     with pytest.raises(fg.AlphabetError, match=":1: a NUL character"):
         read_alphabet(file)
     with pytest.raises(fg.RowError, match=":1: a NUL character"):

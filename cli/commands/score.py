@@ -136,8 +136,8 @@ _reading_options = option_group(
         "--replace",
         type=Input(),
         metavar="FILE",
-        help="Replace words on both sides, before --drop: rows gonna TAB going to (nothing after "
-        "the tab: left out), or rules of a GLM, gonna => going to.",
+        help="Replace words on both sides, once and before --drop: rows gonna TAB going to "
+        "(nothing after the tab: left out), or rules of a GLM, gonna => going to.",
     ),
     symbols_option,
     heading="How the files are read",

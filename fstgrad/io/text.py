@@ -95,6 +95,8 @@ class Row:
             remedy = "decompress the file, or export a text" if is_packed else _CONVERT
             raise InvalidInputError(f"not UTF-8 text ({error.reason}); {remedy}") from error
         if "\0" in text:
+            if text.count("\0") < len(text) // 3:
+                raise InvalidInputError("a NUL character; delete it: tr -d '\\000'")
             raise InvalidInputError(f"a NUL character, as UTF-16 has; {_CONVERT}")
         return text
 

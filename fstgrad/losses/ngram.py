@@ -25,7 +25,7 @@ class _Kernel(TransducerLoss):
 
     _remedy = (
         "the target is too short to have an n-gram of this order: give smoothing > 0, which leaves "
-        "no hypothesis out, or a lower order"
+        "no hypothesis out, or shorter n-grams"
     )
 
     def __init__(

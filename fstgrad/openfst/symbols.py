@@ -110,7 +110,8 @@ def over_alphabet(
         more = f" and {len(outside) - 10:,} more" if len(outside) > 10 else ""
         warn(
             f"{(~kept).sum():,} of {fst.num_arcs:,} arcs of the transducer have a symbol outside "
-            f"the alphabet and are left out: {' '.join(map(repr, sorted(outside)[:10]))}{more}",
+            f"the alphabet and are left out: {' '.join(map(repr, sorted(outside)[:10]))}{more}; "
+            "an alphabet with these symbols keeps them",
             UnusedArcsWarning,
         )
     if not fields:

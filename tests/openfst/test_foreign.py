@@ -69,7 +69,8 @@ def test_dropped_arcs_are_told_once_and_counted():
     with pytest.warns(fg.UnusedArcsWarning) as told:
         fg.TransducerLoss(machine(rows, abc, abc), AB)
     assert [str(warning.message) for warning in told] == [
-        "2 of 4 arcs of the transducer have a symbol outside the alphabet and are left out: 'c' 'd'"
+        "2 of 4 arcs of the transducer have a symbol outside the alphabet and are left out: 'c' "
+        "'d'; an alphabet with these symbols keeps them"
     ]
 
 
@@ -131,6 +132,7 @@ def test_the_command_line_tells_dropped_arcs_in_one_line(tmp_path, run):
     code, out, err = run("loss", tmp_path / "pairs.tsv", "--loss", tmp_path / "x.txt")
     assert (code, out) == (0, "2.0\n2.0\n")
     told = "1 of 4 arcs of the transducer have a symbol outside the alphabet and are left out: 'c'"
+    told += "; an alphabet with these symbols keeps them"
     assert err == f"fstgrad: {told}\nfstgrad: alphabet: 2 symbols from the data\n"
 
 

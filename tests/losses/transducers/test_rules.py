@@ -162,6 +162,8 @@ LINES = {
     "alphabet = abca": "the alphabet has 'a' more than once",
     "alphabet = nn\u0303m\u0303": "is the file in NFC form",
     'alphabet = a b "x y"': "only ' ' may have a space",
+    "alphabet = abcd # letters": "a # in the alphabet; write a comment on a separate line",
+    "a : labial # stop": "a # among features; write a comment on a separate line",
     "a -> b 0.25 || _ #": "a context begins with '/'",
     "a -> b 0.25 \\ _ c": "a context begins with '/'",
     "a -> b / _ # 0.25": "the cost comes before the context",

@@ -234,6 +234,8 @@ class _Reader:
                 "(a : x y, with a space before the colon), a setting nor an example "
                 f"(? x => y 1){hint}"
             )
+        if BOUNDARY in value.split():
+            raise InvalidInputError("a # among features; write a comment on a separate line")
         for feature in value.split():
             self.names.setdefault(f"[{feature}]", line_number)
         self._check_symbol(symbol)
@@ -673,6 +675,10 @@ def _alphabet(text: str) -> Alphabet:
         symbols = list(text)
     else:
         words = re.findall(r'"[^"]+"(?=\s|$)|\S+', text)
+        if BOUNDARY in words:
+            raise InvalidInputError(
+                'a # in the alphabet; write a comment on a separate line, and "#" for the symbol'
+            )
         symbols = [re.sub(r'^"(.+)"$', r"\1", word) for word in words]
     for symbol in symbols:
         if len(symbol) > 1 and any(map(str.isspace, symbol)):
