@@ -164,7 +164,7 @@ def _infer(model: PairwiseMRF, method: str, options: MethodOptions, seed: int | 
 
 def _parted(model: PairwiseMRF, method: str) -> str | None:
     """Return a line on a sampler whose chains hard zeros may keep apart, else None."""
-    if method not in (*SAMPLERS, "tempered") or not model.has_hard_ties:
+    if method not in (*SAMPLERS, "tempered") or not model.has_hard_zeros:
         return None
     if model.is_forest and method == "blocked":
         return None

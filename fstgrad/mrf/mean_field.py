@@ -124,7 +124,7 @@ def mean_field_within(
 
 def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
     node = model.scores.node
-    if model.has_hard_ties:
+    if model.has_hard_zeros:
         q = np.zeros(node.shape)
         try:
             labels = start_labels(model, rng)

@@ -196,7 +196,7 @@ class ScoredGraph:
         return self.scores.edge.ndim == 2
 
     @property
-    def has_hard_ties(self) -> bool:
+    def has_hard_zeros(self) -> bool:
         """Whether edges or larger factors have hard zeros, which may part the labelings."""
         return bool(np.isneginf(self.scores.edge).any() or np.isneginf(self.factors.table).any())
 

@@ -50,7 +50,7 @@ def annealed(
     begun = time.perf_counter()
     steps = positive_integer("steps", steps)
     runs = positive_integer("runs", runs, minimum=2)
-    if model.has_hard_ties:
+    if model.has_hard_zeros:
         raise NotSupportedError(
             "ais needs finite scores of edges and factors; use infer('exact'), infer('bounds') "
             "or infer('trw')"
