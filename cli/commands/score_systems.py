@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from fstgrad.cli.commands.lattices import lattice_over, lattice_symbols, note_numbers
-from fstgrad.cli.output import note
+from fstgrad.cli.output import echo, note
 from fstgrad.cli.rescoring import Rescoring, WordCosts
 from fstgrad.core.alphabet import Alphabet
 from fstgrad.core.checks import FloatArray
@@ -98,6 +98,13 @@ class Reading:
         found = read_transcripts(path, side, format, joined=joined)  # type: ignore[arg-type]
         if not self.alternatives:
             _note_alternatives(found)
+        if format == "auto" and format_of(path) is None and found[0].is_marked:
+            echo(
+                f"fstgrad: {path}: the last words of the lines, such as ({found[0].name}), are "
+                "ids, as in .trn files of sclite; if not, give --format lines --reference-format "
+                "lines",
+                err=True,
+            )
         return [
             one._replace(
                 name=None if one.name is None else self.fold(one.name),

@@ -24,7 +24,7 @@ from fstgrad.core.checks import (
     positive_number,
     real_array,
 )
-from fstgrad.core.errors import InvalidInputError, NotSupportedError
+from fstgrad.core.errors import InvalidInputError, NotSupportedError, warn
 from fstgrad.mrf.distribution import PairwiseMRF
 from fstgrad.mrf.objectives import UNKNOWN, PersistentChains
 
@@ -118,7 +118,8 @@ class MRFClassifier:
         ------
         InvalidInputError
             A setting, a shape or a label is invalid, or the method needs all labels and some are
-            unknown; or the labels may be coded from -1, which is an unknown label.
+            unknown; or the labels are -1, which is an unknown label, and 1.  A UserWarning says
+            that they may be coded from -1 if no other node has the last label.
         NotSupportedError
             "hinge" with other numbers of labels than two.
         """
@@ -312,13 +313,18 @@ class MRFClassifier:
 
 
 def _check_coding(labels: IntArray, size: int) -> None:
-    """Raise InvalidInputError if -1 seems to be one of `size` labels, not an unknown one."""
+    """Raise InvalidInputError, or warn, if -1 seems to be one of `size` labels."""
     found, coded = set(np.unique(labels).tolist()), range(UNKNOWN, size - 1)
-    if size > 1 and (found == set(coded) or (size == 2 and found == {UNKNOWN, 1})):
-        missing = max(set(range(size)) - found)
+    if size == 2 and found == {UNKNOWN, 1}:
         raise InvalidInputError(
+            "y has the labels -1 and 1 alone, and -1 is an unknown label; give 0 and 1, or str"
+        )
+    if size > 1 and found == set(coded):
+        warn(
             f"y has the labels {', '.join(map(str, sorted(found)[:10]))} alone, and -1 is an "
-            f"unknown label, so that no node has the label {missing}; give 0 .. {size - 1}, or str"
+            f"unknown label, so that no node has the label {size - 1}; if -1 is a label, give 0 .. "
+            f"{size - 1}, or str",
+            UserWarning,
         )
 
 

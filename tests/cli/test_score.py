@@ -784,3 +784,16 @@ def test_words_in_a_row_are_not_replaced_across_alternatives(files, run):
             ["the dog sat"], ["the { cat / dog } sat"], replace={"the dog": "X"}, alternatives=True
         )
     assert "across" not in run("score", "h.trn", "h.trn", "--replace", "m")[2]
+
+
+def test_last_words_that_are_read_as_ids_are_told(run, tmp_path):
+    h, r = tmp_path / "h.txt", tmp_path / "r.txt"
+    h.write_text("born in texas (1990)\ndied in ohio (1950)\n")
+    r.write_text("born in texas (1950)\ndied in ohio (1990)\n")
+    code, out, err = run("score", h, r, "--json")
+    assert (code, json.loads(out.splitlines()[0])["errors"]) == (0, 4)  # paired by year
+    assert "h.txt: the last words of the lines, such as (1990), are ids" in err
+    lines = ("--format", "lines", "--reference-format", "lines")
+    code, out, err = run("score", h, r, "--json", *lines)
+    assert (json.loads(out.splitlines()[0])["errors"], err) == (2, "")
+    assert run("score", h.rename(tmp_path / "h.trn"), r.rename(tmp_path / "r.trn"))[2] == ""
