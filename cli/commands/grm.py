@@ -484,8 +484,6 @@ def stability(
     Lines of the share of halves, a tab, and the names of the set, the largest share first.
     """
     fitted, matrix, row_arguments, _ = _model_and_rows(model, counts, variable, tables, layout)
-    if fitted.uses_offset_ and row_arguments["offset"] is None:
-        raise InvalidInputError(f"{model} was fitted with an offset; give --offset")
     if fitted.parameters_.covariates and row_arguments["covariates"] is None:
         raise InvalidInputError(f"{model} was fitted with covariates; give --covariates")
     shares = fitted.stability(
@@ -518,6 +516,8 @@ def _model_and_rows(
         "offset": single_column("--offset", rows["offset"]),
         "sample_weight": single_column("--weights", rows["weights"]),
     }
+    if fitted.uses_offset_ and arguments["offset"] is None:
+        raise InvalidInputError(f"{model} was fitted with an offset; give --offset")
     matrix = columns_in_order(
         counts, table.values, table.names, fitted.names_, fitted.kept_columns_
     )

@@ -292,8 +292,10 @@ def _add_comparison(page: Page, run: str, counts: str, layout: TableLayout) -> N
 
     model = GeneralizedRootModel.load(run)
     if model.uses_offset_ or model.covariate_names_ or model.parameters_.covariates:
-        page.note("The model has offsets or covariates; compare it with fstgrad grm report.")
-        return
+        raise InvalidInputError(
+            f"--counts: {run} was fitted with an offset or covariates; leave --counts out, and "
+            "compare with fstgrad grm report, which has --offset and --covariates"
+        )
     table, _ = read_tables(layout, counts)
     x = columns_in_order(counts, table.values, table.names, model.names_)
     found = model.report(x, top=0)

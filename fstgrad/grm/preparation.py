@@ -25,6 +25,7 @@ NAMES_OF_COLUMNS = (  # attributes of a model
     "names_", "column_labels_", "covariate_names_", "n_features_in_", "feature_names_in_",
     "kept_columns_",
 )  # fmt: skip
+LEAST_OFFSET = -700.0  # nats: the log of an exposure near the smallest positive float64
 LARGEST_OFFSET = 30.0  # nats: the log of an exposure of 10^13; with a ridge, of a ratio of two
 
 
@@ -282,6 +283,11 @@ def offsets(offset: npt.ArrayLike | None, samples: int, base: Base) -> FloatArra
         return np.zeros(samples)
     array = checks.real_array("offset", offset, (samples,))
     low, high = float(array.min()), float(array.max())
+    if base.whole_numbers and low < LEAST_OFFSET:
+        raise InvalidInputError(
+            f"offset is {low:g} in row {array.argmin()}, and e^offset, the exposure of a row, is "
+            "about 0 there; leave the row out"
+        )
     if base.whole_numbers and high > LARGEST_OFFSET:
         raise InvalidInputError(
             f"offset runs from {low:g} to {high:g}, and e^offset is the exposure of a row; "

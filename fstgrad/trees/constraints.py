@@ -11,7 +11,7 @@ from fstgrad.core.checks import BoolArray, FloatArray
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.core.sequences import members
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.structures import IGNORE_INDEX, PADDING
+from fstgrad.trees.structures import IGNORE_INDEX, PADDING, check_cycles
 
 
 def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
@@ -59,6 +59,9 @@ def allowed_by(table: ArcTable, name: str, partial: npt.ArrayLike) -> BoolArray:
         )
     heads = array[..., 0] if table.labeled else array
     checks.index_array(f"heads of {name}", heads, n + 1, lower=PADDING)
+    rows = heads.reshape(-1, n)
+    real = (np.arange(n) < table.lengths[:, None]) & (rows > 0)
+    check_cycles(rows, real, name, lambda i: f" of item {i}" * bool(table.batch_shape))
     allowed = _fits(heads, n + 1)
     if not table.labeled:
         return allowed

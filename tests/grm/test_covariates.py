@@ -312,3 +312,13 @@ def test_a_fit_with_an_offset_says_that_rows_have_offset_zero(tmp_path):
     model.save(tmp_path / "m.npz")
     found = CliRunner().invoke(grm, ["sample", str(tmp_path / "m.npz"), "--offset", "1"])
     assert found.exit_code == 0
+
+
+def test_a_report_does_not_leave_counts_unread(tmp_path, rows, run):
+    x, z = rows
+    counts, path = tmp_path / "c.npy", tmp_path / "m.npz"
+    np.save(counts, x)
+    fg.GeneralizedRootModel(k=2, alpha=0.5).fit(x, covariates=z).save(path)
+    code, _, err = run("report", path, "--counts", counts, "-o", tmp_path / "r.html")
+    assert code == 1
+    assert "leave --counts out, and compare with fstgrad grm report" in err

@@ -249,6 +249,12 @@ def test_a_raw_exposure_is_no_offset(base):
         model.score(x, offset=exposure)
 
 
+def test_offsets_without_an_exposure_are_refused():
+    for low in (-1e9, np.finfo(float).min):
+        with pytest.raises(fg.InvalidInputError, match="in row 2, and "):
+            fg.GeneralizedRootModel(k=1).fit(np.ones((4, 1)), offset=[0, 0, low, 0])
+
+
 def test_rows_of_negligible_exposure_change_no_poisson_fit():
     """The maximum of sum x (b + o) - exp(b + o) is at b = log(sum x / sum exp(o))."""
     exposure = np.random.default_rng(0).uniform(1, 20, 300)

@@ -107,5 +107,8 @@ def test_labels_of_an_annotation_are_those_of_the_scores(labels):
 
 def test_annotation_that_no_tree_has():
     trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+    for known, cycle in (([2, 1, -1], "1 <- 2 <- 1"), ([-1, 2, -100], "2 <- 2")):
+        with pytest.raises(fg.InvalidInputError, match=f"known has a cycle of heads, {cycle};"):
+            trees.partial_nll(known)
     with pytest.raises(fg.InfeasibleError):
-        trees.partial_nll([2, 1, -1])
+        trees.partial_nll([0, 0, -1])
