@@ -86,7 +86,7 @@ class LazyGroup(Group):
         """Run a command and print its notes; keep click from handling file errors and signals."""
         try:
             result = super().invoke(ctx)
-            for line in ctx.meta.get(NOTES, ()):
+            for line in tuple(ctx.meta.get(NOTES, ())):
                 echo(line, err=True)
             return result
         except (OSError, EOFError, KeyboardInterrupt) as error:
@@ -125,7 +125,7 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        discard_output()
+        discard_output(sys.stdout)
         if code == 0 and not isinstance(error, BrokenPipeError):
             click.echo(f"fstgrad: standard output cannot be written: {error}", err=True)
         code = code or (141 if isinstance(error, BrokenPipeError) else 1)

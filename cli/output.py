@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import click
 
@@ -92,20 +92,20 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text; on a terminal, escape control characters so that data cannot control it."""
     stream = sys.stderr if err else sys.stdout
     line = str(text)
-    with surviving_closed_stdout():
+    with surviving_closed(stream):
         click.echo(escape_unprintable(line) if stream.isatty() else line, err=err, nl=nl)
 
 
 @contextmanager
-def surviving_closed_stdout() -> Iterator[None]:
-    """Write to standard output; if its reader has closed it, go on where a file is written.
+def surviving_closed(stream: TextIO) -> Iterator[None]:
+    """Write to standard output or error; if the reader closed it, go on where a file is written.
 
-    The rest of standard output is discarded then, and a note says so.
+    The rest of the stream is discarded then, and a note says so of standard output.
 
     Raises
     ------
     BrokenPipeError
-        Standard output is closed, and the command writes no file.
+        The stream is closed, and the command writes no file.
     """
     try:
         yield
@@ -114,7 +114,9 @@ def surviving_closed_stdout() -> Iterator[None]:
         files = [] if context is None else context.meta.get(OUTPUTS, [])
         if not files:
             raise
-        discard_output()
+        discard_output(stream)
+        if stream is sys.stderr:
+            return
         verb = "is" if len(files) == 1 else "are"
         note(
             f"fstgrad: standard output was closed before its end; {' and '.join(files)} {verb} "
@@ -122,7 +124,7 @@ def surviving_closed_stdout() -> Iterator[None]:
         )
 
 
-def discard_output() -> None:
-    """Discard the buffer of standard output and what follows, so that Python does not write it."""
+def discard_output(stream: TextIO) -> None:
+    """Discard the buffer of a stream and what follows, so that Python does not write it."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

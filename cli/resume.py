@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
-from fstgrad.cli.output import surviving_closed_stdout
+from fstgrad.cli.output import surviving_closed
 from fstgrad.core.errors import InvalidInputError
 from fstgrad.io import Field, Row, read_arrays, write_arrays
 from fstgrad.learning.outcomes import Sums
@@ -80,7 +80,7 @@ class Journal:
 
     def write(self, lines: Sequence[str]) -> None:
         """Write lines; delay an interruption until they are complete."""
-        with _uninterrupted(), surviving_closed_stdout():
+        with _uninterrupted(), surviving_closed(sys.stdout):
             self._file.write("".join(f"{line}\n" for line in lines).encode())
             self._file.flush()
 

@@ -198,8 +198,8 @@ class GeneralizedRootModel(BaseEstimator):  # type: ignore[misc]
             the row; a common factor has no effect.
         offset : (n,) array-like, optional
             Added to the coefficient of T of every node.  With the Poisson base, this is the log of
-            an exposure, such as the length of a document.  At most 30 for counts; those of a
-            negative-binomial or hurdle fit are within 30 of each other.
+            an exposure, such as the length of a document.  From -700 to 30 for counts; those
+            of a negative-binomial or hurdle fit are within 30 of each other.
         covariates : (n, d) array-like, optional
             z_i . slopes_s is added to the coefficient of T of node s in row i; each node has its
             own slopes.  Scores then need those of their rows; `at` returns a joint model of them.

@@ -59,7 +59,7 @@ def allowed_by(table: ArcTable, name: str, partial: npt.ArrayLike) -> BoolArray:
         )
     heads = array[..., 0] if table.labeled else array
     checks.index_array(f"heads of {name}", heads, n + 1, lower=PADDING)
-    rows = heads.reshape(-1, n)
+    rows = heads.reshape(len(table.lengths), n)
     real = (np.arange(n) < table.lengths[:, None]) & (rows > 0)
     check_cycles(rows, real, name, lambda i: f" of item {i}" * bool(table.batch_shape))
     allowed = _fits(heads, n + 1)

@@ -84,6 +84,21 @@ def test_a_reader_that_leaves_early_costs_no_file(tmp_path, command, lines, code
         assert out.read_text().count(counted) == (many if out.suffix == ".conllu" else 2)
 
 
+@pytest.mark.parametrize("command", ["grm fit c.csv --alpha 0.1 -o m.npz", "loss c.tsv"])
+def test_a_reader_of_both_streams_that_leaves_early(tmp_path, command):
+    """Like `2>&1 | head -1`: notes that nobody can read neither cost a file nor come again."""
+    (tmp_path / "c.csv").write_text("a,b,c\n" + "1,2,0\n3,1,0\n0,2,0\n2,0,0\n" * 5)
+    (tmp_path / "c.tsv").write_text("ab\tba\n" * 5)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from fstgrad.cli.main import main; main()", *command.split()],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    process.stdout.close()
+    writes = command.startswith("grm")
+    assert process.wait(120) == (0 if writes else 141)
+    assert len(list(tmp_path.glob("m.npz"))) == writes
+
+
 @pytest.mark.parametrize("place", [1, 10])
 def test_an_interruption_inside_the_compiler(run, place):
     before = f"""

@@ -112,3 +112,4 @@ def test_annotation_that_no_tree_has():
             trees.partial_nll(known)
     with pytest.raises(fg.InfeasibleError):
         trees.partial_nll([0, 0, -1])
+    assert fg.SpanningTrees([[0.0]], single_root=False).partial_nll([])[0] == 0.0
